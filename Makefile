@@ -1,0 +1,46 @@
+# Everything a contributor runs. `make` alone explains itself.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test fuzz demo bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+# The stamp depends on what decides the environment, so an unchanged checkout installs nothing twice.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.installed ## Create the virtual environment and install what is needed
+
+check: setup ## Format, lint, types, rooms (changes nothing)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup ## Rewrite the code in house format and apply safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: setup ## Run the test suite
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+fuzz: setup ## Long property-based runs over both languages
+	OMNIGRAPH_FUZZ=long $(BIN)/pytest tests/prop $(PYTEST_ARGS)
+
+demo: setup ## Run the main job end to end on an example domain
+	$(BIN)/python examples/demo.py
+
+bench: setup ## Print the benchmark tables
+	$(BIN)/python bench/lang.py
+
+clean: ## Remove the virtual environment and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

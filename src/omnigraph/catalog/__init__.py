@@ -1,0 +1,1 @@
+"""The compiled schema: types, identities, migration planning."""

@@ -1,0 +1,250 @@
+"""The compiled schema: what the rest of the system knows about types, without their source text.
+
+Properties stand in declaration order, which is also the column order of the table. A property that an interface
+contributes follows the node's own ones. Names are labels; identity is in the numeric ids, which survive renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+
+from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
+
+
+class Scalar(Enum):
+    """The scalar types; ``VECTOR`` carries its dimension beside it."""
+
+    STRING = "String"
+    BLOB = "Blob"
+    BOOL = "Bool"
+    I32 = "I32"
+    I64 = "I64"
+    U32 = "U32"
+    U64 = "U64"
+    F32 = "F32"
+    F64 = "F64"
+    DATE = "Date"
+    DATETIME = "DateTime"
+    VECTOR = "Vector"
+
+
+INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
+FLOATS = frozenset({Scalar.F32, Scalar.F64})
+NUMERIC = INTEGERS | FLOATS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyType:
+    """A type as the schema language and query parameters share it. Enum values are sorted; written order means nothing."""
+
+    scalar: Scalar
+    nullable: bool = False
+    is_list: bool = False
+    enum_values: tuple[str, ...] | None = None
+    dimension: int | None = None
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether a single value of this type is a number."""
+        return self.scalar in NUMERIC and not self.is_list
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether this is ``Vector(n)``."""
+        return self.scalar is Scalar.VECTOR
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a single value is a String, enums included."""
+        return self.scalar is Scalar.STRING and not self.is_list
+
+    def __str__(self) -> str:
+        """The display form of messages and plans.
+
+        >>> str(PropertyType(scalar=Scalar.STRING, enum_values=("a", "b"), nullable=True))
+        'enum(a, b)?'
+        """
+        if self.enum_values is not None:
+            body = f"enum({', '.join(self.enum_values)})"
+        elif self.is_vector:
+            body = f"Vector({self.dimension})"
+        else:
+            body = self.scalar.value
+        if self.is_list:
+            body = f"[{body}]"
+        return f"{body}?" if self.nullable else body
+
+    def to_json(self) -> dict[str, Any]:
+        """The form of plans: a vector's scalar is an object, an enum is a String with its values."""
+        scalar: Any = {"Vector": self.dimension} if self.is_vector else self.scalar.value
+        values = None if self.enum_values is None else list(self.enum_values)
+        return {"scalar": scalar, "nullable": self.nullable, "list": self.is_list, "enum_values": values}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnotationValue:
+    """An annotation as compiled: everything is text, since the language does not distinguish ``5`` from ``"5"``."""
+
+    name: str
+    value: str | None = None
+    keywords: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """Which text property a vector is computed from, and optionally by which model."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeRule:
+    """Inclusive numeric bounds; either end may be open."""
+
+    property: str
+    low: int | float | None
+    high: int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRule:
+    """An unanchored regular expression that the text must contain a match of."""
+
+    property: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardinalityRule:
+    """How many edges of a type one source node may have."""
+
+    minimum: int = 0
+    maximum: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{'*' if self.maximum is None else self.maximum}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropertyDef:
+    """A property of a type. ``annotations`` holds the opaque ones and ``description``, not the compiled ones."""
+
+    name: str
+    type: PropertyType
+    id: PropertyId = PropertyId(0)
+    annotations: tuple[AnnotationValue, ...] = ()
+    embed: Embed | None = None
+    declared_directly: bool = True
+    # "Interface.property" of every interface property this one satisfies, sorted.
+    satisfies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceType:
+    """A named list of properties without a table."""
+
+    name: str
+    properties: tuple[PropertyDef, ...]
+    id: TypeId = TypeId(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeType:
+    """A node type: one table. ``key`` keeps the written order, since ids follow it; other column lists are sorted."""
+
+    name: str
+    properties: tuple[PropertyDef, ...]
+    id: TypeId = TypeId(0)
+    incarnation: IncarnationId = IncarnationId(0)
+    implements: tuple[str, ...] = ()
+    key: tuple[str, ...] | None = None
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
+    annotations: tuple[AnnotationValue, ...] = ()
+    _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", MappingProxyType({prop.name: prop for prop in self.properties}))
+
+    @property
+    def table_key(self) -> str:
+        """The name of this type's table in messages and in the manifest."""
+        return f"node:{self.name}"
+
+    def get(self, name: str) -> PropertyDef | None:
+        """Return the property called ``name``, or None."""
+        return self._by_name.get(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeType:
+    """An edge type: one table. Column lists may name ``src`` and ``dst``; a key derives ids from its columns."""
+
+    name: str
+    from_type: str
+    to_type: str
+    properties: tuple[PropertyDef, ...]
+    id: TypeId = TypeId(0)
+    incarnation: IncarnationId = IncarnationId(0)
+    cardinality: CardinalityRule = CardinalityRule()
+    key: tuple[str, ...] | None = None
+    uniques: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...], ...] = ()
+    annotations: tuple[AnnotationValue, ...] = ()
+    _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", MappingProxyType({prop.name: prop for prop in self.properties}))
+
+    @property
+    def table_key(self) -> str:
+        """The name of this type's table in messages and in the manifest."""
+        return f"edge:{self.name}"
+
+    @property
+    def is_same_type(self) -> bool:
+        """Whether both ends are of one node type, so that hops can be chained."""
+        return self.from_type == self.to_type
+
+    def get(self, name: str) -> PropertyDef | None:
+        """Return the property called ``name``, or None."""
+        return self._by_name.get(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """A whole compiled schema. Mappings are sorted by name.
+
+    ``identity_domain`` is the ULID of the graph the ids belong to; it is empty, and every id 0, until identities
+    are assigned. ``shape_hash`` ignores order, comments, white space, rename hints and ids.
+    """
+
+    interfaces: Mapping[str, InterfaceType]
+    nodes: Mapping[str, NodeType]
+    edges: Mapping[str, EdgeType]
+    shape_hash: str
+    identity_domain: str = ""
+    next_identity: int = 1
+    _edge_names: Mapping[str, str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_edge_names", MappingProxyType({name.lower(): name for name in self.edges}))
+
+    def node(self, name: str) -> NodeType | None:
+        """Return the node type called exactly ``name``, or None."""
+        return self.nodes.get(name)
+
+    def edge(self, name: str) -> EdgeType | None:
+        """Return the edge type called ``name``, exactly or in any letter case, or None."""
+        exact = self.edges.get(name)
+        if exact is not None:
+            return exact
+        folded = self._edge_names.get(name.lower())
+        return None if folded is None else self.edges[folded]

@@ -1,0 +1,122 @@
+"""Typed details: one frozen dataclass per shape of evidence an error carries, and their JSON codec."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """Root of all details; by itself it says that a code carries no further evidence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(Details):
+    """A byte range of a source text, with what a person needs to find it.
+
+    ``start`` and ``end`` are byte offsets into the UTF-8 source and ``end > start``; ``line`` and ``column``
+    count from 1, columns in characters. ``text`` is the source line, ``width`` how many characters to underline.
+    """
+
+    source: str
+    start: int
+    end: int
+    line: int
+    column: int
+    text: str
+    width: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic(Details):
+    """A finding about a schema or a query: which rule, where, and what would have been right."""
+
+    rule: str | None = None
+    place: Place | None = None
+    expected: tuple[str, ...] = ()
+    found: str | None = None
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterProblem(Details):
+    """A query parameter that cannot be used: its name, the declared type and what was given."""
+
+    name: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingThing(Details):
+    """Something was named that does not exist, with the names that are near."""
+
+    what: str
+    name: str
+    near: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitExceeded(Details):
+    """A resource limit that protects the process was passed."""
+
+    resource: str
+    limit: int
+    actual: int
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatMismatch(Details):
+    """Stored bytes of ours that this version cannot accept."""
+
+    what: str
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadValue(Details):
+    """A value that is not of the form its type demands."""
+
+    what: str
+    value: str
+    expected: str
+
+
+def details_to_json(details: Details) -> dict[str, Any]:
+    """Return ``details`` as plain JSON values, every field present."""
+    return {field.name: _encode(getattr(details, field.name)) for field in dataclasses.fields(details)}
+
+
+def details_from_json(cls: type[Details], data: dict[str, Any]) -> Details:
+    """Rebuild details of type ``cls``; unknown fields are ignored so that newer writers can add some."""
+    hints = get_type_hints(cls)
+    known = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: _decode(hints[name], value) for name, value in data.items() if name in known})
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, Details):
+        return details_to_json(value)
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(hint: Any, value: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        chosen = next(arg for arg in get_args(hint) if arg is not type(None))
+        return _decode(chosen, value)
+    if origin is tuple:
+        item_hint = get_args(hint)[0]
+        return tuple(_decode(item_hint, item) for item in value)
+    if isinstance(hint, type) and issubclass(hint, Details):
+        return details_from_json(hint, value)
+    return value

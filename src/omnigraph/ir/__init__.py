@@ -1,0 +1,1 @@
+"""Typed queries: checker, parameters, intermediate form."""

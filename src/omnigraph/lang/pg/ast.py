@@ -1,0 +1,126 @@
+"""The syntax tree of a ``.pg`` schema, exactly as written.
+
+Spans take no part in equality, so that a parsed text equals its reformatted self. Written order is kept
+everywhere (enum values and constraint columns too): sorting is the catalog's business, not the tree's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal as Choice
+
+from omnigraph.lang.source import NOWHERE, Comment, Ident, Source, Span
+
+ConstraintName = Choice["key", "unique", "index", "range", "check"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A string, number or boolean; ``value`` is the Python value (escapes resolved, numbers exact)."""
+
+    value: str | int | float | bool
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeRef:
+    """A property type. ``scalar`` is a base type word, or ``Vector`` or ``enum``."""
+
+    scalar: str
+    nullable: bool = False
+    is_list: bool = False
+    dimension: int | None = None
+    enum_values: tuple[Ident, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """``@name``, ``@name(value)`` or ``@name(value, keyword=literal)``; a bare identifier as value is an Ident."""
+
+    name: Ident
+    value: Ident | Literal | None = None
+    keywords: tuple[tuple[Ident, Literal], ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeBound:
+    """``lo..hi`` with either end open."""
+
+    low: Literal | None
+    high: Literal | None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """A body constraint such as ``@unique(a, b)`` or ``@range(age, 0..150)``."""
+
+    name: ConstraintName
+    arguments: tuple[Ident | RangeBound | Literal, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Property:
+    """``name: Type @annotation…``."""
+
+    name: Ident
+    type: TypeRef
+    annotations: tuple[Annotation, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceDecl:
+    """``interface Name { … }``."""
+
+    name: Ident
+    properties: tuple[Property, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDecl:
+    """``node Name @annotation… implements A, B { … }``."""
+
+    name: Ident
+    annotations: tuple[Annotation, ...] = ()
+    implements: tuple[Ident, ...] = ()
+    items: tuple[Property | Constraint, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cardinality:
+    """``@card(min..max)``; no maximum means unbounded."""
+
+    minimum: int
+    maximum: int | None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeDecl:
+    """``edge Name: From -> To @card(…) @annotation… { … }``."""
+
+    name: Ident
+    source: Ident
+    target: Ident
+    cardinality: Cardinality | None = None
+    annotations: tuple[Annotation, ...] = ()
+    items: tuple[Property | Constraint, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Declaration = InterfaceDecl | NodeDecl | EdgeDecl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaFile:
+    """A whole schema source."""
+
+    declarations: tuple[Declaration, ...]
+    comments: tuple[Comment, ...] = ()
+    source: Source = field(default=Source("<schema>", ""), compare=False, repr=False)

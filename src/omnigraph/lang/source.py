@@ -1,0 +1,112 @@
+"""A source text of either language: decoding, limits, and places that people can find."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from omnigraph.errors import Diagnostic, LimitExceeded, Place, SourceEncodingError, SourceTooLargeError
+
+# Parsing is linear but not free: these bounds keep a hostile text from holding a process for minutes.
+MAX_SOURCE_BYTES = 1 << 20
+MAX_NESTING = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A half-open range ``[start, end)`` of character offsets into a source text."""
+
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """Return the span from the start of this one to the end of ``other``."""
+        return Span(self.start, other.end)
+
+
+NOWHERE = Span(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ident:
+    """A name with the place where it stands; places take no part in equality."""
+
+    text: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    """A ``//`` or ``/* */`` comment, kept beside the tree so that the formatter can put it back."""
+
+    text: str
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A decoded text with the name people know it by."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        starts = [0]
+        starts.extend(offset + 1 for offset, char in enumerate(self.text) if char == "\n")
+        return starts
+
+    def place(self, span: Span) -> Place:
+        """Describe ``span`` for an error: byte range, line, column, the line itself and how much to underline."""
+        start = min(span.start, len(self.text))
+        end = max(min(span.end, len(self.text)), start)
+        line_index = bisect_right(self._line_starts, start) - 1
+        line_start = self._line_starts[line_index]
+        line_end = self.text.find("\n", line_start)
+        line_text = self.text[line_start : line_end if line_end >= 0 else len(self.text)].rstrip("\r")
+        first_byte = len(self.text[:start].encode())
+        return Place(
+            source=self.name,
+            start=first_byte,
+            end=first_byte + max(1, len(self.text[start:end].encode())),
+            line=line_index + 1,
+            column=start - line_start + 1,
+            text=line_text,
+            width=max(1, min(end, line_start + len(line_text)) - start),
+        )
+
+
+def read_source(data: bytes | str, name: str) -> Source:
+    """Turn raw input into a :class:`Source`, refusing what no source may be.
+
+    Raises:
+        SourceTooLargeError: more than ``MAX_SOURCE_BYTES``.
+        SourceEncodingError: not UTF-8, or a byte order mark, or a NUL character.
+    """
+    # A str can hold lone surrogates (from a surrogateescape'd argument); they are no UTF-8 either.
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    if len(raw) > MAX_SOURCE_BYTES:
+        head = Source(name, raw[:MAX_SOURCE_BYTES].decode("utf-8", "replace"))
+        place = head.place(Span(len(head.text), len(head.text)))
+        raise SourceTooLargeError(
+            f"source is too large: {name} limit={MAX_SOURCE_BYTES} actual={len(raw)}",
+            details=LimitExceeded(resource="source_bytes", limit=MAX_SOURCE_BYTES, actual=len(raw), place=place),
+        )
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = Source(name, raw[: error.start].decode("utf-8") + "\N{REPLACEMENT CHARACTER}")
+        place = before.place(Span(len(before.text) - 1, len(before.text)))
+        found = Diagnostic(place=place, found=f"byte 0x{raw[error.start]:02x}")
+        raise SourceEncodingError("source is not valid UTF-8", details=found) from error
+    source = Source(name, text)
+    _refuse_character(source, text.find("\0"), "NUL character")
+    _refuse_character(source, 0 if text.startswith("\ufeff") else -1, "byte order mark")
+    return source
+
+
+def _refuse_character(source: Source, at: int, what: str) -> None:
+    if at >= 0:
+        found = Diagnostic(place=source.place(Span(at, at + 1)), found=what, suggestion=f"remove the {what}")
+        raise SourceEncodingError(f"source holds a {what}", details=found)

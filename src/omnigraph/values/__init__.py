@@ -1,0 +1,1 @@
+"""Value types: ids, names and references."""
