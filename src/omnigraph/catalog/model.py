@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
 from typing import Any
 
 from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
@@ -32,6 +31,11 @@ class Scalar(Enum):
     VECTOR = "Vector"
 
 
+# What stands in a catalog that belongs to no graph; real ids start at 1.
+NO_TYPE_ID = TypeId(0)
+NO_PROPERTY_ID = PropertyId(0)
+NO_INCARNATION_ID = IncarnationId(0)
+
 INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
 NUMERIC = INTEGERS | FLOATS
@@ -39,7 +43,7 @@ NUMERIC = INTEGERS | FLOATS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyType:
-    """A type as the schema language and query parameters share it. Enum values are sorted; written order means nothing."""
+    """A type as the schema language and query parameters share it. Enum values are sorted: their order says nothing."""
 
     scalar: Scalar
     nullable: bool = False
@@ -136,7 +140,7 @@ class PropertyDef:
 
     name: str
     type: PropertyType
-    id: PropertyId = PropertyId(0)
+    id: PropertyId = NO_PROPERTY_ID
     annotations: tuple[AnnotationValue, ...] = ()
     embed: Embed | None = None
     declared_directly: bool = True
@@ -146,11 +150,15 @@ class PropertyDef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceType:
-    """A named list of properties without a table."""
+    """A named list of properties without a table.
+
+    ``constraints`` holds the pairs (property, ``key`` | ``unique`` | ``index``) that implementing nodes receive.
+    """
 
     name: str
     properties: tuple[PropertyDef, ...]
-    id: TypeId = TypeId(0)
+    id: TypeId = NO_TYPE_ID
+    constraints: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +167,8 @@ class NodeType:
 
     name: str
     properties: tuple[PropertyDef, ...]
-    id: TypeId = TypeId(0)
-    incarnation: IncarnationId = IncarnationId(0)
+    id: TypeId = NO_TYPE_ID
+    incarnation: IncarnationId = NO_INCARNATION_ID
     implements: tuple[str, ...] = ()
     key: tuple[str, ...] | None = None
     uniques: tuple[tuple[str, ...], ...] = ()
@@ -171,7 +179,7 @@ class NodeType:
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", MappingProxyType({prop.name: prop for prop in self.properties}))
+        object.__setattr__(self, "_by_name", {prop.name: prop for prop in self.properties})
 
     @property
     def table_key(self) -> str:
@@ -191,8 +199,8 @@ class EdgeType:
     from_type: str
     to_type: str
     properties: tuple[PropertyDef, ...]
-    id: TypeId = TypeId(0)
-    incarnation: IncarnationId = IncarnationId(0)
+    id: TypeId = NO_TYPE_ID
+    incarnation: IncarnationId = NO_INCARNATION_ID
     cardinality: CardinalityRule = CardinalityRule()
     key: tuple[str, ...] | None = None
     uniques: tuple[tuple[str, ...], ...] = ()
@@ -201,7 +209,7 @@ class EdgeType:
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", MappingProxyType({prop.name: prop for prop in self.properties}))
+        object.__setattr__(self, "_by_name", {prop.name: prop for prop in self.properties})
 
     @property
     def table_key(self) -> str:
@@ -235,7 +243,7 @@ class Catalog:
     _edge_names: Mapping[str, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_edge_names", MappingProxyType({name.lower(): name for name in self.edges}))
+        object.__setattr__(self, "_edge_names", {name.lower(): name for name in self.edges})
 
     def node(self, name: str) -> NodeType | None:
         """Return the node type called exactly ``name``, or None."""

@@ -74,7 +74,7 @@ class OmnigraphError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process pools and Spark workers, so they must survive pickling with every field.
-        return (_rebuild, (type(self), *self._facts()))
+        return (_rebuild, (type(self), self._facts()))
 
     def _facts(self) -> tuple[str, Details, str | None, Retry, Effect]:
         return (self.message, self.details, self.hint, self.retry, self.effect)
@@ -92,19 +92,17 @@ class OmnigraphError(Exception):
         }
 
 
-def _rebuild(
-    cls: type[OmnigraphError], message: str, details: Details, hint: str | None, retry: Retry, effect: Effect
-) -> OmnigraphError:
+def _rebuild(cls: type[OmnigraphError], facts: tuple[str, Details, str | None, Retry, Effect]) -> OmnigraphError:
+    message, details, hint, retry, effect = facts
     return cls(message, details=details, hint=hint, retry=retry, effect=effect)
 
 
 def rebuild_from_json(cls: type[OmnigraphError], data: dict[str, Any]) -> OmnigraphError:
     """Rebuild an error of class ``cls`` from what :meth:`OmnigraphError.to_json` gave."""
-    return _rebuild(
-        cls,
+    return cls(
         data["message"],
-        details_from_json(cls.row.details, data["details"]),
-        data["hint"],
-        Retry(data["retry"]),
-        Effect(data["effect"]),
+        details=details_from_json(cls.row.details, data["details"]),
+        hint=data["hint"],
+        retry=Retry(data["retry"]),
+        effect=Effect(data["effect"]),
     )

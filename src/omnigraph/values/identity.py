@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NewType
 
+from omnigraph.values.ulid import Ulid
+
 TypeId = NewType("TypeId", int)
 PropertyId = NewType("PropertyId", int)
 IncarnationId = NewType("IncarnationId", int)
-CommitId = NewType("CommitId", str)
-OperationId = NewType("OperationId", str)
+CommitId = NewType("CommitId", Ulid)
+OperationId = NewType("OperationId", Ulid)
 EntityId = NewType("EntityId", str)

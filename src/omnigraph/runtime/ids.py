@@ -1,0 +1,36 @@
+"""Where new ids come from."""
+
+from __future__ import annotations
+
+import threading
+
+from omnigraph.runtime.clock import Clock
+from omnigraph.runtime.randomness import Randomness
+from omnigraph.values.ulid import ENTROPY_BITS, Ulid
+
+# Inside one millisecond ids go up by a random stride, not by one: a forked child inherits the last id and would
+# otherwise hand out the very ids that its parent does.
+_STRIDE_BITS = 40
+
+
+class IdSource:
+    """Makes ULIDs that are unique everywhere and ascending within this source."""
+
+    def __init__(self, clock: Clock, randomness: Randomness) -> None:
+        self._clock = clock
+        self._randomness = randomness
+        self._lock = threading.Lock()
+        self._last_ms = -1
+        self._last_entropy = 0
+
+    def ulid(self) -> Ulid:
+        """Return an id greater than every id this source gave before, also when the wall clock goes back."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            if now_ms > self._last_ms:
+                self._last_ms, self._last_entropy = now_ms, self._randomness.bits(ENTROPY_BITS)
+            else:
+                self._last_entropy += 1 + self._randomness.bits(_STRIDE_BITS)
+                if self._last_entropy >= 1 << ENTROPY_BITS:
+                    self._last_ms, self._last_entropy = self._last_ms + 1, self._randomness.bits(_STRIDE_BITS)
+            return Ulid.from_parts(self._last_ms, self._last_entropy)

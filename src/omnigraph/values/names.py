@@ -1,0 +1,126 @@
+"""Names of branches, tags and tables, valid by construction."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.ulid import is_ulid
+
+MAIN = "main"
+# A ref of this name serialised schema changes in older stores; it stays out of reach of people.
+INTERNAL_REFS = frozenset({"__schema_apply_lock__"})
+_SEGMENT = re.compile(r"[\w.\-]+")
+_TYPE_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
+MAX_NAME_BYTES = 200
+
+TableKind = Literal["node", "edge"]
+
+
+class BranchName(str):
+    """The name of a branch: segments of letters, digits, ``.``, ``-`` and ``_``, separated by single slashes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return ``text`` as a branch name, surrounding white space trimmed.
+
+        Raises:
+            ValueFormatError: the name breaks a rule; the message says which.
+
+        >>> BranchName.parse(" review/2026-07 ")
+        'review/2026-07'
+        """
+        name = text.strip()
+        _check_ref_name("branch", name)
+        return cls(name)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the branch every graph has."""
+        return self == MAIN
+
+    def overlaps(self, other: BranchName) -> bool:
+        """Whether one name is a path prefix of the other, so that both cannot be live at once.
+
+        >>> BranchName("review").overlaps(BranchName("review/x")), BranchName("review").overlaps(BranchName("reviews"))
+        (True, False)
+        """
+        return self == other or self.startswith(f"{other}/") or other.startswith(f"{self}/")
+
+
+class TagName(str):
+    """The name of a tag; it follows the rules of branch names."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return ``text`` as a tag name, surrounding white space trimmed.
+
+        Raises:
+            ValueFormatError: the name breaks a rule; the message says which.
+        """
+        name = text.strip()
+        _check_ref_name("tag", name)
+        return cls(name)
+
+
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """``node:<Type>`` or ``edge:<Type>``: how messages and the manifest name a type's table.
+
+    >>> str(TableKey.parse("edge:Knows"))
+    'edge:Knows'
+    """
+
+    kind: TableKind
+    type_name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return ``text`` as a table key.
+
+        Raises:
+            ValueFormatError: no known kind before the colon, or no type name after it.
+        """
+        kind, _, type_name = text.partition(":")
+        if kind == "node" and _TYPE_NAME.fullmatch(type_name):
+            return cls("node", type_name)
+        if kind == "edge" and _TYPE_NAME.fullmatch(type_name):
+            return cls("edge", type_name)
+        details = BadValue(what="table key", value=text[:128], expected="node:<Type> or edge:<Type>")
+        raise ValueFormatError(f"not a table key: {text[:128]!r}", details=details)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.type_name}"
+
+
+def _check_ref_name(what: str, name: str) -> None:
+    problem = _ref_name_problem(name)
+    if problem is not None:
+        expected = "letters, digits, '.', '-' and '_' in segments separated by single '/'"
+        details = BadValue(what=f"{what} name", value=name[:128], expected=expected)
+        raise ValueFormatError(f"not a {what} name: {problem} name={name[:128]!r}", details=details)
+
+
+def _ref_name_problem(name: str) -> str | None:
+    if not name:
+        return "it is empty"
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
+        return f"it is longer than {MAX_NAME_BYTES} bytes"
+    if any(not _SEGMENT.fullmatch(segment) for segment in name.split("/")):
+        return "a segment is empty or holds a character that names may not hold"
+    if ".." in name or name.endswith(".lock") or any(segment == "." for segment in name.split("/")):
+        return "it holds '..', a segment '.', or ends in '.lock'"
+    if name in INTERNAL_REFS:
+        return "it does not allow internal system ref names"
+    if name != MAIN and name.lower() == MAIN:
+        return "only the spelling 'main' is that branch"
+    if is_ulid(name):
+        # Otherwise a reference could mean a branch or a commit.
+        return "it has the form of a commit id"
+    return None

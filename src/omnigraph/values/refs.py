@@ -1,0 +1,98 @@
+"""References to a state of the graph: a branch, an ancestor of its head, a commit, a tag, or a moment."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.identity import CommitId
+from omnigraph.values.names import BranchName, TagName
+from omnigraph.values.temporal import parse_datetime
+from omnigraph.values.ulid import Ulid, is_ulid
+
+_ANCESTOR = re.compile(r"(?P<branch>[^~]+)~(?P<steps>[0-9]{0,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRef:
+    """The current head of a branch."""
+
+    branch: BranchName
+
+    def __str__(self) -> str:
+        return self.branch
+
+
+@dataclass(frozen=True, slots=True)
+class AncestorRef:
+    """The commit ``steps`` first parents before the head of a branch."""
+
+    branch: BranchName
+    steps: int
+
+    def __str__(self) -> str:
+        return f"{self.branch}~{self.steps}"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRef:
+    """One commit, on whatever branch it landed."""
+
+    commit: CommitId
+
+    def __str__(self) -> str:
+        return self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class TagRef:
+    """The commit that a tag names."""
+
+    tag: TagName
+
+    def __str__(self) -> str:
+        return f"tag:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRef:
+    """The newest commit of a branch at or before a moment, in milliseconds since the epoch."""
+
+    branch: BranchName
+    at_ms: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.branch}@{self.text}"
+
+
+Ref = BranchRef | AncestorRef | CommitRef | TagRef | TimeRef
+
+
+def parse_ref(text: str) -> Ref:
+    """Return what ``text`` refers to. Names cannot hold ``~``, ``@`` or ``:``, so the forms never overlap.
+
+    Raises:
+        ValueFormatError: the text has none of the forms, or its name part is not a name.
+
+    >>> parse_ref("main~3")
+    AncestorRef(branch='main', steps=3)
+    >>> parse_ref("tag:v1")
+    TagRef(tag='v1')
+    """
+    trimmed = text.strip()
+    if is_ulid(trimmed):
+        return CommitRef(CommitId(Ulid(trimmed)))
+    if trimmed.startswith("tag:"):
+        return TagRef(TagName.parse(trimmed.removeprefix("tag:")))
+    if "@" in trimmed:
+        branch, _, moment = trimmed.partition("@")
+        return TimeRef(BranchName.parse(branch), parse_datetime(moment), moment)
+    if "~" in trimmed:
+        match = _ANCESTOR.fullmatch(trimmed)
+        if match is None:
+            details = BadValue(what="reference", value=trimmed[:128], expected="<branch>~<number of commits>")
+            raise ValueFormatError(f"not a reference: {trimmed[:128]!r}", details=details)
+        return AncestorRef(BranchName.parse(match["branch"]), int(match["steps"] or 1))
+    return BranchRef(BranchName.parse(trimmed))

@@ -1,0 +1,150 @@
+"""The error table is what HTTP, exit codes, clients and docs are made from, so it must be complete and lossless."""
+
+import json
+import pickle
+from dataclasses import fields, is_dataclass
+from typing import get_args, get_type_hints
+
+import pytest
+
+from omnigraph.errors import (
+    BY_CODE,
+    CLASSES,
+    BadValue,
+    Details,
+    Diagnostic,
+    DiagnosticError,
+    Effect,
+    InternalError,
+    Kind,
+    OmnigraphError,
+    Place,
+    QueryTypeError,
+    Retry,
+    UsageError,
+    error_from_json,
+)
+
+
+def _all_subclasses(cls):
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from _all_subclasses(sub)
+
+
+def _sample(hint):
+    """A non-default value of any type that details use."""
+    if hint is str:
+        return "text é"
+    if hint is int:
+        return 7
+    if hint is float:
+        return 0.5
+    if hint is bool:
+        return True
+    if is_dataclass(hint):
+        return _sample_details(hint)
+    options = [option for option in get_args(hint) if option not in {type(None), Ellipsis}]
+    if getattr(hint, "__origin__", None) is tuple:
+        return (_sample(options[0]), _sample(options[0]))
+    return _sample(options[0])
+
+
+def _sample_details(cls):
+    hints = get_type_hints(cls)
+    return cls(**{field.name: _sample(hints[field.name]) for field in fields(cls)})
+
+
+def _sample_error(cls):
+    return cls(
+        "it went wrong name='x'",
+        details=_sample_details(cls.row.details),
+        hint="do this",
+        retry=Retry.AFTER_REFRESH,
+        effect=Effect.UNKNOWN,
+    )
+
+
+def test_every_class_that_can_be_raised_has_exactly_one_row():
+    raisable = {cls for cls in _all_subclasses(OmnigraphError) if "row" in vars(cls)}
+    assert raisable == set(CLASSES)
+    assert len(BY_CODE) == len(CLASSES)
+
+
+def test_a_class_without_a_row_is_only_a_shared_shape():
+    assert {cls for cls in _all_subclasses(OmnigraphError) if "row" not in vars(cls)} == {DiagnosticError}
+
+
+def test_kinds_pair_one_to_one_with_exit_codes_and_words():
+    assert sorted(kind.exit_code for kind in Kind) == list(range(1, len(Kind) + 1))
+    assert len({kind.word for kind in Kind}) == len(Kind)
+    assert all(Kind.from_word(kind.word) is kind for kind in Kind)
+    with pytest.raises(ValueError, match="no error kind"):
+        Kind.from_word("nope")
+
+
+def test_only_internal_and_integrity_share_an_http_status():
+    statuses = [kind.http_status for kind in Kind if kind is not Kind.INTEGRITY]
+    assert len(set(statuses)) == len(statuses)
+    assert Kind.INTEGRITY.http_status == Kind.INTERNAL.http_status == 500
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.row.code)
+def test_json_and_pickle_give_an_equal_error_back(cls):
+    error = _sample_error(cls)
+    over_the_wire = error_from_json(json.loads(json.dumps(error.to_json())))
+    assert over_the_wire == error
+    assert type(over_the_wire) is cls
+    pickled = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert pickled == error
+    assert str(pickled) == str(error)
+    assert hash(pickled) == hash(error)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.row.code)
+def test_every_class_says_when_it_occurs_and_ends_in_error(cls):
+    assert cls.__doc__
+    assert cls.__name__.endswith("Error")
+    assert cls.row.code == cls.row.code.lower()
+
+
+def test_a_code_from_a_newer_version_keeps_its_message():
+    error = error_from_json({"code": "future.thing", "message": "what", "hint": "upgrade"})
+    assert isinstance(error, InternalError)
+    assert "future.thing: what" in str(error)
+
+
+def test_details_of_the_wrong_type_are_refused_at_once():
+    with pytest.raises(TypeError, match="carries BadValue, not Diagnostic"):
+        UsageError("x", details=Diagnostic())
+
+
+def test_fields_that_a_newer_version_added_to_details_are_ignored():
+    error = UsageError("x", details=BadValue(what="a", value="b", expected="c"))
+    data = error.to_json()
+    data["details"]["extra"] = 1
+    assert error_from_json(data) == error
+
+
+def test_errors_that_differ_in_any_fact_are_not_equal():
+    assert InternalError("a") != InternalError("b")
+    assert InternalError("a") != InternalError("a", effect=Effect.STAGED)
+    assert InternalError("a") != "a"
+    assert Details() == Details()
+
+
+def test_a_diagnostic_prints_place_line_caret_and_suggestion():
+    place = Place(source="q.gq", start=4, end=7, line=2, column=3, text="\tab cde", width=2)
+    error = QueryTypeError("type error: T1", details=Diagnostic(rule="T1", place=place, suggestion="did you mean x?"))
+    assert str(error).splitlines() == [
+        "q.gq:2:3: type error: T1",
+        "2 | \tab cde",
+        "  | \t ^^",
+        "  = suggestion: did you mean x?",
+    ]
+    assert error.message == "type error: T1"
+
+
+def test_a_diagnostic_without_a_place_prints_its_message_and_suggestion():
+    error = QueryTypeError("no place", details=Diagnostic(suggestion="look elsewhere"))
+    assert str(error) == "no place\nsuggestion: look elsewhere"
