@@ -13,6 +13,25 @@ OmnigraphError
 ├── QueryNotFoundError     no such declaration (also KeyError)
 ├── QueryLaneError         a mutation sent to the read lane, or the reverse
 ├── SourceTooLargeError    past a limit that protects the process
+├── StorageUnavailableError  the store did not answer
+├── StorageDeniedError     (also PermissionError)
+├── StorageCorruptError    stored files missing or unreadable
+├── TableMissingError, VersionMissingError
+├── AlreadyExistsError     a dataset or branch somebody else created
+├── CompareAndSwapLostError, TableMovedError, ForkOccupiedError
+├── KeyExistsError         a strict insert met taken ids
+├── OutcomeUnknownError    a commit that may have landed
+├── ForkedProcessError     storage used after fork
+├── ExpectedVersionMismatchError, SchemaMovedError   somebody else changed what a write was decided on
+├── PreconditionFailedError  the branch head is another commit
+├── ClaimBusyError         other writers kept the branch busy (also TimeoutError)
+├── WriteOutcomeError      a write that may be published
+├── TableDriftError        a table changed outside of the protocol
+├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError
+├── TypeMissingError, BranchMissingError   (also KeyError)
+├── GraphMissingError      (also FileNotFoundError)
+├── BranchExistsError, GraphExistsError
+├── FormatUnsupportedError, ReadOnlyError, GraphClosedError
 └── DiagnosticError        a finding with a place in a source text
     ├── SourceEncodingError
     ├── SchemaSyntaxError, SchemaCheckError, SchemaPlanError
@@ -24,11 +43,16 @@ from omnigraph.errors.details import (
     BadValue,
     Details,
     Diagnostic,
+    ExistingKeys,
     FormatMismatch,
+    HeadMoved,
     LimitExceeded,
     MissingThing,
     ParameterProblem,
     Place,
+    StorageFault,
+    TableRef,
+    UnknownOutcome,
 )
 from omnigraph.errors.general import (
     FailpointError,
@@ -57,43 +81,122 @@ from omnigraph.errors.language import (
     render_diagnostic,
 )
 from omnigraph.errors.registry import BY_CODE, CLASSES, error_from_json
+from omnigraph.errors.storage import (
+    AlreadyExistsError,
+    CompareAndSwapLostError,
+    ForkedProcessError,
+    ForkOccupiedError,
+    KeyExistsError,
+    OutcomeUnknownError,
+    StorageCorruptError,
+    StorageDeniedError,
+    StorageUnavailableError,
+    TableMissingError,
+    TableMovedError,
+    VersionMissingError,
+)
+from omnigraph.errors.txn import (
+    BranchExistsError,
+    BranchMissingError,
+    ClaimBusyError,
+    ClaimHeld,
+    CommitOutcome,
+    ExpectedVersionMismatchError,
+    FormatRange,
+    FormatUnsupportedError,
+    GraphClosedError,
+    GraphExistsError,
+    GraphMissingError,
+    HeadMismatch,
+    ManifestCorruptError,
+    PreconditionFailedError,
+    ReadOnlyError,
+    RecoveryInvariantError,
+    SchemaMovedError,
+    SidecarCorruptError,
+    TableDrift,
+    TableDriftError,
+    TypeMissingError,
+    VersionMismatch,
+    WriteOutcomeError,
+)
 
 __all__ = [
     "BY_CODE",
     "CLASSES",
+    "AlreadyExistsError",
     "BadValue",
+    "BranchExistsError",
+    "BranchMissingError",
     "CatalogCorruptError",
     "CatalogFormatError",
+    "ClaimBusyError",
+    "ClaimHeld",
+    "CommitOutcome",
+    "CompareAndSwapLostError",
     "Details",
     "Diagnostic",
     "DiagnosticError",
     "Effect",
+    "ExistingKeys",
+    "ExpectedVersionMismatchError",
     "FailpointError",
     "FileAccessError",
     "FileMissingError",
+    "ForkOccupiedError",
+    "ForkedProcessError",
     "FormatMismatch",
+    "FormatRange",
+    "FormatUnsupportedError",
+    "GraphClosedError",
+    "GraphExistsError",
+    "GraphMissingError",
+    "HeadMismatch",
+    "HeadMoved",
     "InternalError",
+    "KeyExistsError",
     "Kind",
     "LimitExceeded",
+    "ManifestCorruptError",
     "MissingThing",
     "OmnigraphError",
+    "OutcomeUnknownError",
     "ParameterProblem",
     "Place",
+    "PreconditionFailedError",
     "QueryLaneError",
     "QueryMeaningError",
     "QueryNotFoundError",
     "QueryParameterError",
     "QuerySyntaxError",
     "QueryTypeError",
+    "ReadOnlyError",
+    "RecoveryInvariantError",
     "Retry",
     "Row",
     "SchemaCheckError",
+    "SchemaMovedError",
     "SchemaPlanError",
     "SchemaSyntaxError",
+    "SidecarCorruptError",
     "SourceEncodingError",
     "SourceTooLargeError",
+    "StorageCorruptError",
+    "StorageDeniedError",
+    "StorageFault",
+    "StorageUnavailableError",
+    "TableDrift",
+    "TableDriftError",
+    "TableMissingError",
+    "TableMovedError",
+    "TableRef",
+    "TypeMissingError",
+    "UnknownOutcome",
     "UsageError",
     "ValueFormatError",
+    "VersionMismatch",
+    "VersionMissingError",
+    "WriteOutcomeError",
     "error_from_json",
     "render_diagnostic",
 ]

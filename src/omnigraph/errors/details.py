@@ -87,6 +87,53 @@ class BadValue(Details):
     expected: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFault(Details):
+    """What the store was asked to do, where, and why it did not; never with a secret in it."""
+
+    doing: str
+    location: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRef(Details):
+    """A dataset below the graph's root, its branch (``None`` is main) and a version when one was asked for."""
+
+    location: str
+    branch: str | None = None
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadMoved(Details):
+    """The version a writer built on and the head it met; ``None`` when that could not be read."""
+
+    location: str
+    branch: str | None = None
+    expected: int
+    actual: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistingKeys(Details):
+    """Ids that are taken already: the first few of them, and how many in all."""
+
+    location: str
+    ids: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownOutcome(Details):
+    """The one version a commit can have landed at, and the uuid that would prove it is ours."""
+
+    location: str
+    branch: str | None = None
+    version: int
+    uuid: str
+
+
 def details_to_json(details: Details) -> dict[str, Any]:
     """Return ``details`` as plain JSON values, every field present."""
     return {field.name: _encode(getattr(details, field.name)) for field in dataclasses.fields(details)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import general, language
+from omnigraph.errors import general, language, storage, txn
 from omnigraph.errors.base import OmnigraphError, rebuild_from_json
 
 CLASSES: tuple[type[OmnigraphError], ...] = (
@@ -27,6 +27,35 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     language.QueryLaneError,
     language.SourceEncodingError,
     language.SourceTooLargeError,
+    txn.ExpectedVersionMismatchError,
+    txn.SchemaMovedError,
+    txn.PreconditionFailedError,
+    txn.ClaimBusyError,
+    txn.WriteOutcomeError,
+    txn.TableDriftError,
+    txn.RecoveryInvariantError,
+    txn.SidecarCorruptError,
+    txn.ManifestCorruptError,
+    txn.TypeMissingError,
+    txn.BranchMissingError,
+    txn.BranchExistsError,
+    txn.GraphMissingError,
+    txn.GraphExistsError,
+    txn.FormatUnsupportedError,
+    txn.ReadOnlyError,
+    txn.GraphClosedError,
+    storage.StorageUnavailableError,
+    storage.StorageDeniedError,
+    storage.StorageCorruptError,
+    storage.TableMissingError,
+    storage.VersionMissingError,
+    storage.AlreadyExistsError,
+    storage.CompareAndSwapLostError,
+    storage.TableMovedError,
+    storage.ForkOccupiedError,
+    storage.KeyExistsError,
+    storage.OutcomeUnknownError,
+    storage.ForkedProcessError,
 )
 
 BY_CODE: dict[str, type[OmnigraphError]] = {cls.row.code: cls for cls in CLASSES}

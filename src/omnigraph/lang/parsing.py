@@ -5,42 +5,69 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from typing import Any
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
 from omnigraph.lang.source import MAX_NESTING, Comment, Source, Span
 
-# Strings come first so that a comment mark inside one is not taken for a comment.
-_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|(?P<comment>//[^\n]*|/\*[\s\S]*?\*/)')
-_STRING_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\[\s\S])*"|//[^\n]*|/\*[\s\S]*?\*/|(?P<bracket>[\[\]{}()])')
+# Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
+# end of the text: searching on behind each opening mark would take quadratic time.
+_STRING = r'"[^"\\]*(?:\\[\s\S][^"\\]*)*(?:"|\\?\Z)'
+_COMMENT = r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|(?P<comment>{_COMMENT})")
+_STRING_OR_BRACKET = re.compile(rf"{_STRING}|{_COMMENT}|(?P<bracket>[\[\]{{}}()])")
+_STRING_OPEN = re.compile(r'"[^"\\]*(?:\\[\s\S][^"\\]*)*\\?\Z')
+_WORD = re.compile(r"[A-Za-z0-9_$@-]+")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
 class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never seen outside it
-    """A finding of a tree builder about its own tokens, before the source is at hand to place it."""
+    """A finding of a tree builder about its own tokens, before the source is at hand to place it.
 
-    def __init__(self, message: str, span: Span, *, suggestion: str | None = None) -> None:
+    ``error`` is the class to report it by, if it is not the syntax error of the grammar.
+    """
+
+    def __init__(  # noqa: PLR0913 - one argument per field, keyword-only where it may be left out
+        self,
+        message: str,
+        span: Span,
+        *,
+        expected: tuple[str, ...] = (),
+        suggestion: str | None = None,
+        rule: str | None = None,
+        error: type[DiagnosticError] | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.span = span
+        self.expected = expected
         self.suggestion = suggestion
+        self.rule = rule
+        self.error = error
 
 
 @dataclass(frozen=True)
 class Grammar:
-    """A grammar file with the builder of its tree, the error it reports and the words people know its tokens by."""
+    """A grammar file with the builder of its tree, the error it reports and the words people know its tokens by.
+
+    ``token_choices`` lists the words a token can be, for those whose misspelling deserves a suggestion;
+    ``token_kinds`` names the wider token that a keyword is an instance of where both may stand, so that an error
+    says "a name" instead of listing every keyword that could be one.
+    """
 
     package: str
     file_name: str
     builder: type[Transformer[Token, Any]]
     error: type[DiagnosticError]
     token_words: Mapping[str, str]
+    token_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    token_kinds: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def _lark(self) -> Lark:
@@ -62,35 +89,29 @@ class Grammar:
             raise self._explain(source, problem) from None
         except SyntaxFinding as finding:
             raise self._place(source, finding) from None
-        except VisitError as problem:
-            if isinstance(problem.orig_exc, SyntaxFinding):
-                raise self._place(source, problem.orig_exc) from None
-            raise
 
     def _place(self, source: Source, finding: SyntaxFinding) -> DiagnosticError:
-        details = Diagnostic(place=source.place(finding.span), suggestion=finding.suggestion)
-        return self.error(finding.message, details=details)
+        details = Diagnostic(
+            rule=finding.rule,
+            place=source.place(finding.span),
+            expected=finding.expected,
+            suggestion=finding.suggestion,
+        )
+        return (finding.error or self.error)(finding.message, details=details)
 
     def _explain(self, source: Source, problem: UnexpectedInput) -> DiagnosticError:
-        if isinstance(problem, UnexpectedToken):
-            token = problem.token
-            at_end = token.type == "$END"
-            start = len(source.text.rstrip()) if at_end else token.start_pos or 0
-            span = Span(start, start + 1 if at_end else start + len(token))
-            found = "end of file" if at_end else _quote(str(token))
-            accepted: Iterable[str] = problem.accepts or problem.expected
-        elif isinstance(problem, UnexpectedCharacters):
-            start = problem.pos_in_stream or 0
-            span, found = _unknown_text(source.text, start)
-            accepted = problem.allowed or ()
-        else:
-            span, found, accepted = Span(len(source.text), len(source.text) + 1), "end of file", ()
-        expected = tuple(sorted({self._word(name) for name in accepted if name != "$END"}))
+        span, found = _found(source.text, problem)
+        # The parser knows better than the lexer what may follow: its look-ahead is of this state alone.
+        parser = getattr(problem, "interactive_parser", None)
+        names: set[str] = parser.accepts() - {"$END"} if parser is not None else set()
+        accepted = sorted(name for name in names if self.token_kinds.get(name) not in names)
+        expected = tuple(sorted({self._word(name) for name in accepted}))
+        choices = [word for name in accepted for word in self.token_choices.get(name, ())]
         details = Diagnostic(
             place=source.place(span),
             expected=expected,
             found=found,
-            suggestion=_suggest(found, expected),
+            suggestion=_suggest(found, expected, choices),
         )
         what = f"; expected {_join(expected)}" if expected else ""
         return self.error(f"syntax error: unexpected {found}{what}", details=details)
@@ -135,7 +156,7 @@ def unquote(token: Token) -> str:
         if escaped not in _ESCAPES:
             start = token_span(token).start + 1 + slash
             known = '\\" \\\\ \\n \\r \\t'
-            msg = f"unsupported escape sequence '\\{escaped}'"
+            msg = f"unsupported escape sequence {_quote(body[slash : slash + 2])}"
             raise SyntaxFinding(msg, Span(start, start + 2), suggestion=f"use one of {known}")
         parts.append(_ESCAPES[escaped])
         at = slash + 2
@@ -144,10 +165,10 @@ def unquote(token: Token) -> str:
 
 
 def quote_string(value: str) -> str:
-    """Write ``value`` as a string literal; the inverse of :func:`unquote`.
+    r"""Write ``value`` as a string literal; the inverse of :func:`unquote`.
 
     >>> print(quote_string('say "hi"'))
-    "say \\"hi\\""
+    "say \"hi\""
     """
     for plain, written in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
         value = value.replace(plain, written)
@@ -167,7 +188,7 @@ def _refuse_deep_nesting(source: Source) -> None:
         bracket = match["bracket"]
         if bracket is None:
             continue
-        depth += 1 if bracket in "[{(" else -1
+        depth = depth + 1 if bracket in "[{(" else max(0, depth - 1)
         if depth > MAX_NESTING:
             place = source.place(Span(*match.span()))
             details = LimitExceeded(resource="nesting", limit=MAX_NESTING, actual=depth, place=place)
@@ -175,28 +196,40 @@ def _refuse_deep_nesting(source: Source) -> None:
             raise SourceTooLargeError(msg, details=details)
 
 
+def _found(text: str, problem: UnexpectedInput) -> tuple[Span, str]:
+    """Name what stands where the parser stopped."""
+    if isinstance(problem, UnexpectedCharacters):
+        start: Any = problem.pos_in_stream
+        return _unknown_text(text, start)
+    if isinstance(problem, UnexpectedToken) and problem.token.type != "$END":
+        return token_span(problem.token), _quote(str(problem.token))
+    end = len(text.rstrip())
+    return Span(end, end + 1), "end of file"
+
+
 def _unknown_text(text: str, start: int) -> tuple[Span, str]:
     """Name what the lexer could not read: an unfinished string or comment is more telling than its first mark."""
-    if text[start] == '"':
+    if text[start] == '"' and _STRING_OPEN.match(text, start):
         return Span(start, start + 1), "unterminated string"
-    if text.startswith("/*", start):
+    if text.startswith("/*", start) and text.find("*/", start + 2) < 0:
         return Span(start, start + 2), "unterminated comment"
-    word = re.compile(r"[A-Za-z0-9_$@-]+|.", re.DOTALL).match(text, start)
+    word = _WORD.match(text, start)
     end = word.end() if word else start + 1
     return Span(start, end), _quote(text[start:end])
 
 
 def _quote(text: str) -> str:
     shown = text if len(text) <= 40 else text[:39] + "…"
-    return f"'{shown}'".replace("\n", "\\n")
+    # A control character in a message could drive the reader's terminal.
+    return "'" + "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown) + "'"
 
 
-def _suggest(found: str, expected: tuple[str, ...]) -> str | None:
+def _suggest(found: str, expected: tuple[str, ...], choices: list[str]) -> str | None:
     words = [word.strip("'") for word in expected if word.startswith("'") and word.strip("'").isalpha()]
-    near = nearest_name(found.strip("'"), words)
+    near = nearest_name(found.strip("'"), [*words, *choices])
     if near is not None and f"'{near}'" != found:
         return f"did you mean '{near}'?"
-    return f"write {expected[0]} here" if len(expected) == 1 else None
+    return f"write {expected[0]} here" if len(expected) == 1 and expected[0].startswith("'") else None
 
 
 def _join(words: tuple[str, ...]) -> str:

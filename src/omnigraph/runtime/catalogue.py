@@ -1,8 +1,27 @@
-"""The one list of failpoint names: ``room.step.moment``, each with what has just happened there."""
+"""The one list of failpoint names: ``room.step.moment``, each with what is on storage when it is hit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-FAILPOINTS: Mapping[str, str] = MappingProxyType({})
+FAILPOINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "txn.stage.after_files": "fragments of every table are written, nothing names them",
+        "txn.claim.before_put": "the plan is complete, no sidecar exists",
+        "txn.claim.after_put": "the sidecar exists, no table has moved",
+        "txn.commit.before_tables": "phase B begins",
+        "txn.commit.after_table": "one more table has moved past its pin",
+        "txn.commit.after_tables": "every table has moved, the manifest has not",
+        "txn.publish.before_cas": "the next manifest version is uploaded and invisible",
+        "txn.publish.after_cas": "the change is visible, the sidecar still exists",
+        "txn.release.before_delete": "the write was acknowledged, the sidecar still exists",
+        "txn.release.after_delete": "nothing of the write is left but its commit",
+        "txn.recover.after_takeover": "a recoverer has its turn and has changed nothing",
+        "txn.recover.after_classify": "the tables of an abandoned plan were looked at",
+        "txn.recover.after_publish": "an abandoned plan was finished or undone, the audit does not say so yet",
+        "txn.recover.after_audit": "the audit has the row, the sidecar still exists",
+        "txn.init.before_manifest": "the tables of a graph exist, the graph does not",
+        "txn.branch.after_line": "the line of a new branch exists, the branch does not",
+    }
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from uuid import UUID
 
 from omnigraph.runtime.clock import Clock
 from omnigraph.runtime.randomness import Randomness
@@ -34,3 +35,7 @@ class IdSource:
                 if self._last_entropy >= 1 << ENTROPY_BITS:
                     self._last_ms, self._last_entropy = self._last_ms + 1, self._randomness.bits(_STRIDE_BITS)
             return Ulid.from_parts(self._last_ms, self._last_entropy)
+
+    def uuid(self) -> str:
+        """Return a random UUID, the form in which Lance wants a transaction to be named."""
+        return str(UUID(int=self._randomness.bits(128), version=4))

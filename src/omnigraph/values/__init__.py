@@ -2,20 +2,28 @@
 
 from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
 from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
+from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
 from omnigraph.values.ulid import Ulid, is_ulid
 
 __all__ = [
     "MAIN",
+    "AncestorRef",
     "BranchName",
+    "BranchRef",
     "CommitId",
+    "CommitRef",
     "EntityId",
     "IncarnationId",
     "OperationId",
     "PropertyId",
+    "Ref",
     "TableKey",
     "TableKind",
     "TagName",
+    "TagRef",
+    "TimeRef",
     "TypeId",
     "Ulid",
     "is_ulid",
+    "parse_ref",
 ]

@@ -1,1 +1,7 @@
-"""The query language."""
+"""The query language: ``.gq`` text to tree and back."""
+
+from omnigraph.lang.gq.format import format_queries
+from omnigraph.lang.gq.parser import parse_queries
+from omnigraph.lang.gq.select import select_query
+
+__all__ = ["format_queries", "parse_queries", "select_query"]
