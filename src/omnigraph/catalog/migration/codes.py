@@ -1,0 +1,113 @@
+"""The codes of migration steps: a code names a rule for good and never changes its meaning.
+
+``OG-DS-101`` stands in the table because its number is taken, but nothing emits it: a graph has one schema and no
+type of its own, so a step that drops "the graph's type" does not exist. Dropping the last type is an ordinary
+``drop_type`` with the code of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+
+class Tier(Enum):
+    """What a change asks of existing rows: nothing, a look at them, or their loss."""
+
+    SAFE = "safe"
+    VALIDATED = "validated"
+    DESTRUCTIVE = "destructive"
+
+
+class Severity(Enum):
+    """How much a finding matters."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCode:
+    """One row of the table. ``emitted`` is false for a number that is only kept from being used again."""
+
+    code: str
+    tier: Tier
+    severity: Severity
+    meaning: str
+    emitted: bool = True
+
+    @property
+    def family(self) -> str:
+        """The two letters in the middle.
+
+        >>> DROP_NODE_TYPE.family
+        'DS'
+        """
+        return self.code.split("-")[1]
+
+    def __str__(self) -> str:
+        return self.code
+
+
+FAMILIES: Mapping[str, str] = MappingProxyType(
+    {
+        "DS": "destructive",
+        "MF": "maybe-fail",
+        "CD": "constraint deletion",
+        "BC": "backward-incompatible",
+        "NM": "naming",
+        "OW": "ownership",
+        "NL": "non-linear (branch divergence)",
+        "VE": "vector/embedding",
+        "ED": "edge topology",
+        "LK": "lock/cost",
+    }
+)
+
+DROP_GRAPH_TYPE = StepCode(
+    code="OG-DS-101",
+    tier=Tier.DESTRUCTIVE,
+    severity=Severity.ERROR,
+    meaning="drop populated graph type",
+    emitted=False,
+)
+DROP_NODE_TYPE = StepCode(
+    code="OG-DS-102", tier=Tier.DESTRUCTIVE, severity=Severity.ERROR, meaning="drop populated node type"
+)
+DROP_EDGE_TYPE = StepCode(
+    code="OG-DS-103", tier=Tier.DESTRUCTIVE, severity=Severity.ERROR, meaning="drop populated edge type"
+)
+DROP_PROPERTY = StepCode(
+    code="OG-DS-104", tier=Tier.DESTRUCTIVE, severity=Severity.ERROR, meaning="drop property from populated type"
+)
+DROP_VECTOR_PROPERTY = StepCode(
+    code="OG-DS-105", tier=Tier.DESTRUCTIVE, severity=Severity.ERROR, meaning="drop populated vector property"
+)
+ADD_REQUIRED_PROPERTY = StepCode(
+    code="OG-MF-103", tier=Tier.VALIDATED, severity=Severity.ERROR, meaning="add required property without default"
+)
+TIGHTEN_TO_REQUIRED = StepCode(
+    code="OG-MF-104", tier=Tier.VALIDATED, severity=Severity.ERROR, meaning="tighten nullable to required"
+)
+CHANGE_PROPERTY_TYPE = StepCode(
+    code="OG-MF-106", tier=Tier.DESTRUCTIVE, severity=Severity.ERROR, meaning="property type change"
+)
+
+STEP_CODES: Mapping[str, StepCode] = MappingProxyType(
+    {
+        row.code: row
+        for row in (
+            DROP_GRAPH_TYPE,
+            DROP_NODE_TYPE,
+            DROP_EDGE_TYPE,
+            DROP_PROPERTY,
+            DROP_VECTOR_PROPERTY,
+            ADD_REQUIRED_PROPERTY,
+            TIGHTEN_TO_REQUIRED,
+            CHANGE_PROPERTY_TYPE,
+        )
+    }
+)

@@ -1,0 +1,166 @@
+"""Identity resolution: which accepted declaration each desired one continues, settled before anything is compared.
+
+The same name in the same kind wins over every hint; a hint counts only where no such name was accepted. An
+interface's hint on a property reaches the nodes that receive the property, but only helps there: a node on which it
+names nothing simply gets a fresh property, because the hint was written about the interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from omnigraph.catalog.identity import IdentityMatches, TypeKind
+from omnigraph.catalog.migration.hints import HintDiagnostic, RenameHint, ignored_hint, iter_hints
+from omnigraph.catalog.migration.kinds import KINDS, AnyType, types_of
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import Diagnostic, SchemaPlanError
+from omnigraph.lang.parsing import nearest_name
+from omnigraph.lang.pg.ast import SchemaFile
+
+PLAN_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "rename_unknown_type": "a hint on a type names no accepted declaration",
+        "rename_unknown_property": "a hint on a property names no accepted property",
+        "rename_across_kinds": "a hint on a type names a declaration of another kind",
+        "rename_across_owners": "a hint on a property names a property of another type",
+        "rename_in_added_type": "a hint on a property stands in a type that continues no accepted one",
+        "rename_type_twice": "two desired types continue one accepted type",
+        "rename_property_twice": "two desired properties continue one accepted property",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """The matches and what was remarked while finding them."""
+
+    matches: IdentityMatches
+    diagnostics: tuple[HintDiagnostic, ...]
+
+    def type_names(self, kind: TypeKind) -> dict[str, str]:
+        """Return the accepted names of continued types of ``kind``, each with its desired name."""
+        return {old: new for (found, new), old in self.matches.types.items() if found == kind}
+
+    def property_names(self, kind: TypeKind, desired: AnyType) -> dict[str, str]:
+        """Return the accepted names of continued properties of a desired type, each with its desired name."""
+        found = ((self.matches.properties.get((kind, desired.name, prop.name)), prop) for prop in desired.properties)
+        return {old: prop.name for old, prop in found if old is not None}
+
+
+def resolve_identities(accepted: Catalog, desired: Catalog, tree: SchemaFile) -> Resolution:
+    """Match the types and properties of ``desired``, compiled from ``tree``, with those of ``accepted``.
+
+    Raises:
+        SchemaPlanError: a hint that cannot be followed; ``details.rule`` is one of ``PLAN_RULES``.
+    """
+    resolver = _Resolver(accepted, desired, tree)
+    resolver.match_types()
+    resolver.match_properties()
+    matches = IdentityMatches(types=resolver.types, properties=resolver.properties)
+    return Resolution(matches=matches, diagnostics=tuple(resolver.diagnostics))
+
+
+class _Resolver:
+    def __init__(self, accepted: Catalog, desired: Catalog, tree: SchemaFile) -> None:
+        self._accepted = accepted
+        self._desired = desired
+        self._source = tree.source
+        self._hints = tuple(iter_hints(tree))
+        self.types: dict[tuple[TypeKind, str], str] = {}
+        self.properties: dict[tuple[TypeKind, str, str], str] = {}
+        self.diagnostics: list[HintDiagnostic] = []
+
+    def match_types(self) -> None:
+        for kind in KINDS:
+            known = types_of(self._accepted, kind)
+            self.types.update({(kind, name): name for name in types_of(self._desired, kind) if name in known})
+        for hint in self._hints:
+            if hint.property_name is None:
+                self._follow_type_hint(hint)
+
+    def _follow_type_hint(self, hint: RenameHint) -> None:
+        if hint.type_name in types_of(self._accepted, hint.kind):
+            self.diagnostics.append(ignored_hint(hint, self._source))
+            return
+        known = types_of(self._accepted, hint.kind)
+        if hint.old_name not in known:
+            other = next((kind for kind in KINDS if hint.old_name in types_of(self._accepted, kind)), None)
+            if other is not None:
+                reason = f"{other}:{hint.old_name} cannot be continued across declaration kinds"
+                raise self._error("rename_across_kinds", hint, reason)
+            near = nearest_name(hint.old_name, known)
+            raise self._error("rename_unknown_type", hint, "no accepted declaration has that name", near)
+        if hint.old_name in self._taken_types(hint.kind):
+            reason = f"accepted {hint.kind}:{hint.old_name} is consumed by more than one desired declaration"
+            raise self._error("rename_type_twice", hint, reason)
+        self.types[hint.kind, hint.type_name] = hint.old_name
+
+    def _taken_types(self, kind: TypeKind) -> set[str]:
+        return {old for (found, _), old in self.types.items() if found == kind}
+
+    def match_properties(self) -> None:
+        for (kind, name), old_name in self.types.items():
+            known = types_of(self._accepted, kind)[old_name].properties
+            old_properties = {prop.name for prop in known}
+            for prop in types_of(self._desired, kind)[name].properties:
+                if prop.name in old_properties:
+                    self.properties[kind, name, prop.name] = prop.name
+        for hint in self._hints:
+            if hint.property_name is not None:
+                self._follow_property_hint(hint, hint.property_name)
+        self._follow_inherited_hints()
+
+    def _follow_property_hint(self, hint: RenameHint, property_name: str) -> None:
+        old_type = self.types.get((hint.kind, hint.type_name))
+        if old_type is None:
+            reason = f"{hint.kind}:{hint.type_name} is not in the accepted schema and cannot import property identity"
+            raise self._error("rename_in_added_type", hint, reason)
+        if (hint.kind, hint.type_name, property_name) in self.properties:
+            self.diagnostics.append(ignored_hint(hint, self._source))
+            return
+        known = {prop.name for prop in types_of(self._accepted, hint.kind)[old_type].properties}
+        if hint.old_name not in known:
+            raise self._missing_property(hint, old_type, known)
+        if hint.old_name in self._taken_properties(hint.kind, hint.type_name):
+            reason = f"accepted property {hint.kind}:{old_type}.{hint.old_name} is consumed more than once"
+            raise self._error("rename_property_twice", hint, reason)
+        self.properties[hint.kind, hint.type_name, property_name] = hint.old_name
+
+    def _missing_property(self, hint: RenameHint, old_type: str, known: set[str]) -> SchemaPlanError:
+        near = nearest_name(hint.old_name, known)
+        wanted_owner, _, wanted = hint.old_name.rpartition(".")
+        for kind in KINDS:
+            for owner in types_of(self._accepted, kind).values():
+                is_other = (kind, owner.name) != (hint.kind, old_type) and wanted_owner in ("", owner.name)
+                if is_other and any(prop.name == wanted for prop in owner.properties):
+                    taken = f"{kind}:{owner.name}.{wanted}"
+                    reason = f"{old_type} has no such property, and taking {taken} moves across stable owners"
+                    return self._error("rename_across_owners", hint, reason, near)
+        return self._error("rename_unknown_property", hint, f"{old_type} has no accepted property with that name", near)
+
+    def _follow_inherited_hints(self) -> None:
+        by_place = {f"{hint.type_name}.{hint.property_name}": hint for hint in self._hints if hint.kind == "interface"}
+        for node in self._desired.nodes.values():
+            old_type = self.types.get(("node", node.name))
+            if old_type is None:
+                continue
+            known = {prop.name for prop in self._accepted.nodes[old_type].properties}
+            for prop in node.properties:
+                old_names = [by_place[link].old_name for link in prop.satisfies if link in by_place]
+                usable = [old for old in old_names if old in known - self._taken_properties("node", node.name)]
+                if usable and ("node", node.name, prop.name) not in self.properties:
+                    self.properties["node", node.name, prop.name] = usable[0]
+
+    def _taken_properties(self, kind: TypeKind, type_name: str) -> set[str]:
+        columns = types_of(self._desired, kind)[type_name].properties
+        found = (self.properties.get((kind, type_name, prop.name)) for prop in columns)
+        return {old for old in found if old is not None}
+
+    def _error(self, rule: str, hint: RenameHint, reason: str, near: str | None = None) -> SchemaPlanError:
+        suggestion = None if near is None else f"did you mean '{near}'?"
+        return SchemaPlanError(
+            f'@rename_from("{hint.old_name}") on {hint.entity}: {reason}',
+            details=Diagnostic(rule=rule, place=self._source.place(hint.span), suggestion=suggestion),
+        )

@@ -1,0 +1,383 @@
+"""The steps a migration plan is made of: one frozen class per kind, each with its JSON and its line of text.
+
+Beyond the eleven kinds of the schema language's planner there are three, which its settled quirks need:
+
+* ``make_nullable`` and ``make_required`` loosen and tighten a property; tightening has the code ``OG-MF-104``.
+* ``drop_constraint`` lists a constraint that leaves with a dropped property, and never stands without that drop.
+
+``validate`` in the JSON of a step says that rows must be looked at before the plan may be applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from omnigraph.catalog.identity import TypeKind
+from omnigraph.catalog.migration.annotation_list import annotations_json, annotations_text
+from omnigraph.catalog.migration.codes import TIGHTEN_TO_REQUIRED, StepCode, Tier
+from omnigraph.catalog.migration.constraint import DeclaredConstraint
+from omnigraph.catalog.model import AnnotationValue, PropertyType
+
+DropMode = Literal["soft", "hard"]
+
+
+class _SafeStep:
+    """A step that no row can stand in the way of and that loses none."""
+
+    __slots__ = ()
+    code: ClassVar[StepCode | None] = None
+    tier: ClassVar[Tier | None] = Tier.SAFE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddType(_SafeStep):
+    """Create an empty table; for an interface, metadata only."""
+
+    kind: ClassVar = "add_type"
+
+    type_kind: TypeKind
+    name: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {"kind": self.kind, "type_kind": self.type_kind, "name": self.name}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"add {self.type_kind} type {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameType(_SafeStep):
+    """Give a type another name; its table, data and history stay."""
+
+    kind: ClassVar = "rename_type"
+
+    type_kind: TypeKind
+    old_name: str
+    new_name: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {"kind": self.kind, "type_kind": self.type_kind, "from": self.old_name, "to": self.new_name}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"rename {self.type_kind} type {self.old_name} to {self.new_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddProperty(_SafeStep):
+    """Add a nullable property; existing rows hold null in it."""
+
+    kind: ClassVar = "add_property"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    property_type: PropertyType
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "property_type": self.property_type.to_json()}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"add property {self.type_name}.{self.property_name}: {self.property_type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameProperty(_SafeStep):
+    """Give a property another name; values and entity ids stay, also if it is part of the key."""
+
+    kind: ClassVar = "rename_property"
+
+    type_kind: TypeKind
+    type_name: str
+    old_name: str
+    new_name: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        owner = {"kind": self.kind, "type_kind": self.type_kind, "type_name": self.type_name}
+        return {**owner, "from": self.old_name, "to": self.new_name}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"rename property {self.type_name}.{self.old_name} to {self.new_name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeNullable(_SafeStep):
+    """Let a required property be absent; no row has to change."""
+
+    kind: ClassVar = "make_nullable"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return _property_json(self)
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"make property {self.type_name}.{self.property_name} nullable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeRequired:
+    """Demand a value of a property that could be absent; possible only if every row has one."""
+
+    kind: ClassVar = "make_required"
+    code: ClassVar[StepCode | None] = TIGHTEN_TO_REQUIRED
+    tier: ClassVar[Tier | None] = TIGHTEN_TO_REQUIRED.tier
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "validate": True, "code": TIGHTEN_TO_REQUIRED.code}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"make property {self.type_name}.{self.property_name} required{_mark(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendEnum(_SafeStep):
+    """Allow more values; ``added_values`` is sorted."""
+
+    kind: ClassVar = "extend_enum"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    added_values: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "added_values": list(self.added_values)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"extend enum {self.type_name}.{self.property_name} with {', '.join(self.added_values)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddConstraint:
+    """Add a constraint; ``validate`` if existing rows could contradict it. An index is built later."""
+
+    kind: ClassVar = "add_constraint"
+    code: ClassVar[StepCode | None] = None
+
+    type_kind: TypeKind
+    type_name: str
+    constraint: DeclaredConstraint
+    validate: bool = False
+
+    @property
+    def tier(self) -> Tier | None:
+        """Whether the rows have to be looked at."""
+        return Tier.VALIDATED if self.validate else Tier.SAFE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_constraint_json(self), **({"validate": True} if self.validate else {})}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"add constraint {self.constraint} to {self.type_name}{_mark(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropConstraint(_SafeStep):
+    """A constraint that goes with a dropped property."""
+
+    kind: ClassVar = "drop_constraint"
+
+    type_kind: TypeKind
+    type_name: str
+    constraint: DeclaredConstraint
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return _constraint_json(self)
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"drop constraint {self.constraint} of {self.type_name} with its property"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateTypeMetadata(_SafeStep):
+    """Replace the annotations of a type; ``annotations`` is the whole list that holds afterwards."""
+
+    kind: ClassVar = "update_type_metadata"
+
+    type_kind: TypeKind
+    name: str
+    annotations: tuple[AnnotationValue, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        names = {"kind": self.kind, "type_kind": self.type_kind, "name": self.name}
+        return {**names, "annotations": annotations_json(self.annotations)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"set annotations of {self.type_kind} type {self.name}: {annotations_text(self.annotations)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePropertyMetadata(_SafeStep):
+    """Replace the annotations of a property; ``annotations`` is the whole list that holds afterwards."""
+
+    kind: ClassVar = "update_property_metadata"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    annotations: tuple[AnnotationValue, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "annotations": annotations_json(self.annotations)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return (
+            f"set annotations of property {self.type_name}.{self.property_name}: {annotations_text(self.annotations)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropType:
+    """Take a type out of the graph; ``hard`` also reclaims what earlier versions hold."""
+
+    kind: ClassVar = "drop_type"
+
+    type_kind: TypeKind
+    name: str
+    mode: DropMode
+    code: StepCode
+
+    @property
+    def tier(self) -> Tier | None:
+        """The tier of its code."""
+        return self.code.tier
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        names = {"kind": self.kind, "type_kind": self.type_kind, "name": self.name}
+        return {**names, "mode": self.mode, **_code_json(self.code)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"drop {self.type_kind} type {self.name} ({self.mode}){_mark(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropProperty:
+    """Take a property out of a type. An interface holds no rows, so its own drop has no code."""
+
+    kind: ClassVar = "drop_property"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    mode: DropMode
+    code: StepCode | None
+
+    @property
+    def tier(self) -> Tier | None:
+        """The tier of its code."""
+        return Tier.SAFE if self.code is None else self.code.tier
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "mode": self.mode, **_code_json(self.code)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"drop property {self.type_name}.{self.property_name} ({self.mode}){_mark(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsupportedChange:
+    """A change that cannot be applied; one of them blocks the whole plan.
+
+    ``entity`` is ``node:T``, ``edge:E``, ``interface:I``, one of these with ``.property``, or ``schema``.
+    """
+
+    kind: ClassVar = "unsupported_change"
+
+    entity: str
+    reason: str
+    code: StepCode | None = None
+
+    @property
+    def tier(self) -> Tier | None:
+        """The tier of its code; a refusal without code has none."""
+        return None if self.code is None else self.code.tier
+
+    @property
+    def message(self) -> str:
+        """What applying the plan fails with: the code in brackets, if there is one, and the reason."""
+        return self.reason if self.code is None else f"[{self.code}] {self.reason}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {"kind": self.kind, "entity": self.entity, "reason": self.reason, **_code_json(self.code)}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"unsupported change on {self.entity}: {self.reason}{_mark(self)}"
+
+
+Step = (
+    AddType
+    | RenameType
+    | AddProperty
+    | RenameProperty
+    | MakeNullable
+    | MakeRequired
+    | ExtendEnum
+    | AddConstraint
+    | DropConstraint
+    | UpdateTypeMetadata
+    | UpdatePropertyMetadata
+    | DropType
+    | DropProperty
+    | UnsupportedChange
+)
+
+
+def _property_json(
+    step: AddProperty | MakeNullable | MakeRequired | ExtendEnum | UpdatePropertyMetadata | DropProperty,
+) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "type_kind": step.type_kind,
+        "type_name": step.type_name,
+        "property_name": step.property_name,
+    }
+
+
+def _constraint_json(step: AddConstraint | DropConstraint) -> dict[str, Any]:
+    owner = {"kind": step.kind, "type_kind": step.type_kind, "type_name": step.type_name}
+    return {**owner, "constraint": step.constraint.to_json()}
+
+
+def _code_json(code: StepCode | None) -> dict[str, Any]:
+    return {} if code is None else {"code": code.code}
+
+
+def _mark(step: Step) -> str:
+    if step.code is not None:
+        return f" [{step.code}, {step.code.tier.value}]"
+    return f" [{step.tier.value}]" if step.tier is Tier.VALIDATED else ""
