@@ -1,0 +1,1 @@
+"""What tests of omnigraph, and of things built on it, need beside the engine itself."""

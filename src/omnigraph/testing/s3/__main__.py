@@ -1,0 +1,62 @@
+"""The endpoint's own process: ``python -m omnigraph.testing.s3 <bucket>``.
+
+Writes its port as one line of JSON to standard output and serves until standard input ends or its parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from typing import Final
+
+from omnigraph.testing.s3.backend import Backend
+from omnigraph.testing.s3.control import answer_control
+from omnigraph.testing.s3.front import Front
+from omnigraph.testing.s3.loop import exact_event_loop
+
+# A forked sibling can hold our standard input open after the parent died, so its end is not the only sign.
+_PARENT_POLL_S: Final = 1.0
+
+
+async def serve(bucket: str) -> None:
+    """Serve one bucket until it is time to stop."""
+    parent = os.getppid()
+    front = Front(Backend(bucket).apply, answer_control)
+    server = await front.listen()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    # Ctrl-C reaches the whole process group; the parent decides when the endpoint ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def read_input() -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            loop.remove_reader(sys.stdin.fileno())
+            stop.set()
+
+    loop.add_reader(sys.stdin.fileno(), read_input)
+    sys.stdout.write(json.dumps({"port": server.sockets[0].getsockname()[1]}) + "\n")
+    sys.stdout.flush()
+    while not stop.is_set() and os.getppid() == parent:
+        try:
+            await asyncio.wait_for(stop.wait(), _PARENT_POLL_S)
+        except TimeoutError:
+            continue
+    server.close()
+
+
+def main() -> None:
+    """Run the endpoint."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Each client keeps a pool of idle connections for a while; a run of tests has many clients.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
+    with asyncio.Runner(loop_factory=exact_event_loop) as runner:
+        runner.run(serve(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
