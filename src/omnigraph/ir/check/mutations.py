@@ -1,0 +1,123 @@
+"""Mutation statements."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, Scalar
+from omnigraph.errors import QueryTypeError
+from omnigraph.ir.check.scope import Scope, did_you_mean
+from omnigraph.ir.check.tree import (
+    CheckedAssignment,
+    CheckedDelete,
+    CheckedInsert,
+    CheckedPredicate,
+    CheckedStatement,
+    CheckedUpdate,
+)
+from omnigraph.ir.check.values import check_assigned_value, check_tested_value
+from omnigraph.ir.types import TEXT
+from omnigraph.lang.gq import ast
+from omnigraph.lang.source import Ident
+
+# The ends of an edge are written like properties, as the ids of its nodes.
+ENDS = {"from": PropertyDef(name="from", type=TEXT), "to": PropertyDef(name="to", type=TEXT)}
+
+
+def check_statement(statement: ast.Statement, scope: Scope) -> CheckedStatement:
+    """Check one statement of a mutation."""
+    match statement:
+        case ast.Insert():
+            target = _target(statement.type_name, scope)
+            assigned = _check_assignments(statement.assignments, statement, target, scope)
+            _check_complete(statement, target, assigned, scope)
+            return CheckedInsert(target=target, assignments=assigned)
+        case ast.Update():
+            return _check_update(statement, scope)
+        case ast.Delete():
+            target = _target(statement.type_name, scope)
+            return CheckedDelete(target=target, predicate=_check_predicate(statement.predicate, target, scope))
+        case _:
+            assert_never(statement)
+
+
+def _check_update(statement: ast.Update, scope: Scope) -> CheckedUpdate:
+    target = _target(statement.type_name, scope)
+    if isinstance(target, EdgeType):
+        message = f"'{target.name}' is an edge type, which cannot be updated"
+        raise scope.violation(
+            "T16", message, statement.type_name.span, suggestion="delete the edge and insert it again"
+        )
+    assigned = _check_assignments(statement.assignments, statement, target, scope)
+    predicate = _check_predicate(statement.predicate, target, scope)
+    return CheckedUpdate(target=target, assignments=assigned, predicate=predicate)
+
+
+def _target(name: Ident, scope: Scope) -> NodeType | EdgeType:
+    # A name of both kinds means the node.
+    found = scope.catalog.nodes.get(name.text) or scope.catalog.edges.get(name.text)
+    if found is None:
+        suggestion = did_you_mean(name.text, [*scope.catalog.nodes, *scope.catalog.edges])
+        raise scope.violation("T10", f"unknown type '{name.text}'", name.span, suggestion=suggestion)
+    return found
+
+
+def _check_assignments(
+    assignments: tuple[ast.Assignment, ...],
+    statement: ast.Insert | ast.Update,
+    target: NodeType | EdgeType,
+    scope: Scope,
+) -> tuple[CheckedAssignment, ...]:
+    if not assignments:
+        raise scope.violation("T10", "a statement assigns at least one property", statement.span)
+    seen: set[str] = set()
+    checked: list[CheckedAssignment] = []
+    for assignment in assignments:
+        name = assignment.property
+        if name.text in seen:
+            raise scope.violation("T13", f"'{name.text}' is assigned twice", name.span)
+        seen.add(name.text)
+        prop = _property(name, target, scope)
+        value = check_assigned_value(prop, assignment.value, scope)
+        checked.append(CheckedAssignment(property=prop, value=value, span=name.span))
+    return tuple(checked)
+
+
+def _property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> PropertyDef:
+    found = ENDS.get(name.text) if isinstance(target, EdgeType) else None
+    found = found or target.get(name.text)
+    if found is None:
+        raise _unknown_property(name, target, scope)
+    return found
+
+
+def _unknown_property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> QueryTypeError:
+    known = [item.name for item in target.properties] + (list(ENDS) if isinstance(target, EdgeType) else [])
+    message = f"type '{target.name}' has no property '{name.text}'"
+    return scope.violation("T11", message, name.span, suggestion=did_you_mean(name.text, known))
+
+
+def _check_complete(
+    statement: ast.Insert, target: NodeType | EdgeType, assigned: tuple[CheckedAssignment, ...], scope: Scope
+) -> None:
+    names = {item.property.name for item in assigned}
+    required = list(ENDS.values()) if isinstance(target, EdgeType) else []
+    for prop in [*required, *target.properties]:
+        if prop.name in names or prop.type.nullable:
+            continue
+        # The vector is computed from its source when it is not given.
+        if prop.embed is not None and prop.embed.source in names:
+            continue
+        what = "end" if prop.name in ENDS and isinstance(target, EdgeType) else "property"
+        message = f"an insert of '{target.name}' must assign the required {what} '{prop.name}'"
+        raise scope.violation("T12", message, statement.type_name.span, suggestion=f"add {prop.name}: …")
+
+
+def _check_predicate(predicate: ast.Predicate, target: NodeType | EdgeType, scope: Scope) -> CheckedPredicate:
+    prop = _property(predicate.property, target, scope)
+    if prop.type.scalar is Scalar.BLOB:
+        raise scope.violation("T11", f"'{prop.name}' is a Blob, which cannot be tested", predicate.property.span)
+    if prop.type.is_list or prop.type.is_vector:
+        message = f"'{prop.name}' is {prop.type}, which cannot be compared"
+        raise scope.violation("T7", message, predicate.property.span)
+    return CheckedPredicate(property=prop, op=predicate.op, value=check_tested_value(prop, predicate.value, scope))

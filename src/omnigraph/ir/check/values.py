@@ -1,0 +1,166 @@
+"""Values that stand beside a property: in a binding, in an assignment, in a ``where``."""
+
+from __future__ import annotations
+
+from omnigraph.catalog.model import NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
+from omnigraph.errors import QueryTypeError
+from omnigraph.ir.check.operands import literal_type
+from omnigraph.ir.check.scope import Scope, did_you_mean
+from omnigraph.ir.check.tree import Operand
+from omnigraph.ir.types import DATETIME, are_comparable, item_type
+from omnigraph.lang.gq import ast
+
+
+def check_inline_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+    """Check ``prop: value`` of a binding: equality, or membership when the property is a list."""
+    if prop.type.scalar is Scalar.BLOB:
+        raise scope.violation("T3", f"'{prop.name}' is a Blob, which cannot be matched", value.span)
+    match value:
+        case ast.Now():
+            return _now(prop, value, scope)
+        case ast.Variable():
+            return _inline_parameter(prop, value, scope)
+        case _:
+            return _inline_literal(prop, value, scope)
+
+
+def check_assigned_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+    """Check ``prop: value`` of an insert or update."""
+    match value:
+        case ast.Now():
+            return _now(prop, value, scope)
+        case ast.Variable():
+            given = _declared(value, scope)
+            if not _is_assignable(given, prop.type):
+                raise _mismatch(prop, value, given, scope)
+            return Operand(expression=value, type=given, is_parameter=True)
+        case _:
+            return _assigned_literal(prop, value, scope)
+
+
+def check_tested_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+    """Check the value of a ``where``; ``prop`` is known to be comparable."""
+    match value:
+        case ast.Now():
+            return _now(prop, value, scope)
+        case ast.Variable():
+            given = _declared(value, scope)
+            if not are_comparable(given, prop.type):
+                raise _mismatch(prop, value, given, scope)
+            return Operand(expression=value, type=given, is_parameter=True)
+        case _:
+            given = literal_type(value, scope)
+            if not are_comparable(given, prop.type):
+                raise _unfit(prop, value, given, scope)
+            return Operand(expression=value, type=given)
+
+
+def _inline_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Operand:
+    given = literal_type(value, scope)
+    wanted = prop.type
+    if wanted.is_vector:
+        _check_vector(prop, value, given, scope)
+        raise scope.violation("T7", f"'{prop.name}' is a vector, which cannot be compared", value.span)
+    if given.is_list and wanted.is_list:
+        message = f"'{prop.name}' is a list: match one member, not a whole list"
+        raise scope.violation("T3", message, value.span)
+    if not are_comparable(given, item_type(wanted)):
+        raise _unfit(prop, value, given, scope)
+    _check_enum(prop, value, scope)
+    return Operand(expression=value, type=given)
+
+
+def _inline_parameter(prop: PropertyDef, value: ast.Variable, scope: Scope) -> Operand:
+    given = scope.parameters.get(value.name)
+    if given is None:
+        raise _not_a_parameter(value, scope)
+    if prop.type.is_vector:
+        raise scope.violation("T7", f"'{prop.name}' is a vector, which cannot be compared", value.span)
+    if prop.type.is_list and given.is_list:
+        message = f"'{prop.name}' is a list: match one member, parameter '${value.name}' is {given}"
+        raise scope.violation("T7", message, value.span)
+    if not are_comparable(given, item_type(prop.type)):
+        raise _mismatch(prop, value, given, scope)
+    return Operand(expression=value, type=given, is_parameter=True)
+
+
+def _not_a_parameter(value: ast.Variable, scope: Scope) -> QueryTypeError:
+    bound = scope.entities.get(value.name)
+    if isinstance(bound, EdgeType):
+        message = f"edge variable '${value.name}' cannot stand alone"
+        return scope.violation("T23", message, value.span, suggestion="use one of its properties in a filter")
+    if bound is not None:
+        message = f"node variable '${value.name}' cannot be compared with a property"
+        return scope.violation("T7", message, value.span, suggestion="compare a property of it in a filter")
+    message = f"'${value.name}' is not a declared parameter"
+    suggestion = did_you_mean(value.name, scope.parameters, mark="$")
+    return scope.violation("T6", message, value.span, suggestion=suggestion)
+
+
+def _assigned_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Operand:
+    given = literal_type(value, scope)
+    wanted = prop.type
+    if wanted.scalar is Scalar.BLOB:
+        message = f"'{prop.name}' is a Blob, which takes a parameter, not a literal"
+        raise scope.violation("T3", message, value.span, suggestion="declare a Blob parameter")
+    if wanted.is_vector:
+        _check_vector(prop, value, given, scope)
+    elif given.is_list != wanted.is_list or not are_comparable(item_type(given), item_type(wanted)):
+        raise _unfit(prop, value, given, scope)
+    else:
+        items = value.items if isinstance(value, ast.ListLiteral) else (value,)
+        for item in items:
+            _check_enum(prop, item, scope)
+    return Operand(expression=value, type=given)
+
+
+def _check_vector(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Scope) -> None:
+    if not isinstance(value, ast.ListLiteral) or (value.items and given.scalar not in NUMERIC):
+        raise _unfit(prop, value, given, scope)
+    if len(value.items) != prop.type.dimension:
+        message = f"'{prop.name}' has {prop.type.dimension} dimensions, the literal has {len(value.items)}"
+        raise scope.violation("T3", message, value.span)
+
+
+def _check_enum(prop: PropertyDef, value: ast.Literal, scope: Scope) -> None:
+    allowed = prop.type.enum_values
+    if allowed is None or not isinstance(value, ast.StringLiteral) or value.value in allowed:
+        return
+    message = f"'{value.value}' is not a value of '{prop.name}': expected {', '.join(allowed)}"
+    raise scope.violation("T3", message, value.span, suggestion=did_you_mean(value.value, allowed))
+
+
+def _now(prop: PropertyDef, value: ast.Now, scope: Scope) -> Operand:
+    if prop.type.scalar is not Scalar.DATETIME or prop.type.is_list:
+        raise _mismatch(prop, value, DATETIME, scope)
+    return Operand(expression=value, type=DATETIME)
+
+
+def _declared(value: ast.Variable, scope: Scope) -> PropertyType:
+    given = scope.parameters.get(value.name)
+    if given is None:
+        message = f"'${value.name}' is not a declared parameter"
+        suggestion = did_you_mean(value.name, scope.parameters, mark="$")
+        raise scope.violation("T14", message, value.span, suggestion=suggestion)
+    return given
+
+
+def _is_assignable(given: PropertyType, wanted: PropertyType) -> bool:
+    if given.is_list != wanted.is_list:
+        return False
+    if wanted.scalar is Scalar.BLOB:
+        return given.scalar in {Scalar.BLOB, Scalar.STRING}
+    if wanted.is_vector:
+        return given.is_vector and given.dimension == wanted.dimension
+    return are_comparable(item_type(given), item_type(wanted))
+
+
+def _unfit(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Scope) -> QueryTypeError:
+    return scope.violation(
+        "T3", f"a literal of type {given} does not fit '{prop.name}', which is {prop.type}", value.span
+    )
+
+
+def _mismatch(prop: PropertyDef, value: ast.Variable | ast.Now, given: PropertyType, scope: Scope) -> QueryTypeError:
+    shown = f"parameter '${value.name}'" if isinstance(value, ast.Variable) else "now()"
+    return scope.violation("T7", f"{shown} is {given}, but '{prop.name}' is {prop.type}", value.span)

@@ -1,0 +1,114 @@
+"""From text to plan in one call, and a cache so that a repeated query pays for it once."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.errors import BadValue, QueryLaneError, UsageError
+from omnigraph.ir.check import CheckedQuery, check_query
+from omnigraph.ir.descriptor import Operation, describe_operation
+from omnigraph.ir.lower import lower_query
+from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
+from omnigraph.lang.gq import ast, parse_queries, select_query
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledQuery:
+    """A declaration with everything that is known of it before any data is looked at."""
+
+    decl: ast.QueryDecl
+    checked: CheckedQuery
+    plan: Plan
+    descriptor: Operation
+
+
+def compile_query(text: str | bytes, name: str | None, catalog: Catalog, source_name: str = "<query>") -> CompiledQuery:
+    """Parse, select, check and lower.
+
+    Args:
+        text: a whole ``.gq`` source.
+        name: the declaration to compile; None if the source holds exactly one.
+        catalog: the accepted schema.
+        source_name: what errors call the source.
+
+    Raises:
+        QuerySyntaxError: the text is not a query file.
+        QueryNotFoundError: no such declaration, or no name although there are several.
+        QueryTypeError: the query does not fit the schema.
+        QueryMeaningError: it fits, and yet asks for something that means nothing.
+        SourceEncodingError: the text is not UTF-8.
+        SourceTooLargeError: the text is larger or nested more deeply than the limits.
+    """
+    file = parse_queries(text, source_name)
+    decl = select_query(file, name)
+    checked = check_query(decl, catalog, file.source)
+    return CompiledQuery(decl=decl, checked=checked, plan=lower_query(checked), descriptor=describe_operation(checked))
+
+
+def expect_read(query: CompiledQuery) -> ReadPlan:
+    """Return the plan of a read.
+
+    Raises:
+        QueryLaneError: the query is a mutation.
+    """
+    if isinstance(query.plan, ReadPlan):
+        return query.plan
+    raise _wrong_lane(query, expected="read", found="mutation")
+
+
+def expect_mutation(query: CompiledQuery) -> MutationPlan:
+    """Return the plan of a mutation.
+
+    Raises:
+        QueryLaneError: the query is a read.
+    """
+    if isinstance(query.plan, MutationPlan):
+        return query.plan
+    raise _wrong_lane(query, expected="mutation", found="read")
+
+
+class PlanCache:
+    """Compiled queries by text, name and schema; the least recently used one makes room. Safe to share by threads."""
+
+    def __init__(self, max_entries: int = 256) -> None:
+        if max_entries < 1:
+            details = BadValue(what="max_entries", value=str(max_entries), expected="at least 1")
+            raise UsageError(f"a plan cache holds at least one entry: max_entries={max_entries}", details=details)
+        self._max_entries = max_entries
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[str | bytes, str | None, str], CompiledQuery] = OrderedDict()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._entries)
+
+    def compile(
+        self, text: str | bytes, name: str | None, catalog: Catalog, source_name: str = "<query>"
+    ) -> CompiledQuery:
+        """Return the compiled query, from the cache if it is there; raises what :func:`compile_query` does."""
+        key = (text, name, catalog.shape_hash)
+        with self._lock:
+            found = self._entries.get(key)
+            if found is not None:
+                self._entries.move_to_end(key)
+        # The hash ignores the order of properties, on which a plan depends through ``$x.*``.
+        if found is not None and (found.checked.catalog is catalog or found.checked.catalog == catalog):
+            return found
+        # Two threads may compile one text at once; both plans are equal, and neither waits for the other.
+        compiled = compile_query(text, name, catalog, source_name)
+        with self._lock:
+            self._entries[key] = compiled
+            self._entries.move_to_end(key)
+            while len(self._entries) > self._max_entries:
+                self._entries.popitem(last=False)
+        return compiled
+
+
+def _wrong_lane(query: CompiledQuery, *, expected: str, found: str) -> QueryLaneError:
+    name = query.decl.name.text
+    details = BadValue(what="query kind", value=found, expected=expected)
+    hint = "run it as a mutation" if found == "mutation" else "run it as a read"
+    return QueryLaneError(f"query '{name}' is a {found}, not a {expected}", details=details, hint=hint)

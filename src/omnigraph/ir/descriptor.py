@@ -1,0 +1,156 @@
+"""The operation descriptor: what a query returns, reads and writes, for catalogues and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.ir.check.tree import (
+    CheckedBinding,
+    CheckedClause,
+    CheckedDelete,
+    CheckedFilter,
+    CheckedInsert,
+    CheckedMutation,
+    CheckedNegation,
+    CheckedProjection,
+    CheckedQuery,
+    CheckedRead,
+    CheckedStatement,
+    CheckedText,
+    CheckedTraversal,
+    CheckedUpdate,
+    Operand,
+)
+from omnigraph.ir.kinds import Kind, kind_fields
+from omnigraph.ir.lower.mutations import incident_edges
+from omnigraph.ir.model import EntityKind
+from omnigraph.ir.types import TEXT
+from omnigraph.lang.gq import ast
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class TypeUse:
+    """A type that an operation touches."""
+
+    is_edge: bool
+    type_name: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the use as JSON values."""
+        kind: EntityKind = "edge" if self.is_edge else "node"
+        return {"kind": kind, "type_name": self.type_name}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultColumn:
+    """A projected column; a bare node is described as an object although the row carries its id."""
+
+    name: str
+    kind: Kind
+    nullable: bool
+    item_kind: Kind | None = None
+    vector_dim: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the column as JSON values, inapplicable members left out."""
+        fields: dict[str, Any] = {"name": self.name, "kind": self.kind, "nullable": self.nullable}
+        optional = {"item_kind": self.item_kind, "vector_dim": self.vector_dim}
+        return fields | {name: value for name, value in optional.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """Result columns, and the types read and written: nodes before edges, then by name."""
+
+    result: tuple[ResultColumn, ...]
+    reads: tuple[TypeUse, ...]
+    writes: tuple[TypeUse, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the descriptor as JSON values."""
+        return {
+            "result": [column.to_json() for column in self.result],
+            "reads": [use.to_json() for use in self.reads],
+            "writes": [use.to_json() for use in self.writes],
+        }
+
+
+def describe_operation(checked: CheckedQuery) -> Operation:
+    """Describe a query that fits its schema."""
+    if isinstance(checked, CheckedRead):
+        columns = tuple(_describe_column(projection) for projection in checked.projections)
+        return Operation(result=columns, reads=_sorted(_clause_uses(checked.clauses)), writes=())
+    return _describe_mutation(checked)
+
+
+def _describe_column(projection: CheckedProjection) -> ResultColumn:
+    operand = projection.operand
+    of = operand.type or TEXT
+    if _is_object(operand):
+        return ResultColumn(name=projection.label, kind="object", nullable=of.nullable)
+    fields: dict[str, Any] = dict(kind_fields(of))
+    return ResultColumn(name=projection.label, nullable=of.nullable, **fields)
+
+
+def _is_object(operand: Operand) -> bool:
+    call = operand.expression
+    if isinstance(call, ast.Aggregate) and call.function in {"min", "max"}:
+        return operand.parts[0].is_node
+    return operand.is_node
+
+
+def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
+    for clause in clauses:
+        match clause:
+            case CheckedBinding():
+                yield _use(clause.node)
+            case CheckedTraversal():
+                yield _use(clause.edge)
+                yield from _ends(clause.edge)
+            case CheckedNegation():
+                yield from _clause_uses(clause.clauses)
+            case CheckedFilter() | CheckedText():
+                pass
+            case _:
+                assert_never(clause)
+
+
+def _describe_mutation(checked: CheckedMutation) -> Operation:
+    reads: set[TypeUse] = set()
+    writes: set[TypeUse] = set()
+    for statement in checked.statements:
+        written = {_use(statement.target), *_cascade(statement, checked.catalog)}
+        writes |= written
+        reads |= written
+        if isinstance(statement, CheckedInsert) and isinstance(statement.target, EdgeType):
+            reads.update(_ends(statement.target))
+    return Operation(result=(), reads=_sorted(reads), writes=_sorted(writes))
+
+
+def _cascade(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
+    match statement:
+        case CheckedDelete(target=NodeType() as node):
+            for name in incident_edges(node, catalog):
+                yield TypeUse(is_edge=True, type_name=name)
+        case CheckedDelete() | CheckedInsert() | CheckedUpdate():
+            pass
+        case _:
+            assert_never(statement)
+
+
+def _use(of: NodeType | EdgeType) -> TypeUse:
+    return TypeUse(is_edge=isinstance(of, EdgeType), type_name=of.name)
+
+
+def _ends(edge: EdgeType) -> tuple[TypeUse, TypeUse]:
+    return (
+        TypeUse(is_edge=False, type_name=edge.from_type),
+        TypeUse(is_edge=False, type_name=edge.to_type),
+    )
+
+
+def _sorted(uses: Iterable[TypeUse]) -> tuple[TypeUse, ...]:
+    return tuple(sorted(set(uses)))

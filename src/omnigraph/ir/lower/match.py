@@ -1,0 +1,166 @@
+"""The match clause to a pipeline: where each variable is introduced, and where each predicate is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import assert_never
+
+from omnigraph.ir.check.tree import (
+    CheckedBinding,
+    CheckedClause,
+    CheckedFilter,
+    CheckedNegation,
+    CheckedText,
+    CheckedTraversal,
+    Direction,
+)
+from omnigraph.ir.lower.components import Component, find_components
+from omnigraph.ir.lower.expressions import Lowering
+from omnigraph.ir.lower.predicates import lower_filter, lower_inline, lower_text, read_variables
+from omnigraph.ir.model import PRIVATE_MARK, AntiJoin, Expand, Filter, NodeScan, Operator, Predicate, SameEntity
+from omnigraph.lang.gq.ast import ANONYMOUS
+
+_REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+
+
+def lower_match(clauses: tuple[CheckedClause, ...], lowering: Lowering) -> tuple[Operator, ...]:
+    """Lower the clauses of a read."""
+    return _Pipeline(lowering=lowering, names=_PrivateNames(), outer=frozenset()).build(clauses)
+
+
+@dataclass(slots=True)
+class _PrivateNames:
+    """Names for ends that were written ``$_`` or that only serve a test; one supply per query, so none repeats."""
+
+    numbers: count[int] = field(default_factory=lambda: count(1))
+
+    def fresh(self) -> str:
+        return f"{PRIVATE_MARK}{next(self.numbers)}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pipeline:
+    lowering: Lowering
+    names: _PrivateNames
+    outer: frozenset[str]
+    operators: list[Operator] = field(default_factory=list)
+    bound: set[str] = field(default_factory=set)
+    pushed: dict[str, list[Predicate]] = field(default_factory=dict)
+
+    def build(self, clauses: tuple[CheckedClause, ...]) -> tuple[Operator, ...]:
+        self.bound = set(self.outer)
+        introduced = _introduced_nodes(clauses) - self.outer
+        on_rows = self._place(clauses, introduced)
+        for component in find_components(clauses, self.outer):
+            self._lower_component(component)
+        self.operators.extend(Filter(predicate=predicate) for predicate in on_rows)
+        for clause in clauses:
+            if isinstance(clause, CheckedNegation):
+                self.operators.append(self._lower_negation(clause))
+        return tuple(self.operators)
+
+    def _place(self, clauses: tuple[CheckedClause, ...], introduced: frozenset[str]) -> list[Predicate]:
+        """Give each predicate over one introduced node to its operator; return the others, in text order."""
+        on_rows: list[Predicate] = []
+        for predicate in self._predicates(clauses):
+            variables = read_variables(predicate)
+            if len(variables) == 1 and variables <= introduced:
+                self.pushed.setdefault(next(iter(variables)), []).append(predicate)
+            else:
+                on_rows.append(predicate)
+        return on_rows
+
+    def _predicates(self, clauses: tuple[CheckedClause, ...]) -> Iterator[Predicate]:
+        for clause in clauses:
+            match clause:
+                case CheckedBinding():
+                    yield from (lower_inline(clause.variable, item, self.lowering) for item in clause.matches)
+                case CheckedFilter():
+                    yield lower_filter(clause, self.lowering)
+                case CheckedText():
+                    yield lower_text(clause, self.lowering)
+                case CheckedTraversal() | CheckedNegation():
+                    pass
+                case _:
+                    assert_never(clause)
+
+    def _lower_component(self, component: Component) -> None:
+        waiting = component.traversals if component.is_anchored else self._start(component)
+        while waiting:
+            # Every traversal of a component hangs together with its start, so each pass takes at least one.
+            waiting = [traversal for traversal in waiting if not self._try_expand(traversal)]
+
+    def _start(self, component: Component) -> list[CheckedTraversal]:
+        if component.first_binding is not None:
+            self._scan(component.first_binding.variable, component.first_binding.node.name)
+            return component.traversals
+        first, *rest = component.traversals
+        if first.source == ANONYMOUS:
+            first = replace(first, source=self.names.fresh())
+        self._scan(first.source, first.source_type)
+        return [first, *rest]
+
+    def _scan(self, variable: str, type_name: str) -> None:
+        filters = tuple(self.pushed.pop(variable, ()))
+        self.operators.append(NodeScan(variable=variable, type_name=type_name, filters=filters))
+        self.bound.add(variable)
+
+    def _try_expand(self, traversal: CheckedTraversal) -> bool:
+        if traversal.source in self.bound:
+            self._expand_forward(traversal)
+        elif traversal.destination in self.bound:
+            name = self.names.fresh() if traversal.source == ANONYMOUS else traversal.source
+            self._add_expand(traversal, name, is_backward=True)
+        else:
+            return False
+        return True
+
+    def _expand_forward(self, traversal: CheckedTraversal) -> None:
+        is_test = traversal.destination in self.bound
+        is_private = is_test or traversal.destination == ANONYMOUS
+        reached = self.names.fresh() if is_private else traversal.destination
+        self._add_expand(traversal, reached, is_backward=False)
+        if is_test:
+            self.operators.append(Filter(predicate=SameEntity(left=reached, right=traversal.destination)))
+
+    def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
+        self.operators.append(
+            Expand(
+                source=traversal.destination if is_backward else traversal.source,
+                destination=reached,
+                edge=traversal.edge.name,
+                direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
+                destination_type=traversal.source_type if is_backward else traversal.destination_type,
+                min_hops=traversal.min_hops,
+                max_hops=_max_hops(traversal),
+                filters=tuple(self.pushed.pop(reached, ())),
+                edge_variable=traversal.edge_variable,
+                is_backward=is_backward,
+            )
+        )
+        self.bound.add(reached)
+        if traversal.edge_variable is not None:
+            self.bound.add(traversal.edge_variable)
+
+    def _lower_negation(self, negation: CheckedNegation) -> AntiJoin:
+        visible = frozenset(self.bound)
+        inner = _Pipeline(lowering=self.lowering, names=self.names, outer=visible)
+        return AntiJoin(outer=negation.outer, inner=inner.build(negation.clauses))
+
+
+def _max_hops(traversal: CheckedTraversal) -> int:
+    # A cross-type edge cannot be chained: nothing lies beyond its first hop.
+    is_chained = traversal.edge.is_same_type or traversal.min_hops > 1
+    return traversal.max_hops if is_chained else 1
+
+
+def _introduced_nodes(clauses: Iterable[CheckedClause]) -> frozenset[str]:
+    names: set[str] = set()
+    for clause in clauses:
+        if isinstance(clause, CheckedBinding):
+            names.add(clause.variable)
+        elif isinstance(clause, CheckedTraversal):
+            names.update((clause.source, clause.destination))
+    return frozenset(names - {ANONYMOUS})

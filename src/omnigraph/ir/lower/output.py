@@ -1,0 +1,159 @@
+"""Return, order and limit: output columns, groups, the ranking or the order keys, and how ties are broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.catalog.model import PropertyType
+from omnigraph.ir.check.ordering import find_alias
+from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedRead, Operand
+from omnigraph.ir.lower.expressions import Lowering
+from omnigraph.ir.lower.rankings import lower_ranking, ranking_value
+from omnigraph.ir.model import (
+    AggregateCall,
+    EntityTies,
+    GroupTies,
+    OrderKey,
+    Output,
+    OutputExpression,
+    OutputRef,
+    Ranking,
+    RrfRanking,
+)
+from omnigraph.ir.types import TEXT
+from omnigraph.lang.gq import ast
+from omnigraph.lang.parsing import nearest_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultShape:
+    """Everything of a read plan that follows the match."""
+
+    outputs: tuple[Output, ...]
+    groups: tuple[int, ...] | None
+    ranking: Ranking | None
+    order: tuple[OrderKey, ...]
+    ties: EntityTies | GroupTies | None
+
+
+def lower_output(checked: CheckedRead, lowering: Lowering) -> ResultShape:
+    """Lower the return and order clauses."""
+    ranked = _ranking_operand(checked)
+    outputs = tuple(_lower_projection(item, ranked, lowering) for item in checked.projections)
+    groups = _groups(checked.projections)
+    if ranked is not None:
+        ranking = lower_ranking(ranked, lowering)
+        others = (name for name in checked.variables if name != ranking.variable)
+        ties = EntityTies(variables=(ranking.variable, *others), asks_arms=isinstance(ranking, RrfRanking))
+        return ResultShape(outputs=outputs, groups=groups, ranking=ranking, order=(), ties=ties)
+    keys = _OrderKeys(checked=checked, outputs=outputs, groups=groups, lowering=lowering)
+    order = tuple(keys.lower(ordering) for ordering in checked.orderings)
+    return ResultShape(outputs=outputs, groups=groups, ranking=None, order=order, ties=keys.ties() if order else None)
+
+
+def _ranking_operand(checked: CheckedRead) -> Operand | None:
+    """Return the ranking that the first order key is or names."""
+    if not checked.orderings:
+        return None
+    operand = checked.orderings[0].operand
+    if isinstance(operand.expression, ast.AliasRef):
+        named = find_alias(operand.expression.name, checked.projections)
+        operand = operand if named is None else named.operand
+    return operand if _is_ranking(operand.expression) else None
+
+
+def _lower_projection(item: CheckedProjection, ranked: Operand | None, lowering: Lowering) -> Output:
+    expression = _output_expression(item.operand, ranked, lowering)
+    return Output(name=item.column, expression=expression, type=item.operand.type or TEXT)
+
+
+def _output_expression(operand: Operand, ranked: Operand | None, lowering: Lowering) -> OutputExpression:
+    expression = operand.expression
+    match expression:
+        case ast.Aggregate():
+            argument = operand.parts[0]
+            if isinstance(argument.expression, ast.Aggregate):
+                raise lowering.refusal("an aggregate cannot be taken over an aggregate", argument.span)
+            return AggregateCall(
+                function=expression.function,
+                argument=lowering.scalar(argument),
+                type=operand.type or TEXT,
+            )
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            if ranked is None or ranked.expression != expression:
+                message = "a ranking has a value only where it is also the first order key"
+                raise lowering.refusal(message, operand.span, suggestion="order by it, or leave it out")
+            return ranking_value(expression)
+        case ast.TextSearch():
+            message = f"{expression.function} keeps or drops rows, it has no value to return"
+            raise lowering.refusal(message, operand.span, suggestion="put it into match { }")
+        case _:
+            return lowering.scalar(operand)
+
+
+def _groups(projections: tuple[CheckedProjection, ...]) -> tuple[int, ...] | None:
+    is_aggregate = [isinstance(item.operand.expression, ast.Aggregate) for item in projections]
+    if not any(is_aggregate):
+        return None
+    return tuple(index for index, flag in enumerate(is_aggregate) if not flag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OrderKeys:
+    checked: CheckedRead
+    outputs: tuple[Output, ...]
+    groups: tuple[int, ...] | None
+    lowering: Lowering
+
+    def lower(self, ordering: CheckedOrdering) -> OrderKey:
+        operand = ordering.operand
+        expression = operand.expression
+        match expression:
+            case ast.PropertyAccess() if self.groups is None:
+                self._require_orderable(operand, operand.type)
+                return OrderKey(key=self.lowering.column(operand), descending=ordering.descending)
+            case ast.PropertyAccess():
+                return OrderKey(key=self._group_key(operand, expression), descending=ordering.descending)
+            case ast.AliasRef():
+                return OrderKey(key=self._alias(operand, expression), descending=ordering.descending)
+            case ast.Nearest() | ast.Bm25() | ast.Rrf():
+                raise self.lowering.refusal("a ranking must be the first order key", operand.span)
+            case _:
+                message = "an order key is a property or an alias of the return clause"
+                suggestion = "return the expression with 'as name' and order by the name"
+                raise self.lowering.refusal(message, operand.span, suggestion=suggestion)
+
+    def ties(self) -> EntityTies | GroupTies:
+        if self.groups is None:
+            return EntityTies(variables=self.checked.variables)
+        return GroupTies(outputs=tuple(self._reference(index) for index in self.groups))
+
+    def _group_key(self, operand: Operand, access: ast.PropertyAccess) -> OutputRef:
+        for index in self.groups or ():
+            if self.checked.projections[index].operand.expression == access:
+                self._require_orderable(operand, operand.type)
+                return self._reference(index)
+        message = "with aggregates, an order key is an alias or a projected property"
+        raise self.lowering.refusal(message, operand.span, suggestion="return the property too")
+
+    def _alias(self, operand: Operand, alias: ast.AliasRef) -> OutputRef:
+        named = find_alias(alias.name, self.checked.projections)
+        if named is None:
+            near = nearest_name(alias.name, [item.alias for item in self.checked.projections if item.alias])
+            suggestion = f"did you mean '{near}'?" if near else f"write 'as {alias.name}' in the return clause"
+            raise self.lowering.refusal(f"no alias is called '{alias.name}'", operand.span, suggestion=suggestion)
+        self._require_orderable(operand, named.operand.type)
+        position = next(index for index, item in enumerate(self.checked.projections) if item is named)
+        return self._reference(position)
+
+    def _reference(self, index: int) -> OutputRef:
+        output = self.outputs[index]
+        return OutputRef(index=index, name=output.name, type=output.type)
+
+    def _require_orderable(self, operand: Operand, of: PropertyType | None) -> None:
+        if of is None or of.is_list or of.is_vector:
+            raise self.lowering.refusal(f"rows cannot be ordered by a value of type {of}", operand.span)
+
+
+def _is_ranking(expression: ast.Expression) -> bool:
+    return isinstance(expression, ast.Nearest | ast.Bm25 | ast.Rrf)

@@ -1,0 +1,215 @@
+"""Whole plans: a read, or a mutation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omnigraph.catalog.model import PropertyType
+from omnigraph.ir.model.encoding import to_json
+from omnigraph.ir.model.expressions import (
+    Column,
+    Constant,
+    OutputExpression,
+    OutputRef,
+    ParameterRef,
+)
+from omnigraph.ir.model.operators import AntiJoin, Operator
+from omnigraph.ir.model.predicates import Compare
+from omnigraph.ir.model.rankings import Ranking
+
+EntityKind = Literal["node", "edge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterSlot:
+    """A declared parameter of a plan."""
+
+    name: str
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"${self.name}: {self.type}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One column of the result."""
+
+    name: str
+    expression: OutputExpression
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type} = {self.expression}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderKey:
+    """An order key; NULL sorts as smaller than every value."""
+
+    key: Column | OutputRef
+    descending: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.key} {'desc nulls last' if self.descending else 'asc nulls first'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityTies:
+    """Equal rows are ordered by the ids of these variables, ascending; a fusion asks its arms before that."""
+
+    variables: tuple[str, ...]
+    asks_arms: bool = False
+
+    def __str__(self) -> str:
+        ids = [f"id(${name})" for name in self.variables]
+        return ", ".join(["first arm", "second arm", *ids] if self.asks_arms else ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTies:
+    """Equal groups are ordered by their key columns, ascending."""
+
+    outputs: tuple[OutputRef, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(str(output) for output in self.outputs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPlan:
+    """Everything a read does, in order: match, group, rank or order, cut.
+
+    ``groups`` is None without aggregates; else it holds the positions of the key columns, none for a single group.
+    With a ranking there are no order keys.
+    """
+
+    name: str
+    parameters: tuple[ParameterSlot, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Output, ...]
+    groups: tuple[int, ...] | None = None
+    ranking: Ranking | None = None
+    order: tuple[OrderKey, ...] = ()
+    ties: EntityTies | GroupTies | None = None
+    limit: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON values."""
+        return {"kind": "read", **to_json(self)}
+
+    def describe(self) -> str:
+        """Return the plan as text for people, one step per line."""
+        return "\n".join(_read_lines(self))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """A property and the value it gets."""
+
+    property: str
+    value: Constant | ParameterRef
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"{self.property} = {self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertPlan:
+    """Insert one entity; for an edge ``from_id`` and ``to_id`` are set, and ends name their types."""
+
+    entity: EntityKind
+    type_name: str
+    assigns: tuple[Assign, ...]
+    from_id: Constant | ParameterRef | None = None
+    to_id: Constant | ParameterRef | None = None
+    from_type: str | None = None
+    to_type: str | None = None
+
+    def __str__(self) -> str:
+        ends = "" if self.from_id is None else f" from {self.from_type} {self.from_id} to {self.to_type} {self.to_id}"
+        return f"insert {self.entity} {self.type_name}{ends}{_set(self.assigns)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdatePlan:
+    """Assign properties of every node that matches."""
+
+    type_name: str
+    assigns: tuple[Assign, ...]
+    where: Compare
+
+    def __str__(self) -> str:
+        return f"update node {self.type_name}{_set(self.assigns)} where {self.where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletePlan:
+    """Remove every entity that matches; a node takes its edges of the listed types with it."""
+
+    entity: EntityKind
+    type_name: str
+    where: Compare
+    cascades: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        cascade = f" cascading to {', '.join(self.cascades)}" if self.cascades else ""
+        return f"delete {self.entity} {self.type_name} where {self.where}{cascade}"
+
+
+StatementPlan = InsertPlan | UpdatePlan | DeletePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationPlan:
+    """The statements of a mutation, in text order."""
+
+    name: str
+    parameters: tuple[ParameterSlot, ...]
+    statements: tuple[StatementPlan, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON values."""
+        return {"kind": "mutation", **to_json(self)}
+
+    def describe(self) -> str:
+        """Return the plan as text for people, one statement per line."""
+        return "\n".join([_head("mutation", self), *(f"  {statement}" for statement in self.statements)])
+
+
+Plan = ReadPlan | MutationPlan
+
+
+def _head(kind: str, plan: Plan) -> str:
+    return f"{kind} {plan.name}({', '.join(str(slot) for slot in plan.parameters)})"
+
+
+def _read_lines(plan: ReadPlan) -> Iterator[str]:
+    yield _head("read", plan)
+    yield from _operator_lines(plan.operators, "  ")
+    if plan.groups is not None:
+        keys = ", ".join(plan.outputs[index].name for index in plan.groups)
+        yield f"  group by {keys}" if keys else "  group into one row"
+    ties = "" if plan.ties is None else f" ties by {plan.ties}"
+    if plan.ranking is not None:
+        yield f"  rank by {plan.ranking}{ties}"
+    if plan.order:
+        yield f"  order by {', '.join(str(key) for key in plan.order)}{ties}"
+    if plan.limit is not None:
+        yield f"  limit {plan.limit}"
+    yield "  return"
+    yield from (f"    {output}" for output in plan.outputs)
+
+
+def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:
+    for operator in operators:
+        yield f"{margin}{operator}"
+        if isinstance(operator, AntiJoin):
+            yield from _operator_lines(operator.inner, margin + "  ")
+
+
+def _set(assigns: tuple[Assign, ...]) -> str:
+    return f" set {', '.join(str(assign) for assign in assigns)}" if assigns else ""
