@@ -1,0 +1,204 @@
+"""Control objects: small keyed blobs beside the datasets, with the one atomic operation the protocol needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import obstore
+from obstore.store import LocalStore, S3Store
+
+from omnigraph.errors import Effect
+from omnigraph.runtime import Counters
+from omnigraph.store.location import Storage
+from omnigraph.store.translate import Fault, fault_of, translating
+
+_KEYS_PER_CALL = 1000
+_CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "user_agent"})
+# Options of Lance's own client that the object store library takes elsewhere or not at all.
+_LANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
+
+
+class ControlObjects:
+    """Objects below a graph's root, named by keys relative to it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._opened: LocalStore | S3Store | None = None
+
+    @property
+    def storage(self) -> Storage:
+        """The storage these objects live in."""
+        return self._storage
+
+    def put_if_absent(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> bool:
+        """Create the object unless there is one; return whether this call created it.
+
+        Atomic across processes and machines. A lost answer that the client resends can come back as ``False``
+        although the object is ours, so a caller whose data is unique should read it back before giving up.
+        """
+        counters.add_calls("control.put", bytes_written=len(data))
+        counters.add_serial_stages()
+        with translating("create a control object", key, effect=Effect.UNKNOWN):
+            try:
+                obstore.put(self._writable(), self._key(key), data, mode="create", use_multipart=False)
+            except Exception as error:
+                if fault_of(error) is Fault.EXISTS:
+                    return False
+                raise
+            if sync:
+                self._sync(key)
+        return True
+
+    def put(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> None:
+        """Write the object, whatever was there."""
+        counters.add_calls("control.put", bytes_written=len(data))
+        counters.add_serial_stages()
+        with translating("write a control object", key, effect=Effect.UNKNOWN):
+            obstore.put(self._writable(), self._key(key), data, use_multipart=False)
+            if sync:
+                self._sync(key)
+
+    def get(self, key: str, counters: Counters) -> bytes | None:
+        """Return the object's bytes, or ``None`` when there is none."""
+        counters.add_serial_stages()
+        store = self._readable()
+        data = None
+        if store is not None:
+            with translating("read a control object", key):
+                try:
+                    data = bytes(obstore.get(store, self._key(key)).bytes())
+                except FileNotFoundError as error:
+                    _refuse_missing_bucket(error)
+        counters.add_calls("control.get", bytes_read=len(data or b""))
+        return data
+
+    def exists(self, key: str, counters: Counters) -> bool:
+        """Tell whether there is an object of that key."""
+        counters.add_calls("control.head")
+        counters.add_serial_stages()
+        store = self._readable()
+        if store is None:
+            return False
+        with translating("look for a control object", key):
+            try:
+                obstore.head(store, self._key(key))
+            except FileNotFoundError as error:
+                _refuse_missing_bucket(error)
+                return False
+        return True
+
+    def list_keys(self, prefix: str, counters: Counters) -> tuple[str, ...]:
+        """Return the keys below the folder ``prefix``, at any depth, sorted."""
+        store = self._readable()
+        keys: tuple[str, ...] = ()
+        if store is not None:
+            with translating("list control objects", prefix):
+                keys = tuple(sorted(meta["path"] for meta in obstore.list(store, self._key(prefix)).collect()))
+        pages = max(1, -(-len(keys) // _KEYS_PER_CALL))
+        counters.add_calls("control.list", pages)
+        counters.add_serial_stages(pages)
+        return keys
+
+    def delete(self, key: str, counters: Counters) -> None:
+        """Remove the object; harmless when there is none."""
+        counters.add_calls("control.delete")
+        counters.add_serial_stages()
+        store = self._readable()
+        if store is None:
+            return
+        with translating("delete a control object", key, effect=Effect.UNKNOWN):
+            try:
+                obstore.delete(store, self._key(key))
+            except FileNotFoundError:
+                return
+
+    def delete_prefix(self, prefix: str, counters: Counters) -> None:
+        """Remove everything below the folder ``prefix``; what appears meanwhile may survive."""
+        keys = self.list_keys(prefix, counters)
+        if self._storage.is_local:
+            with translating("delete control objects", prefix, effect=Effect.UNKNOWN):
+                # Lance takes an empty directory that is left behind for a half-made dataset.
+                shutil.rmtree(self._storage.path(prefix), ignore_errors=not self._storage.path(prefix).exists())
+        elif keys:
+            with translating("delete control objects", prefix, effect=Effect.UNKNOWN):
+                obstore.delete(self._writable(), keys)
+        if keys:
+            calls = -(-len(keys) // _KEYS_PER_CALL)
+            counters.add_calls("control.delete", calls)
+            counters.add_serial_stages(calls)
+
+    def _key(self, key: str) -> str:
+        self._storage.uri(key)
+        return key
+
+    def _sync(self, key: str) -> None:
+        if self._storage.is_local:
+            path = self._storage.path(key)
+            sync_file(path)
+            folder = path.parent
+            while True:
+                sync_directory(folder)
+                if folder == self._storage.path():
+                    break
+                folder = folder.parent
+
+    def _readable(self) -> LocalStore | S3Store | None:
+        # A graph that does not exist yet has no directory, and looking for one must not create it.
+        if self._opened is None and self._storage.is_local and not self._storage.path().is_dir():
+            return None
+        return self._writable()
+
+    def _writable(self) -> LocalStore | S3Store:
+        if self._opened is None:
+            if self._storage.is_local:
+                with translating("open the graph's root", self._storage.root):
+                    self._opened = LocalStore(self._storage.path(), mkdir=True)
+            else:
+                self._opened = _open_s3(self._storage)
+        return self._opened
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's bytes are on the disk."""
+    _sync_descriptor(os.open(path, os.O_RDONLY))
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until a directory's entries are on the disk."""
+    _sync_descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY))
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_missing_bucket(error: FileNotFoundError) -> None:
+    # An absent object is an answer; an absent bucket is a wrong address.
+    if "NoSuchBucket" in str(error):
+        raise error
+
+
+def _open_s3(storage: Storage) -> S3Store:
+    options = storage.options
+    config = {key: value for key, value in options.items() if key not in _LANCE_ONLY | _CLIENT_OPTIONS}
+    client = {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}
+    retry: dict[str, Any] = {}
+    with translating("open the graph's bucket", storage.root):
+        if "client_max_retries" in options:
+            retry["max_retries"] = int(options["client_max_retries"])
+        if "client_retry_timeout" in options:
+            retry["retry_timeout"] = timedelta(seconds=int(options["client_retry_timeout"]))
+        return S3Store(
+            storage.bucket,
+            prefix=storage.prefix or None,
+            config=cast("Any", config),
+            client_options=cast("Any", client) or None,
+            retry_config=cast("Any", retry) or None,
+        )

@@ -1,0 +1,236 @@
+"""Replaceable datasets: every version is one strict overwrite of the version before it, so one writer wins each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from lance import LanceDataset, LanceOperation
+
+from omnigraph.errors import (
+    AlreadyExistsError,
+    CompareAndSwapLostError,
+    Effect,
+    HeadMoved,
+    InternalError,
+    OmnigraphError,
+    TableRef,
+)
+from omnigraph.runtime import Counters, World
+from omnigraph.store.branches import Branches
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.handles import Handles
+from omnigraph.store.landing import land, land_creation
+from omnigraph.store.location import Storage
+from omnigraph.store.metering import SCAN_STAGES, metered
+from omnigraph.store.pins import TablePin
+from omnigraph.store.tail import TailCache
+from omnigraph.store.transactions import fresh_uuid, read_mark, transaction_of
+from omnigraph.store.translate import translating
+from omnigraph.store.writing import write_into, write_new
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceableDataset:
+    """One version of a dataset: what it consists of, and how to read it."""
+
+    pin: TablePin
+    fragments: tuple[FragmentRef, ...]
+    schema: pa.Schema
+    handle: LanceDataset = field(repr=False, compare=False)
+    _known_properties: list[Mapping[str, str]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def location(self) -> str:
+        """Where the dataset lives below the root."""
+        return self.pin.location
+
+    @property
+    def branch(self) -> str | None:
+        """The Lance branch; ``None`` is main."""
+        return self.pin.branch
+
+    @property
+    def version(self) -> int:
+        """The version on its branch."""
+        return self.pin.version
+
+    def read_properties(self, counters: Counters) -> Mapping[str, str]:
+        """Return the properties of the transaction that made this version, read on first use."""
+        if not self._known_properties:
+            mark = read_mark(self.handle, self.version, self.location, counters)
+            self._known_properties.append(mark.properties)
+        return self._known_properties[0]
+
+
+class DatasetStore:
+    """The datasets of one graph, behind one shared Lance session and one cache of open handles."""
+
+    def __init__(self, storage: Storage, world: World) -> None:
+        self.storage = storage
+        self.world = world
+        self.control = ControlObjects(storage)
+        self.handles = Handles(storage)
+        self.tails = TailCache()
+        self._branches = Branches(self.handles, self.control)
+
+    def create(
+        self,
+        location: str,
+        schema: pa.Schema,
+        tables: Sequence[pa.Table],
+        properties: Mapping[str, str],
+        counters: Counters,
+    ) -> ReplaceableDataset:
+        """Create a dataset with one fragment per table, unless there is one.
+
+        Raises:
+            AlreadyExistsError: there is one, or another creator was faster.
+        """
+        staged = [
+            fragment for table in tables for fragment in write_new(self.handles, location, table, schema, counters)
+        ]
+        transaction = transaction_of(
+            LanceOperation.Overwrite(schema, staged),
+            read_version=0,
+            identity=fresh_uuid(self.world),
+            properties=properties,
+        )
+        if not land_creation(self.handles, location, transaction, counters):
+            raise _exists(location)
+        return self.open_version(location, None, 1, counters)
+
+    def open_latest(self, location: str, branch: str | None, counters: Counters) -> ReplaceableDataset:
+        """Open the newest version.
+
+        Raises:
+            TableMissingError: no such dataset or branch.
+        """
+        pin, handle = self.handles.open_latest(location, branch, counters)
+        return _dataset(pin, handle)
+
+    def open_version(self, location: str, branch: str | None, version: int, counters: Counters) -> ReplaceableDataset:
+        """Open one version.
+
+        Raises:
+            TableMissingError: no such dataset or branch.
+            VersionMissingError: the dataset is there, the version is not.
+        """
+        pin = TablePin(location=location, branch=branch, version=version)
+        return _dataset(pin, self.handles.open(pin, counters))
+
+    def latest_version(self, location: str, branch: str | None, counters: Counters) -> int:
+        """Return the newest version's number: the probe, one call on a warm handle.
+
+        Raises:
+            TableMissingError: no such dataset or branch.
+        """
+        return self.handles.latest_version(location, branch, counters)
+
+    def read(
+        self,
+        dataset: ReplaceableDataset,
+        fragments: Sequence[int] | None,
+        columns: Sequence[str] | None,
+        counters: Counters,
+    ) -> pa.Table:
+        """Return the rows of the fragments at the given positions, or of all of them, in that order."""
+        self.handles.check_process()
+        if fragments is not None and not fragments:
+            wanted = dataset.schema if columns is None else pa.schema([dataset.schema.field(name) for name in columns])
+            return wanted.empty_table()
+        handle = dataset.handle
+        with translating("read a dataset", dataset.location), metered(handle, counters, stages=SCAN_STAGES):
+            chosen = None
+            if fragments is not None:
+                every = handle.get_fragments()
+                chosen = [every[position] for position in fragments]
+            names = None if columns is None else list(columns)
+            table: pa.Table = handle.scanner(columns=names, fragments=chosen, scan_in_order=True).to_table()
+            return table
+
+    def stage_fragment(self, dataset: ReplaceableDataset, table: pa.Table, counters: Counters) -> FragmentRef:
+        """Upload rows as one fragment that no version lists yet."""
+        self.handles.check_process()
+        written = write_into(dataset.handle, table, dataset.location, counters)
+        if len(written) != 1:
+            raise InternalError(f"rows became {len(written)} fragments instead of one location={dataset.location}")
+        return FragmentRef.of(written[0])
+
+    def replace(
+        self,
+        dataset: ReplaceableDataset,
+        fragments: Sequence[FragmentRef],
+        schema: pa.Schema,
+        properties: Mapping[str, str],
+        uuid: str,
+        counters: Counters,
+    ) -> ReplaceableDataset:
+        """Make the version after ``dataset`` consist of exactly these fragments. One of many callers wins.
+
+        Sending the same ``uuid`` again after it landed is success.
+
+        Raises:
+            CompareAndSwapLostError: another writer made that version.
+            OutcomeUnknownError: storage did not say whether it landed, and looking did not tell either.
+        """
+        operation = LanceOperation.Overwrite(schema, [fragment.metadata for fragment in fragments])
+        transaction = transaction_of(operation, read_version=dataset.version, identity=uuid, properties=properties)
+        handle = land(self.handles, dataset.pin, transaction, counters)
+        if handle is None:
+            raise self._lost(dataset, counters)
+        if handle.version != dataset.version + 1:
+            raise InternalError(
+                f"a strict overwrite landed elsewhere location={dataset.location} version={handle.version}",
+                effect=Effect.UNKNOWN,
+            )
+        landed = _dataset(replace(dataset.pin, version=handle.version), handle)
+        landed._known_properties.append(dict(properties))  # noqa: SLF001 - the cell of our own dataclass
+        return landed
+
+    def create_branch(
+        self, location: str, source_branch: str | None, source_version: int, new_branch: str, counters: Counters
+    ) -> int:
+        """Create a native branch at a version and return the version it starts at, which is the same number.
+
+        Raises:
+            AlreadyExistsError: the name is taken.
+            VersionMissingError: the source version does not exist.
+        """
+        source = TablePin(location=location, branch=source_branch, version=source_version)
+        return self._branches.create(source, new_branch, counters).version
+
+    def branch_exists(self, location: str, branch: str, counters: Counters) -> bool:
+        """Whether the branch's ref exists; one call."""
+        return self._branches.exists(location, branch, counters)
+
+    def delete_branch_files(self, location: str, branch: str, counters: Counters) -> None:
+        """Remove a branch: its ref first, then its files. The caller knows that nothing else refers to them."""
+        self._branches.delete(location, branch, counters)
+
+    def _lost(self, dataset: ReplaceableDataset, counters: Counters) -> CompareAndSwapLostError:
+        actual: int | None
+        try:
+            actual = self.latest_version(dataset.location, dataset.branch, counters)
+        except OmnigraphError:
+            actual = None
+        return CompareAndSwapLostError(
+            f"another writer replaced the dataset first location={dataset.location}"
+            f" expected={dataset.version} actual={actual}",
+            details=HeadMoved(
+                location=dataset.location, branch=dataset.branch, expected=dataset.version, actual=actual
+            ),
+        )
+
+
+def _dataset(pin: TablePin, handle: LanceDataset) -> ReplaceableDataset:
+    fragments = tuple(FragmentRef.of(fragment.metadata) for fragment in handle.get_fragments())
+    return ReplaceableDataset(pin=pin, fragments=fragments, schema=handle.schema, handle=handle)
+
+
+def _exists(location: str) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"a dataset exists there already location={location}", details=TableRef(location=location)
+    )

@@ -1,0 +1,66 @@
+"""Fragments as data: opaque to callers, exact enough to be listed again in a later version."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lance.fragment import FragmentMetadata
+
+_PACKED = "base64"
+_ROW_META = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentRef:
+    """One fragment of a dataset version, or one that is staged for the next."""
+
+    metadata: FragmentMetadata = field(repr=False, compare=False)
+    files: tuple[str, ...]
+    row_count: int
+
+    @classmethod
+    def of(cls, metadata: FragmentMetadata) -> FragmentRef:
+        """Return the reference to what Lance describes."""
+        return cls(metadata=metadata, files=tuple(file.path for file in metadata.files), row_count=metadata.num_rows)
+
+    def json(self) -> dict[str, Any]:
+        """Return the fragment as JSON values; :meth:`from_json` is the way back."""
+        return fragment_to_json(self.metadata)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FragmentRef:
+        """Rebuild what :meth:`json` gave."""
+        return cls.of(fragment_from_json(data))
+
+
+def fragment_to_json(metadata: FragmentMetadata) -> dict[str, Any]:
+    """Return Lance's description of a fragment as JSON values, row metadata packed."""
+    data: dict[str, Any] = metadata.to_json()
+    return {name: _pack(value) if name in _ROW_META else value for name, value in data.items()}
+
+
+def fragment_from_json(data: Mapping[str, Any]) -> FragmentMetadata:
+    """Rebuild what :func:`fragment_to_json` gave."""
+    plain = {name: _unpack(value) if name in _ROW_META else value for name, value in data.items()}
+    return FragmentMetadata.from_json(json.dumps(plain))
+
+
+def _pack(meta: Any) -> Any:
+    # Lance writes bytes as a list of numbers, four times their size, and plans carry many of them.
+    match meta:
+        case {"Inline": list(raw)}:
+            return {_PACKED: base64.b64encode(bytes(raw)).decode(), "as": "Inline"}
+        case {"inline": list(raw)}:
+            return {_PACKED: base64.b64encode(bytes(raw)).decode(), "as": "inline"}
+        case _:
+            return meta
+
+
+def _unpack(meta: Any) -> Any:
+    if isinstance(meta, Mapping) and _PACKED in meta:
+        return {meta["as"]: list(base64.b64decode(meta[_PACKED]))}
+    return meta

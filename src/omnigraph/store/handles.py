@@ -1,0 +1,173 @@
+"""Open Lance handles of one graph: one shared session, each pinned version opened once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+
+import lance
+from lance import LanceDataset
+from lance.dataset import Session  # type: ignore[attr-defined]  # public, though not marked as exported
+
+from omnigraph.errors import (
+    ForkedProcessError,
+    OmnigraphError,
+    TableMissingError,
+    TableRef,
+    VersionMissingError,
+)
+from omnigraph.runtime import Counters
+from omnigraph.store.location import Storage
+from omnigraph.store.metering import collect, metered
+from omnigraph.store.pins import TablePin
+from omnigraph.store.translate import Fault, fault_of, translating
+
+_HANDLES = 512
+_INDEX_CACHE_BYTES = 256 << 20
+_METADATA_CACHE_BYTES = 256 << 20
+
+
+class Handles:
+    """The handles of one graph in one process.
+
+    A location and branch must never be re-used for other content: a handle that is cached here would go on showing
+    what it showed. Branches and datasets of a graph carry names that are given once.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._process_id = os.getpid()
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._by_pin: OrderedDict[TablePin, LanceDataset] = OrderedDict()
+        self._newest: dict[tuple[str, str | None], TablePin] = {}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options as Lance takes them."""
+        return dict(self.storage.options)
+
+    @property
+    def session(self) -> Session:
+        """The one session that holds manifests, file metadata and index pages in memory.
+
+        Raises:
+            ForkedProcessError: this is not the process that the handles were made in.
+        """
+        self.check_process()
+        with self._lock:
+            if self._session is None:
+                self._session = Session(
+                    index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
+                )
+            return self._session
+
+    def check_process(self) -> None:
+        """Refuse to go on in a forked child, where Lance's threads are missing and a call can hang for ever."""
+        if os.getpid() != self._process_id:
+            raise ForkedProcessError("this graph was opened before the process was forked")
+
+    def uri(self, location: str, branch: str | None) -> str:
+        """Return the address of a dataset, or of one of its branches."""
+        return self.storage.uri(location if branch is None else f"{location}/tree/{branch}")
+
+    def open(self, pin: TablePin, counters: Counters) -> LanceDataset:
+        """Return the handle of a pinned version.
+
+        Raises:
+            TableMissingError: no such dataset or branch.
+            VersionMissingError: the dataset is there, the version is not.
+        """
+        self.check_process()
+        with self._lock:
+            known = self._by_pin.get(pin)
+            if known is not None:
+                self._by_pin.move_to_end(pin)
+                return known
+        try:
+            handle = self._open(pin.location, pin.branch, pin.version, counters)
+        except TableMissingError:
+            # Only this road of an error pays for the second look.
+            self._open(pin.location, pin.branch, None, counters)
+            raise VersionMissingError(
+                f"that version does not exist location={pin.location} version={pin.version}",
+                details=TableRef(location=pin.location, branch=pin.branch, version=pin.version),
+            ) from None
+        return self.remember(pin, handle)
+
+    def open_latest(self, location: str, branch: str | None, counters: Counters) -> tuple[TablePin, LanceDataset]:
+        """Return the newest version of a branch and its handle.
+
+        Raises:
+            TableMissingError: no such dataset or branch.
+        """
+        self.check_process()
+        handle = self._open(location, branch, None, counters)
+        pin = TablePin(location=location, branch=branch, version=handle.version)
+        return pin, self.remember(pin, handle)
+
+    def latest_version(self, location: str, branch: str | None, counters: Counters) -> int:
+        """Return the number of the newest version: one call when any version of the branch is open already."""
+        self.check_process()
+        with self._lock:
+            newest = self._newest.get((location, branch))
+            handle = self._by_pin.get(newest) if newest is not None else None
+        if handle is None:
+            return self.open_latest(location, branch, counters)[0].version
+        with translating("look for the newest version", location), metered(handle, counters):
+            try:
+                return handle.latest_version
+            except (OSError, ValueError) as error:
+                if fault_of(error) is Fault.MISSING:
+                    raise _missing(location, branch) from error
+                raise
+
+    def remember(self, pin: TablePin, handle: LanceDataset) -> LanceDataset:
+        """Keep a handle for its pin; the one kept first wins and is returned."""
+        with self._lock:
+            kept = self._by_pin.setdefault(pin, handle)
+            self._by_pin.move_to_end(pin)
+            newest = self._newest.get((pin.location, pin.branch))
+            if newest is None or newest.version < pin.version or newest not in self._by_pin:
+                self._newest[pin.location, pin.branch] = pin
+            while len(self._by_pin) > _HANDLES:
+                self._by_pin.popitem(last=False)
+            return kept
+
+    def forget(self, location: str, branch: str | None = None) -> None:
+        """Drop the handles of a branch, or of a whole dataset when no branch is given."""
+        with self._lock:
+            for pin in [pin for pin in self._by_pin if _is_of(pin, location, branch)]:
+                del self._by_pin[pin]
+            for key in [key for key, pin in self._newest.items() if _is_of(pin, location, branch)]:
+                del self._newest[key]
+
+    def _open(self, location: str, branch: str | None, version: int | None, counters: Counters) -> LanceDataset:
+        session = self.session
+        with translating("open a dataset", location):
+            try:
+                handle = lance.dataset(
+                    self.uri(location, branch),
+                    version=version,
+                    storage_options=self.options or None,
+                    session=session,
+                )
+            except Exception as error:
+                counters.add_calls("lance.read")
+                counters.add_serial_stages()
+                if fault_of(error) is Fault.MISSING and not isinstance(error, OmnigraphError):
+                    raise _missing(location, branch) from error
+                raise
+            collect(handle, counters)
+            return handle
+
+
+def _is_of(pin: TablePin, location: str, branch: str | None) -> bool:
+    return pin.location == location and branch in {None, pin.branch}
+
+
+def _missing(location: str, branch: str | None) -> TableMissingError:
+    return TableMissingError(
+        f"no dataset is stored there location={location}", details=TableRef(location=location, branch=branch)
+    )

@@ -1,0 +1,195 @@
+"""Point look-ups by id that stay cheap while a table grows small uncovered fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.fragment import FragmentMetadata, RowIdSequence
+
+from omnigraph.errors import InternalError
+from omnigraph.runtime import Counters
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.metering import LOOKUP_STAGES, SCAN_STAGES, metered
+from omnigraph.store.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
+from omnigraph.store.tail import KEYS_ROWS, WHOLE_ROWS_BYTES, Block, BlockKey
+from omnigraph.store.translate import translating
+
+# Beyond this many ids one pass over the key column beats a predicate that lists them all.
+_IDS_PER_PREDICATE = 10_000
+_ADDRESS_BITS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """Fragments that the key index does not cover: those whose rows are in memory, and those too big for that."""
+
+    blocks: tuple[tuple[FragmentRef, Block], ...]
+    big: tuple[FragmentRef, ...]
+
+
+def look_up(table: PinnedTable, ids: Sequence[str], columns: Sequence[str], counters: Counters) -> pa.Table:
+    """Return ``id``, row id, row address and ``columns`` of the rows with these ids."""
+    table.datasets.handles.check_process()
+    extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
+    names = [KEY, ROW_ID, ROW_ADDRESS, *extra]
+    empty = _result_schema(table, names).empty_table()
+    if not ids or not table.fragments:
+        return empty
+    wanted = pc.unique(pa.array(ids, type=table.schema.field(KEY).type))
+    if len(wanted) > _IDS_PER_PREDICATE:
+        return _scan_for(table, wanted, names, counters)
+    covered = key_coverage(table, counters)
+    parts = [empty]
+    if any(fragment.metadata.id in covered for fragment in table.fragments):
+        parts.append(_through_index(table, wanted, names, counters))
+    tail = read_tail(table, [item for item in table.fragments if item.metadata.id not in covered], counters)
+    unread = list(tail.big)
+    for fragment, block in tail.blocks:
+        at = np.flatnonzero(pc.is_in(block.ids, value_set=wanted).to_numpy(zero_copy_only=False))
+        if not at.size:
+            continue
+        if block.rows is None and extra:
+            unread.append(fragment)
+        else:
+            parts.append(_rows_at(fragment, block, at, names))
+    if unread:
+        parts.append(_scan_fragments(table, wanted, names, unread, counters))
+    return pa.concat_tables([part.select(names).cast(empty.schema) for part in parts])
+
+
+def key_coverage(table: PinnedTable, counters: Counters) -> frozenset[int]:
+    """Return the fragments that an index on the id covers."""
+    covered = [
+        index.fragment_ids
+        for index in table.indexes(counters)
+        if index.kind.upper() == "BTREE" and index.columns == (KEY,)
+    ]
+    return frozenset().union(*covered)
+
+
+def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef], counters: Counters) -> Tail:
+    """Bring the rows of uncovered fragments into memory as far as they are small; free of calls when they are there."""
+    blocks: dict[int, Block] = {}
+    missing: list[FragmentRef] = []
+    big: list[FragmentRef] = []
+    uncovered = list(fragments)
+    for fragment in uncovered:
+        known = table.datasets.tails.get(BlockKey.of(fragment.metadata, table.fields))
+        if known is not None and _row_ids(fragment.metadata) is not None:
+            blocks[fragment.metadata.id] = known
+        elif fragment.metadata.physical_rows > KEYS_ROWS or _row_ids(fragment.metadata) is None:
+            big.append(fragment)
+        else:
+            missing.append(fragment)
+    blocks.update(_read_blocks(table, [item for item in missing if is_small(item)], counters, whole=True))
+    blocks.update(_read_blocks(table, [item for item in missing if not is_small(item)], counters, whole=False))
+    return Tail(
+        blocks=tuple((item, blocks[item.metadata.id]) for item in uncovered if item.metadata.id in blocks),
+        big=tuple(big),
+    )
+
+
+def is_small(fragment: FragmentRef) -> bool:
+    """Whether a fragment's whole rows are worth keeping in memory."""
+    return sum(file.file_size_bytes or WHOLE_ROWS_BYTES for file in fragment.metadata.files) <= WHOLE_ROWS_BYTES
+
+
+def row_ids_at(metadata: FragmentMetadata, offsets: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Return the stable row ids of the rows at these offsets of a fragment."""
+    row_ids = _row_ids(metadata)
+    if row_ids is None:
+        raise InternalError("a fragment without inline row ids was taken for a small one")
+    return row_ids[offsets]
+
+
+def addresses_at(metadata: FragmentMetadata, offsets: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+    """Return the row addresses of the rows at these offsets of a fragment."""
+    return (np.uint64(metadata.id) << np.uint64(_ADDRESS_BITS)) | offsets.astype(np.uint64)
+
+
+def _row_ids(metadata: FragmentMetadata) -> npt.NDArray[np.uint64] | None:
+    if metadata.row_id_meta is None:
+        return None
+    try:
+        sequence = RowIdSequence.from_inline_metadata(metadata.row_id_meta)
+        row_ids: npt.NDArray[np.uint64] = sequence.to_pyarrow().to_numpy(zero_copy_only=False)
+    except (ValueError, OSError, NotImplementedError):
+        # Very long sequences live in a file of their own; such a fragment is no small one.
+        return None
+    return row_ids
+
+
+def _rows_at(fragment: FragmentRef, block: Block, at: npt.NDArray[np.intp], names: Sequence[str]) -> pa.Table:
+    offsets = block.offsets[at]
+    found = {
+        KEY: block.ids.take(pa.array(at)),
+        ROW_ID: pa.array(row_ids_at(fragment.metadata, offsets)),
+        ROW_ADDRESS: pa.array(addresses_at(fragment.metadata, offsets)),
+    }
+    if block.rows is not None:
+        rows = block.rows.take(pa.array(at))
+        found |= {name: rows[name] for name in names if name not in found}
+    return pa.table({name: found[name] for name in names})
+
+
+def _read_blocks(
+    table: PinnedTable, fragments: Sequence[FragmentRef], counters: Counters, *, whole: bool
+) -> dict[int, Block]:
+    if not fragments:
+        return {}
+    columns = [*(table.schema.names if whole else [KEY]), ROW_ADDRESS]
+    rows = table.read(columns, counters=counters, fragment_ids=[item.metadata.id for item in fragments])
+    addresses = rows[ROW_ADDRESS].to_numpy()
+    owners = addresses >> _ADDRESS_BITS
+    plain = rows.drop_columns([ROW_ADDRESS])
+    blocks = {}
+    for fragment in fragments:
+        at = np.flatnonzero(owners == fragment.metadata.id)
+        mine = plain.take(pa.array(at)).combine_chunks()
+        block = Block(
+            ids=pa.concat_arrays(mine[KEY].chunks) if mine[KEY].num_chunks else pa.array([], mine[KEY].type),
+            offsets=(addresses[at] & 0xFFFFFFFF).astype(np.uint32),
+            rows=mine if whole else None,
+        )
+        table.datasets.tails.put(BlockKey.of(fragment.metadata, table.fields), block)
+        blocks[fragment.metadata.id] = block
+    return blocks
+
+
+def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
+    with translating("look up ids", table.pin.location), metered(table.handle, counters, stages=LOOKUP_STAGES):
+        found: pa.Table = table.handle.scanner(columns=names, filter=_one_of(wanted), fast_search=True).to_table()
+        return found
+
+
+def _scan_fragments(
+    table: PinnedTable, wanted: pa.Array, names: list[str], fragments: Sequence[FragmentRef], counters: Counters
+) -> pa.Table:
+    chosen = {fragment.metadata.id for fragment in fragments}
+    with translating("look up ids", table.pin.location), metered(table.handle, counters, stages=SCAN_STAGES):
+        handles = [item for item in table.handle.get_fragments() if item.fragment_id in chosen]
+        found: pa.Table = table.handle.scanner(
+            columns=names, filter=_one_of(wanted), fragments=handles, use_scalar_index=False
+        ).to_table()
+        return found
+
+
+def _scan_for(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
+    reader = table.scan(names, counters=counters)
+    batches = [batch.filter(pc.is_in(batch.column(KEY), value_set=wanted)) for batch in reader]
+    return pa.Table.from_batches(batches, schema=reader.schema).select(names).cast(_result_schema(table, names))
+
+
+def _one_of(wanted: pa.Array) -> str:
+    quoted = ("'" + value.replace("'", "''") + "'" for value in wanted.to_pylist())
+    return f"{KEY} IN ({', '.join(quoted)})"
+
+
+def _result_schema(table: PinnedTable, names: Sequence[str]) -> pa.Schema:
+    row_meta = {ROW_ID, ROW_ADDRESS}
+    return pa.schema([pa.field(n, pa.uint64()) if n in row_meta else table.schema.field(n) for n in names])

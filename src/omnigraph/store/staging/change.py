@@ -1,0 +1,256 @@
+"""Inserts, updates and deletes of a table as one strict Lance ``Update``.
+
+Lance rebases an ``Update`` over commits that touch other fragments. Every change therefore also touches the
+*sentinel*, the smallest fragment of its base version: two changes built on one version always meet there, and
+exactly one of them lands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance import LanceOperation
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+
+from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.metering import collect
+from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
+from omnigraph.store.staging.fold import Folded, fold_tail
+from omnigraph.store.table import KEY, ROW_ADDRESS, ROW_ID, Table
+from omnigraph.store.tail import BlockKey, block_of_rows
+from omnigraph.store.translate import translating
+from omnigraph.store.writing import fit, write_into
+
+DEFAULT_TAIL_LIMIT = 16
+_SHOWN_KEYS = 20
+_WORKERS = 8
+# A deletion file that is there already is read before its successor is written.
+_STAGES = 2
+
+Offsets = dict[int, npt.NDArray[np.uint32]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hits:
+    """Which of the touched ids exist: their row ids, and where their rows stand."""
+
+    row_ids: dict[str, int]
+    offsets: Offsets
+
+
+def stage_change(
+    table: Table,
+    *,
+    upserts: pa.Table | None = None,
+    deletes: Sequence[str] = (),
+    operation_id: str,
+    world: World,
+    counters: Counters,
+    expect_new: bool = False,
+    assume_new: bool = False,
+    tail_limit: int = DEFAULT_TAIL_LIMIT,
+) -> StagedCommit:
+    """Stage all changes of a table for one commit; its head does not move.
+
+    Rows whose id exists replace the stored row and keep its row id, others are inserted. An id that is upserted and
+    deleted is upserted; deleting an unknown id changes nothing.
+
+    Args:
+        table: the version to build on.
+        upserts: whole rows with distinct ids.
+        deletes: ids to delete.
+        operation_id: written into the commit, so that recovery knows it as ours.
+        world: where the commit's uuid comes from.
+        counters: where the calls go.
+        expect_new: fail when one of the upserted ids exists.
+        assume_new: do not look whether the upserted ids exist, because they were made up for these rows.
+        tail_limit: how many small uncovered fragments the table may have; the change that would add one more folds
+            them into its own.
+
+    Raises:
+        KeyExistsError: ``expect_new`` and some ids exist; nothing was written.
+    """
+    table.datasets.handles.check_process()
+    origin = Origin(operation_id=operation_id, world=world)
+    with translating("fit rows to a table", table.pin.location):
+        rows = table.schema.empty_table() if upserts is None else fit(upserts, table.schema)
+    ids = _distinct_ids(table, rows)
+    if not table.fragments:
+        return _stage_first_rows(table, rows, origin, counters)
+    touched = [*deletes] if assume_new else [*ids, *deletes]
+    hits = _find(table, touched, counters)
+    if expect_new:
+        _refuse_existing(table, ids, hits)
+    folded = fold_tail(table, hits.offsets, adds_fragment=bool(ids), tail_limit=tail_limit, counters=counters)
+    remaining = {fragment: offsets for fragment, offsets in hits.offsets.items() if fragment not in folded.removed}
+    new_rows, carried = _ordered(rows, ids, hits, folded)
+    written, updated, removed = _write(table, new_rows, remaining, counters)
+    new = _carry_row_ids(written, carried)
+    _remember(table, new, new_rows, updated, remaining)
+    removed = [*folded.removed, *removed]
+    operation = LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=_with_sentinel(table, updated, removed),
+        new_fragments=new,
+        # An empty list lets Lance extend a full-text index over rewritten rows and then answer with their old text.
+        fields_for_preserving_frag_bitmap=field_ids(table),
+        update_mode="rewrite_rows",
+    )
+    deleted = len(set(deletes) & hits.row_ids.keys() - set(ids))
+    inserted = sum(key not in hits.row_ids for key in ids)
+    return staged_on(
+        table,
+        operation,
+        kind="change",
+        origin=origin,
+        row_count=table.row_count + inserted - deleted,
+        files=(*data_files(new), *deletion_files(updated)),
+    )
+
+
+def field_ids(table: Table) -> list[int]:
+    """Return the ids of all fields of a table, nested ones too."""
+
+    def walk(fields: Sequence[Any]) -> list[int]:
+        return [number for field in fields for number in (field.id(), *walk(field.children()))]
+
+    return walk(table.handle.lance_schema.fields())
+
+
+def deletion_files(fragments: Sequence[FragmentMetadata]) -> tuple[str, ...]:
+    """Return the deletion files of fragments, relative to their dataset."""
+    return tuple(item.deletion_file.path(item.id) for item in fragments if item.deletion_file is not None)
+
+
+def sentinel_of(table: Table) -> FragmentMetadata:
+    """Return the fragment that every change of this version touches: the smallest, whose metadata costs least."""
+    return min((fragment.metadata for fragment in table.fragments), key=lambda item: (item.physical_rows, item.id))
+
+
+def _with_sentinel(table: Table, updated: list[FragmentMetadata], removed: Sequence[int]) -> list[FragmentMetadata]:
+    sentinel = sentinel_of(table)
+    is_touched = sentinel.id in removed or any(item.id == sentinel.id for item in updated)
+    return updated if is_touched else [sentinel, *updated]
+
+
+def _distinct_ids(table: Table, rows: pa.Table) -> list[str]:
+    ids: list[str] = rows[KEY].to_pylist()
+    if len(set(ids)) != len(ids) or None in ids:
+        raise InternalError(f"rows to upsert repeat an id or lack one location={table.pin.location}")
+    return ids
+
+
+def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin, counters: Counters) -> StagedCommit:
+    # Without a fragment there is no sentinel; a Merge conflicts with every other data commit instead.
+    new = write_into(table.handle, rows, table.pin.location, counters)
+    _remember(table, new, rows, [], {})
+    return staged_on(
+        table,
+        LanceOperation.Merge(new, table.handle.lance_schema),
+        kind="change",
+        origin=origin,
+        row_count=rows.num_rows,
+        files=data_files(new),
+    )
+
+
+def _find(table: Table, ids: Sequence[str], counters: Counters) -> _Hits:
+    found = table.lookup(ids, (), counters)
+    addresses = found[ROW_ADDRESS].to_numpy()
+    owners, offsets = addresses >> 32, (addresses & 0xFFFFFFFF).astype(np.uint32)
+    return _Hits(
+        row_ids=dict(zip(found[KEY].to_pylist(), found[ROW_ID].to_pylist(), strict=True)),
+        offsets={int(owner): np.sort(offsets[owners == owner]) for owner in np.unique(owners)},
+    )
+
+
+def _refuse_existing(table: Table, ids: Sequence[str], hits: _Hits) -> None:
+    taken = [key for key in ids if key in hits.row_ids]
+    if taken:
+        shown = tuple(taken[:_SHOWN_KEYS])
+        raise KeyExistsError(
+            f"{len(taken)} of the ids exist already location={table.pin.location} first={taken[0]!r}",
+            details=ExistingKeys(location=table.pin.location, ids=shown, count=len(taken)),
+        )
+
+
+def _ordered(
+    rows: pa.Table, ids: Sequence[str], hits: _Hits, folded: Folded
+) -> tuple[pa.Table, npt.NDArray[np.uint64]]:
+    """Return all rows to write, those that keep a row id first and ascending by it, and these row ids."""
+    known = np.array([key in hits.row_ids for key in ids], dtype=bool)
+    updates = rows.filter(pa.array(known))
+    inserts = rows.filter(pa.array(~known))
+    row_ids = np.array([hits.row_ids[key] for key in ids if key in hits.row_ids], dtype=np.uint64)
+    carried = np.concatenate([folded.row_ids, row_ids])
+    keeping = pa.concat_tables([folded.rows, updates]) if folded.rows.num_rows else updates
+    # Ascending row ids are stored as ranges, which keeps the table's manifest small.
+    order = np.argsort(carried, kind="stable")
+    return pa.concat_tables([keeping.take(pa.array(order)), inserts]).combine_chunks(), carried[order]
+
+
+def _write(
+    table: Table, rows: pa.Table, offsets: Offsets, counters: Counters
+) -> tuple[list[FragmentMetadata], list[FragmentMetadata], list[int]]:
+    """Upload new rows and deletion vectors side by side; return new fragments, shrunk fragments, emptied ids."""
+    handle = table.handle
+
+    def upload() -> list[FragmentMetadata]:
+        return write_fragments(rows, handle, schema=rows.schema) if rows.num_rows else []
+
+    def shrink(fragment_id: int) -> FragmentMetadata | None:
+        fragment = handle.get_fragment(fragment_id)
+        if fragment is None:
+            raise InternalError(f"a fragment that was looked up is gone location={table.pin.location}")
+        return fragment.delete_rows(offsets[fragment_id].tolist())
+
+    shrinking = sorted(offsets)
+    with translating("write a change", table.pin.location, effect=Effect.STAGED):
+        try:
+            if not shrinking:
+                return upload(), [], []
+            with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-stage") as pool:
+                uploading = pool.submit(upload)
+                shrunk = list(pool.map(shrink, shrinking))
+                written = uploading.result()
+        finally:
+            collect(handle, counters, stages=_STAGES)
+    updated = [metadata for metadata in shrunk if metadata is not None]
+    emptied = [number for number, metadata in zip(shrinking, shrunk, strict=True) if metadata is None]
+    return written, updated, emptied
+
+
+def _carry_row_ids(written: Sequence[FragmentMetadata], carried: npt.NDArray[np.uint64]) -> list[FragmentMetadata]:
+    for fragment in written:
+        mine, carried = carried[: fragment.physical_rows], carried[fragment.physical_rows :]
+        if mine.size:
+            fragment.row_id_meta = RowIdSequence(pa.array(mine)).to_inline_metadata()
+    return list(written)
+
+
+def _remember(
+    table: Table,
+    new: Sequence[FragmentMetadata],
+    rows: pa.Table,
+    updated: Sequence[FragmentMetadata],
+    offsets: Offsets,
+) -> None:
+    """Put what was written into the tail cache, so that the next change of this process need not read it."""
+    tails, start = table.datasets.tails, 0
+    for fragment in new:
+        block = block_of_rows(rows.slice(start, fragment.physical_rows))
+        start += fragment.physical_rows
+        if block is not None:
+            tails.put(BlockKey.of(fragment, table.fields), block)
+    before = {fragment.metadata.id: fragment.metadata for fragment in table.fragments}
+    for fragment in updated:
+        known = tails.get(BlockKey.of(before[fragment.id], table.fields))
+        if known is not None:
+            tails.put(BlockKey.of(fragment, table.fields), known.without(offsets[fragment.id]))

@@ -1,0 +1,133 @@
+"""A staged commit: everything a table's next version needs, on storage and invisible, described as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lance import LanceOperation, Transaction
+
+from omnigraph.runtime import World
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.pins import TablePin
+from omnigraph.store.staging.codec import operation_from_json, operation_to_json
+from omnigraph.store.table import Table
+from omnigraph.store.transactions import OPERATION_ID, fresh_uuid, transaction_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedCommit:
+    """A table commit that has moved no head yet.
+
+    ``before`` is the version it builds on (0 for a table that does not exist), ``after`` the only one it may make.
+    ``transaction`` is the Lance operation as JSON; ``files`` are the paths it uploaded, below the graph's root.
+    """
+
+    before: TablePin
+    after: TablePin
+    kind: str
+    uuid: str
+    operation_id: str
+    transaction: Mapping[str, Any] = field(repr=False)
+    row_count: int
+    files: tuple[str, ...]
+    _operation: LanceOperation.BaseOperation | None = field(default=None, repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the staged commit as JSON values; :meth:`from_json` is the way back."""
+        return {
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+            "kind": self.kind,
+            "uuid": self.uuid,
+            "operation_id": self.operation_id,
+            "transaction": dict(self.transaction),
+            "row_count": self.row_count,
+            "files": list(self.files),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StagedCommit:
+        """Rebuild what :meth:`to_json` gave, in any process."""
+        return cls(
+            before=TablePin.from_json(data["before"]),
+            after=TablePin.from_json(data["after"]),
+            kind=data["kind"],
+            uuid=data["uuid"],
+            operation_id=data["operation_id"],
+            transaction=data["transaction"],
+            row_count=data["row_count"],
+            files=tuple(data["files"]),
+        )
+
+    def lance_transaction(self) -> Transaction:
+        """Return the transaction as Lance takes it."""
+        operation = operation_from_json(self.transaction) if self._operation is None else self._operation
+        return transaction_of(
+            operation,
+            read_version=self.before.version,
+            identity=self.uuid,
+            properties={OPERATION_ID: self.operation_id},
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What every staging call is told: whose operation it belongs to, and the world it runs in."""
+
+    operation_id: str
+    world: World
+
+
+def staged_on(
+    table: Table,
+    operation: LanceOperation.BaseOperation,
+    *,
+    kind: str,
+    origin: Origin,
+    row_count: int,
+    files: tuple[str, ...],
+) -> StagedCommit:
+    """Return the record of an operation staged on top of ``table``."""
+    return staged_at(
+        table.pin,
+        operation,
+        kind=kind,
+        origin=origin,
+        row_count=row_count,
+        files=tuple(f"{dataset_root(table.pin)}/{file}" for file in files),
+    )
+
+
+def staged_at(
+    before: TablePin,
+    operation: LanceOperation.BaseOperation,
+    *,
+    kind: str,
+    origin: Origin,
+    row_count: int,
+    files: tuple[str, ...],
+) -> StagedCommit:
+    """Return the record of an operation staged on top of a pin."""
+    return StagedCommit(
+        before=before,
+        after=replace(before, version=before.version + 1),
+        kind=kind,
+        uuid=fresh_uuid(origin.world),
+        operation_id=origin.operation_id,
+        transaction=operation_to_json(operation),
+        row_count=row_count,
+        files=files,
+        _operation=operation,
+    )
+
+
+def dataset_root(pin: TablePin) -> str:
+    """Return the folder below the graph's root that files of this branch go to."""
+    return pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
+
+
+def data_files(fragments: list[Any]) -> tuple[str, ...]:
+    """Return the data files of fragments, relative to their dataset."""
+    return tuple(f"data/{file}" for fragment in fragments for file in FragmentRef.of(fragment).files)

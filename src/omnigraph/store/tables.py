@@ -1,0 +1,166 @@
+"""The tables of a graph: opening pins, forking them, and landing what was staged."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import replace
+
+from lance import LanceDataset, LanceOperation
+
+from omnigraph.errors import (
+    AlreadyExistsError,
+    ForkOccupiedError,
+    HeadMoved,
+    OmnigraphError,
+    TableMovedError,
+)
+from omnigraph.runtime import Counters
+from omnigraph.store.branches import Branches
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.landing import find_landed, land, land_creation
+from omnigraph.store.metering import metered
+from omnigraph.store.pins import TablePin
+from omnigraph.store.staging.commit import StagedCommit
+from omnigraph.store.table import Table
+from omnigraph.store.transactions import CommitMark, read_mark
+from omnigraph.store.translate import translating
+
+_TABLES = 512
+# Lance lands these on top of any other commit, so that the head must be looked at first.
+_REBASING = frozenset({"index", "compaction", "project"})
+
+
+class TableStore:
+    """Opens tables by pin and commits staged changes, strictly and idempotently."""
+
+    def __init__(self, datasets: DatasetStore, control: ControlObjects) -> None:
+        self.datasets = datasets
+        self.control = control
+        self._handles = datasets.handles
+        self._branches = Branches(datasets.handles, control)
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[TablePin, Table] = OrderedDict()
+
+    def open(self, pin: TablePin, counters: Counters) -> Table:
+        """Return the table at a pin; each pin is opened once.
+
+        Raises:
+            TableMissingError: no such table or branch.
+            VersionMissingError: the table is there, the version is not.
+        """
+        self._handles.check_process()
+        with self._lock:
+            known = self._tables.get(pin)
+            if known is not None:
+                self._tables.move_to_end(pin)
+                return known
+        table = Table(pin, self._handles.open(pin, counters), self.datasets)
+        with self._lock:
+            kept = self._tables.setdefault(pin, table)
+            while len(self._tables) > _TABLES:
+                self._tables.popitem(last=False)
+            return kept
+
+    def head(self, location: str, branch: str | None, counters: Counters) -> int:
+        """Return the newest version of a table's branch; one call when the table is open.
+
+        Raises:
+            TableMissingError: no such table or branch.
+        """
+        return self._handles.latest_version(location, branch, counters)
+
+    def fork(self, pin: TablePin, new_branch: str, counters: Counters) -> TablePin:
+        """Give a table a branch that starts at ``pin``; a fork of the same pin that is still untouched is taken over.
+
+        Raises:
+            ForkOccupiedError: the branch exists and its head is another one.
+        """
+        fork = replace(pin, branch=new_branch)
+        try:
+            self._branches.create(pin, new_branch, counters)
+        except AlreadyExistsError as error:
+            head = self.head(pin.location, new_branch, counters)
+            if head != pin.version or not self._is_fork_of(pin, fork, counters):
+                raise ForkOccupiedError(
+                    f"the fork holds other commits location={pin.location} branch={new_branch}"
+                    f" expected={pin.version} actual={head}",
+                    details=HeadMoved(location=pin.location, branch=new_branch, expected=pin.version, actual=head),
+                ) from error
+        return fork
+
+    def delete_fork(self, location: str, branch: str, counters: Counters) -> None:
+        """Remove a fork that no manifest names."""
+        self._forget(location, branch)
+        self._branches.delete(location, branch, counters)
+
+    def commit_mark(self, pin: TablePin, counters: Counters) -> CommitMark:
+        """Return who made the version at ``pin``."""
+        return read_mark(self._handles.open(pin, counters), pin.version, pin.location, counters)
+
+    def commit(self, staged: StagedCommit, counters: Counters) -> TablePin:
+        """Land a staged commit at the one version it was made for; landing it again is success.
+
+        Raises:
+            TableMovedError: another commit has that version.
+            OutcomeUnknownError: storage did not say whether it landed.
+        """
+        if staged.before.version == 0:
+            return self._create(staged, counters)
+        if staged.kind in _REBASING and self._head_has_moved(staged, counters):
+            return self._landed_before(staged, counters)
+        handle = land(self._handles, staged.before, staged.lance_transaction(), counters)
+        if handle is None or handle.version != staged.after.version:
+            raise self._moved(staged, None if handle is None else handle.version, counters)
+        return staged.after
+
+    def purge(self, location: str, counters: Counters) -> None:
+        """Delete a whole dataset that was never published."""
+        self._forget(location, None)
+        self._handles.forget(location)
+        self.control.delete_prefix(location, counters)
+
+    def _create(self, staged: StagedCommit, counters: Counters) -> TablePin:
+        if not land_creation(self._handles, staged.after.location, staged.lance_transaction(), counters):
+            mark = self.commit_mark(staged.after, counters)
+            if staged.uuid != mark.uuid and staged.operation_id != mark.operation_id:
+                raise self._moved(staged, None, counters)
+        return staged.after
+
+    def _head_has_moved(self, staged: StagedCommit, counters: Counters) -> bool:
+        return self.head(staged.before.location, staged.before.branch, counters) != staged.before.version
+
+    def _landed_before(self, staged: StagedCommit, counters: Counters) -> TablePin:
+        if find_landed(self._handles, staged.after, staged.uuid, counters) is None:
+            raise self._moved(staged, None, counters)
+        return staged.after
+
+    def _moved(self, staged: StagedCommit, landed: int | None, counters: Counters) -> TableMovedError:
+        before = staged.before
+        actual = landed
+        if actual is None:
+            try:
+                actual = self.head(before.location, before.branch, counters)
+            except OmnigraphError:
+                actual = None
+        return TableMovedError(
+            f"the table has moved location={before.location} expected={before.version} actual={actual}",
+            details=HeadMoved(location=before.location, branch=before.branch, expected=before.version, actual=actual),
+        )
+
+    def _is_fork_of(self, pin: TablePin, fork: TablePin, counters: Counters) -> bool:
+        handle: LanceDataset = self._handles.open(fork, counters)
+        with translating("read a fork's origin", fork.location), metered(handle, counters):
+            origin = handle.read_transaction(fork.version)
+        operation = None if origin is None else origin.operation
+        return (
+            isinstance(operation, LanceOperation.Clone)
+            and operation.ref_version == pin.version
+            and operation.ref_name == pin.branch
+        )
+
+    def _forget(self, location: str, branch: str | None) -> None:
+        with self._lock:
+            for pin in [pin for pin in self._tables if pin.location == location and branch in {None, pin.branch}]:
+                del self._tables[pin]

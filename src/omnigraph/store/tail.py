@@ -1,0 +1,110 @@
+"""The rows of small fragments that no index covers, kept in memory.
+
+Fragments are immutable: what a data file and its deletion file say never changes, so an entry is right for ever and
+only leaves to make room. A writer puts in what it writes, so its own tail costs no call to check.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.fragment import FragmentMetadata
+
+_CAPACITY_BYTES = 128 << 20
+# Rows of a larger fragment are not kept, only its keys; beyond the second bound not even those.
+WHOLE_ROWS_BYTES = 4 << 20
+KEYS_ROWS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class BlockKey:
+    """Names the live rows of a fragment under one schema."""
+
+    files: tuple[str, ...]
+    deletions: tuple[int, int] | None
+    fields: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, metadata: FragmentMetadata, fields: tuple[tuple[int, str], ...]) -> BlockKey:
+        """Return the key of a fragment."""
+        deletion = metadata.deletion_file
+        return cls(
+            files=tuple(file.path for file in metadata.files),
+            deletions=None if deletion is None else (deletion.read_version, deletion.id),
+            fields=fields,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """The live rows of one fragment: their ids, where they stand in it, and the rows themselves when small enough."""
+
+    ids: pa.Array
+    offsets: npt.NDArray[np.uint32]
+    rows: pa.Table | None
+
+    @property
+    def size_bytes(self) -> int:
+        """What the block takes in memory."""
+        return int(self.ids.nbytes + self.offsets.nbytes + (self.rows.nbytes if self.rows is not None else 0))
+
+    def without(self, deleted: npt.NDArray[np.uint32]) -> Block:
+        """Return the block after the rows at these offsets are gone."""
+        keep = np.flatnonzero(~np.isin(self.offsets, deleted))
+        return Block(
+            ids=self.ids.take(pa.array(keep)),
+            offsets=self.offsets[keep],
+            rows=None if self.rows is None else self.rows.take(pa.array(keep)),
+        )
+
+
+def block_of_rows(rows: pa.Table) -> Block | None:
+    """Return the block of a fragment that was just written with ``rows``; None when it is too big to keep."""
+    if rows.num_rows > KEYS_ROWS:
+        return None
+    ids = rows["id"].combine_chunks()
+    if isinstance(ids, pa.ChunkedArray):
+        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
+    return Block(
+        ids=ids,
+        offsets=np.arange(rows.num_rows, dtype=np.uint32),
+        rows=rows.combine_chunks() if rows.nbytes <= WHOLE_ROWS_BYTES else None,
+    )
+
+
+class TailCache:
+    """Blocks by key, least recently used out first."""
+
+    def __init__(self, capacity_bytes: int = _CAPACITY_BYTES) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[BlockKey, Block] = OrderedDict()
+        self._size_bytes = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What all blocks take in memory."""
+        return self._size_bytes
+
+    def get(self, key: BlockKey) -> Block | None:
+        """Return the block, or None when it is not in memory."""
+        with self._lock:
+            block = self._blocks.get(key)
+            if block is not None:
+                self._blocks.move_to_end(key)
+            return block
+
+    def put(self, key: BlockKey, block: Block) -> None:
+        """Keep a block; older ones leave when there is no room."""
+        with self._lock:
+            known = self._blocks.pop(key, None)
+            self._size_bytes += block.size_bytes - (known.size_bytes if known is not None else 0)
+            self._blocks[key] = block
+            while self._size_bytes > self._capacity_bytes:
+                _, oldest = self._blocks.popitem(last=False)
+                self._size_bytes -= oldest.size_bytes

@@ -1,0 +1,69 @@
+"""Uploading rows as fragments that no version lists yet."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from lance import LanceDataset
+from lance.fragment import FragmentMetadata, write_fragments
+
+from omnigraph.errors import Effect
+from omnigraph.runtime import Counters
+from omnigraph.store.handles import Handles
+from omnigraph.store.metering import metered
+from omnigraph.store.translate import translating
+
+
+def write_into(
+    handle: LanceDataset, rows: pa.Table, location: str, counters: Counters, *, schema: pa.Schema | None = None
+) -> list[FragmentMetadata]:
+    """Upload rows beside an existing dataset: one call per fragment, none for no rows.
+
+    Args:
+        handle: the dataset and branch the files go to.
+        rows: what to write; columns are brought into the order and types of the schema.
+        location: for error messages.
+        counters: where the calls go.
+        schema: the schema that the next version will have, when it is not that of ``handle``.
+    """
+    with translating("write a fragment", location, effect=Effect.STAGED), metered(handle, counters):
+        fitted = fit(rows, handle.schema if schema is None else schema)
+        if fitted.num_rows == 0:
+            return []
+        mode = "append" if schema is None else "overwrite"
+        written: list[FragmentMetadata] = write_fragments(fitted, handle, schema=fitted.schema, mode=mode)
+        return written
+
+
+def write_new(
+    handles: Handles, location: str, rows: pa.Table, schema: pa.Schema, counters: Counters
+) -> list[FragmentMetadata]:
+    """Upload rows for a dataset that does not exist yet.
+
+    Raises:
+        AlreadyExistsError: it exists.
+    """
+    handles.check_process()
+    with translating("write a fragment", location, effect=Effect.STAGED):
+        fitted = fit(rows, schema)
+        if fitted.num_rows == 0:
+            return []
+        written: list[FragmentMetadata] = write_fragments(
+            fitted,
+            handles.uri(location, None),
+            schema=schema,
+            mode="create",
+            storage_options=handles.options or None,
+            session=handles.session,
+        )
+    # A dataset that does not exist keeps no statistics: one listing, one upload per fragment.
+    size_bytes = sum(file.file_size_bytes or 0 for fragment in written for file in fragment.files)
+    counters.add_calls("lance.read")
+    counters.add_calls("lance.write", len(written), bytes_written=size_bytes)
+    counters.add_serial_stages(2)
+    return written
+
+
+def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the rows with the columns of ``schema``, in its order and types."""
+    chosen = rows.select(schema.names)
+    return chosen if chosen.schema.equals(schema, check_metadata=True) else chosen.cast(schema)

@@ -1,0 +1,1 @@
+"""The write path: manifest, publish protocol, recovery, branches, graph lifecycle."""

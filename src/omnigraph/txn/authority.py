@@ -1,0 +1,139 @@
+"""``GraphPublishAuthority``: the one machine through which a change of a branch becomes visible."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.runtime import Cost, Counters
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publisher import Publisher
+from omnigraph.txn.queue import BranchQueue
+from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
+from omnigraph.txn.services import BranchServices
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.transaction import WriteTxn
+from omnigraph.values import CommitId, OperationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitResult:
+    """The outcome of a write. ``commit`` is None when there was nothing to change."""
+
+    commit: Commit | None
+    manifest_version: int
+    cost: Cost
+
+
+class GraphPublishAuthority:
+    """Reads, writes and recovers one branch. Threads may share it."""
+
+    def __init__(self, services: BranchServices, *, group_commit: bool = False) -> None:
+        self.services = services
+        self._known: LoadedManifest | None = None
+        self._known_lock = threading.Lock()
+        self._publisher = Publisher(services)
+        self._recoverer = Recoverer(services)
+        self._queue: BranchQueue[WriteTxn, CommitResult] = BranchQueue(
+            self._run,
+            can_group=lambda txn: group_commit and txn.can_group,
+            max_group=services.settings.max_group,
+        )
+
+    def snapshot(self, counters: Counters) -> Snapshot:
+        """Return the newest published state: one probe when nothing has changed since the last look."""
+        return self.services.snapshot(self._refresh(counters))
+
+    def begin(
+        self,
+        kind: WriteKind,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: CommitId | None = None,
+        merged_parent: CommitId | None = None,
+    ) -> WriteTxn:
+        """Resolve the world once and return a transaction on it."""
+        ids = self.services.world.ids
+        counters = Counters()
+        txn = WriteTxn(
+            self.snapshot(counters),
+            operation_id=OperationId(ids.ulid()),
+            commit_id=CommitId(ids.ulid()),
+            kind=kind,
+            actor=actor,
+            message=message,
+            expected_head=expected_head,
+            merged_parent=merged_parent,
+        )
+        txn.counters.add(counters.cost())
+        return txn
+
+    def commit(self, txn: WriteTxn) -> CommitResult:
+        """Publish a transaction: all of it, or nothing.
+
+        Raises:
+            PreconditionFailedError: the demanded head is not the head.
+            ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+            KeyExistsError: a row to insert exists already.
+            ClaimBusyError: other writers kept the branch busy for too long.
+            WriteOutcomeError: storage failed in a way that left the outcome open.
+        """
+        return self._queue.submit(txn)
+
+    def recover(self, counters: Counters) -> tuple[Recovery, ...]:
+        """End every publish of this branch whose writer is gone."""
+        recoveries = self._recoverer.recover_abandoned(counters)
+        for recovery in recoveries:
+            self._learn(recovery.manifest)
+        return recoveries
+
+    def close(self) -> None:
+        """Finish what runs behind acknowledged writes."""
+        self._publisher.close()
+
+    def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:
+        outcomes = self._publisher.publish(batch, self._newest_known(batch))
+        newest = max(
+            (outcome for outcome in outcomes if not isinstance(outcome, BaseException)), key=_version, default=None
+        )
+        if newest is not None:
+            self._learn(newest.manifest)
+        return [
+            outcome
+            if isinstance(outcome, BaseException)
+            else CommitResult(
+                commit=outcome.commit,
+                manifest_version=outcome.manifest.state.version,
+                cost=outcome.cost,
+            )
+            for outcome in outcomes
+        ]
+
+    def _newest_known(self, batch: Sequence[WriteTxn]) -> LoadedManifest:
+        bases = [txn.snapshot.manifest for txn in batch]
+        with self._known_lock:
+            if self._known is not None:
+                bases.append(self._known)
+        return max(bases, key=lambda loaded: loaded.state.version)
+
+    def _refresh(self, counters: Counters) -> LoadedManifest:
+        with self._known_lock:
+            known = self._known
+        loaded = self.services.load(counters, known)
+        return self._learn(loaded)
+
+    def _learn(self, loaded: LoadedManifest) -> LoadedManifest:
+        """Remember the newest version seen; a slow reader never replaces what a faster one found."""
+        with self._known_lock:
+            if self._known is None or loaded.state.version > self._known.state.version:
+                self._known = loaded
+            return self._known if self._known.state.version == loaded.state.version else loaded
+
+
+def _version(outcome: object) -> int:
+    manifest: LoadedManifest = outcome.manifest  # type: ignore[attr-defined] # only published outcomes get here
+    return manifest.state.version

@@ -1,0 +1,180 @@
+"""A batch: the transactions that share one publish, usually one, and what is staged for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.runtime import Counters
+from omnigraph.store.pins import TablePin
+from omnigraph.txn.changes import RowChange, TableChange, ids_of
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import Commit, ManifestChange
+from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.rebase import check_rebase
+from omnigraph.txn.services import BranchServices
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.stage import StagedTable
+from omnigraph.txn.transaction import CommitView, WriteTxn, combine, key_exists
+
+
+@dataclass(eq=False)
+class Member:
+    """One transaction of a batch and how it fares."""
+
+    txn: WriteTxn
+    error: BaseException | None = None
+    commit: Commit | None = None
+
+
+@dataclass(frozen=True)
+class _Staged:
+    """A staged table together with what it was staged from; it stays good while both are the same."""
+
+    pin: TablePin | None
+    change: TableChange
+    table: StagedTable | None
+
+
+class Batch:
+    """Members in the order they came. A member that fails leaves; the others go on without it."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = tuple(members)
+        self._staged: dict[str, _Staged] = {}
+        self._checked_on: int | None = None
+        self._changes: dict[str, TableChange] = {}
+
+    @property
+    def alive(self) -> tuple[Member, ...]:
+        """The members that have not failed."""
+        return tuple(member for member in self.members if member.error is None)
+
+    def fail_all(self, error: OmnigraphError) -> None:
+        """Every member that has not failed by itself fails with the batch."""
+        for member in self.alive:
+            member.error = error
+
+    def forget_staged(self) -> None:
+        """Stage everything again: what was staged may have landed and been undone."""
+        self._staged.clear()
+
+    def prepare(self, services: BranchServices, base: LoadedManifest, counters: Counters) -> None:
+        """Bring the batch onto ``base``: rebase rules, constraint checks, then staging of what is not staged yet."""
+        snapshot = services.snapshot(base)
+        if self._checked_on != base.state.version:
+            self._changes = self._check_members(snapshot, counters)
+            self._checked_on = base.state.version
+        self._stage(services, snapshot, counters)
+
+    def plan(self, services: BranchServices, base: LoadedManifest) -> PublishPlan | None:
+        """Return the plan that publishes every living member upon ``base``, or None when nothing is left to do."""
+        alive = [member for member in self.alive if not member.txn.is_empty]
+        tables = [staged.table for staged in self._staged.values() if staged.table is not None]
+        schema = next((member.txn.schema_change for member in alive if member.txn.schema_change), None)
+        is_upgrade = any(member.txn.is_upgrade for member in alive)
+        if not alive or (not tables and schema is None and not is_upgrade):
+            return None
+        leader = alive[0].txn
+        change = ManifestChange(
+            commits=self._commits(alive, services, base),
+            put_tables=tuple(table.entry for table in tables if table.entry is not None),
+            drop_tables=tuple(table.tombstone for table in tables if table.tombstone is not None),
+            schema=None if schema is None else schema.schema,
+        )
+        return PublishPlan(
+            operation_id=leader.operation_id,
+            kind=leader.kind,
+            actor=leader.actor,
+            branch=base.state.head.branch,
+            incarnation=base.state.head.incarnation,
+            base_version=base.state.version,
+            base_commit=base.state.head.commit,
+            epoch=base.state.head.epoch,
+            schema_hash=base.state.schema.hash,
+            actions=tuple(table.action for table in tables),
+            change=change,
+            read_set=tuple(sorted({key for member in alive for key in member.txn.read_set})),
+            publish_uuid=services.world.ids.uuid(),
+            writer=services.writer,
+            created_at_ms=services.world.clock.now_ms(),
+        )
+
+    def _commits(self, alive: Sequence[Member], services: BranchServices, base: LoadedManifest) -> tuple[Commit, ...]:
+        parent = base.state.head.commit
+        commits = []
+        for member in alive:
+            member.commit = Commit(
+                id=member.txn.commit_id,
+                parent=parent,
+                actor=member.txn.actor,
+                created_at_ms=services.world.clock.now_ms(),
+                manifest_version=base.state.version + 1,
+                operation=member.txn.kind.value,
+                branch=base.state.head.branch,
+                merged_parent=member.txn.merged_parent,
+                message=member.txn.message,
+            )
+            parent = member.commit.id
+            commits.append(member.commit)
+        return tuple(commits)
+
+    def _check_members(self, snapshot: Snapshot, counters: Counters) -> dict[str, TableChange]:
+        """Let each member see the ones before it; return the changes of all that hold."""
+        changes: dict[str, TableChange] = {}
+        for member in self.alive:
+            try:
+                changes = _accept(member.txn, snapshot, changes, counters)
+            except OmnigraphError as error:
+                member.error = error
+        return changes
+
+    def _stage(self, services: BranchServices, snapshot: Snapshot, counters: Counters) -> None:
+        wanted: list[TableChange] = []
+        for table_key, change in self._changes.items():
+            entry = snapshot.state.table(table_key)
+            pin = None if entry is None else entry.pin
+            known = self._staged.get(table_key)
+            if known is None or known.pin != pin or known.change is not change:
+                self._staged.pop(table_key, None)
+                wanted.append(change)
+        for table_key in set(self._staged) - set(self._changes):
+            del self._staged[table_key]
+        leader = next((member.txn for member in self.alive), None)
+        if not wanted or leader is None:
+            return
+        tables = services.stager.stage(snapshot, wanted, leader.operation_id, leader.commit_id, counters)
+        for change, table in zip(wanted, tables, strict=True):
+            entry = snapshot.state.table(change.table_key)
+            self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)
+
+
+def _accept(
+    txn: WriteTxn, snapshot: Snapshot, before: dict[str, TableChange], counters: Counters
+) -> dict[str, TableChange]:
+    """Return ``before`` with the changes of ``txn`` added, or raise what forbids it."""
+    check_rebase(txn, snapshot.state)
+    earlier = CommitView(snapshot, before, counters)
+    merged = dict(before)
+    for table_key, change in txn.changes.items():
+        if isinstance(change, RowChange):
+            _refuse_taken_ids(change, earlier)
+        present = merged.get(table_key)
+        if isinstance(present, RowChange) and isinstance(change, RowChange):
+            merged[table_key] = combine(present, change)
+        else:
+            merged[table_key] = change
+    view = CommitView(snapshot, merged, counters)
+    for check in txn.checks:
+        check(view)
+    return merged
+
+
+def _refuse_taken_ids(change: RowChange, earlier: CommitView) -> None:
+    if change.inserts is None or change.has_fresh_ids:
+        return
+    ids = ids_of(change.inserts)
+    taken = earlier.existing_ids(change.table_key, ids)
+    if taken:
+        raise key_exists(change.table_key, [text for text in ids if text in taken])

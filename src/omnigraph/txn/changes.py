@@ -1,0 +1,122 @@
+"""What a transaction wants to change, before anything is staged: logical, so that it can be staged again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph.store.staging import IndexBuild
+from omnigraph.txn.manifest.rows import AcceptedSchema
+from omnigraph.txn.plan import ActionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """Rows of one table to insert or replace by id, and ids to remove.
+
+    ``inserts`` must not exist yet; ``upserts`` replace whole rows. Ids are unique across all three.
+    ``has_fresh_ids``: the ids of the inserts were generated for them, so nobody can have them already.
+    """
+
+    table_key: str
+    inserts: pa.Table | None = None
+    has_fresh_ids: bool = False
+    upserts: pa.Table | None = None
+    deletes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> ActionKind:
+        """The action that this change is recorded as."""
+        if self.deletes and self.inserts is None and self.upserts is None:
+            return ActionKind.DELETE
+        return ActionKind.APPEND if self.upserts is None and not self.deletes else ActionKind.UPSERT
+
+    @property
+    def written(self) -> pa.Table | None:
+        """All rows to write, inserts first."""
+        return _join(self.inserts, self.upserts)
+
+    def then(self, later: RowChange) -> RowChange:
+        """Return the net effect of this change followed by ``later`` on the same table: the last word per id wins."""
+        touched = {*ids_of(later.inserts), *ids_of(later.upserts), *later.deletes}
+        return replace(
+            self,
+            inserts=_join(_without(self.inserts, touched), later.inserts),
+            has_fresh_ids=(self.inserts is None or self.has_fresh_ids)
+            and (later.inserts is None or later.has_fresh_ids),
+            upserts=_join(_without(self.upserts, touched), later.upserts),
+            deletes=tuple(sorted({*self.deletes, *later.deletes} - {*ids_of(later.inserts), *ids_of(later.upserts)})),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableReplace:
+    """Replace all rows of a table, possibly by none."""
+
+    table_key: str
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRegister:
+    """Add a type's table, with its first rows if there are any."""
+
+    table_key: str
+    object_id: str
+    folder: str
+    schema: pa.Schema
+    rows: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDrop:
+    """Remove a type's table from the graph; its files stay until cleanup."""
+
+    table_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexBuilds:
+    """Build or extend indexes of a table."""
+
+    table_key: str
+    builds: tuple[IndexBuild, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compaction:
+    """Merge small fragments of a table; the rows stay the same."""
+
+    table_key: str
+
+
+TableChange = RowChange | TableReplace | TableRegister | TableDrop | IndexBuilds | Compaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaChange:
+    """Accept another schema together with the table changes of the same transaction."""
+
+    schema: AcceptedSchema
+
+
+def ids_of(rows: pa.Table | None) -> Sequence[str]:
+    """Return the ids of rows, in order."""
+    ids: list[str] = [] if rows is None else rows.column("id").to_pylist()
+    return ids
+
+
+def _without(rows: pa.Table | None, ids: set[str]) -> pa.Table | None:
+    if rows is None or not ids:
+        return rows
+    gone = pa.compute.is_in(rows.column("id"), value_set=pa.array(sorted(ids), pa.string()))
+    kept = rows.filter(pa.compute.invert(gone))
+    return kept if kept.num_rows else None
+
+
+def _join(first: pa.Table | None, second: pa.Table | None) -> pa.Table | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return pa.concat_tables([first, second])

@@ -1,0 +1,153 @@
+"""Claims: the sidecar under the name of the version it will publish, its renewals and its takeovers.
+
+Put-if-absent is the only primitive used. Whoever creates ``<n>.json`` is the one writer in the world that may be
+between phases A and D of version ``n``; whoever creates the next ``<n>.takeover-<k>.json`` is the one recoverer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+
+from omnigraph.errors import FormatMismatch, SidecarCorruptError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.control import ControlObjects
+from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.plan_codec import decode_plan, encode_plan
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.writers import WriterIdentity
+
+RECOVERY_PREFIX = "__recovery"
+_CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
+_TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """The latest sign of life of a claim: who holds it and when that was last said."""
+
+    writer: WriterIdentity
+    at_ms: int
+    turn: int
+
+
+class ClaimBook:
+    """The claims of one branch incarnation."""
+
+    def __init__(self, control: ControlObjects, line: BranchLine, world: World, settings: TxnSettings) -> None:
+        self._control = control
+        self._world = world
+        self._settings = settings
+        # A comma cannot occur in a branch name, so two branches never share a folder.
+        self._folder = f"{RECOVERY_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"
+
+    def claim(self, plan: PublishPlan, counters: Counters) -> bool:
+        """Create the sidecar of ``plan``; False when somebody else holds that version.
+
+        Raises:
+            OmnigraphError: the put failed for another reason. Nothing was claimed that would need recovery: should
+                the object exist after all, its plan has moved no table and the next writer consumes it.
+        """
+        return self._create(self._claim_key(plan.target_version), encode_plan(plan), counters)
+
+    def release(self, version: int, counters: Counters) -> None:
+        """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
+        for key in self._siblings(version, counters):
+            self._control.delete(key, counters)
+        self._control.delete(self._claim_key(version), counters)
+
+    def release_own(self, version: int, *, was_renewed: bool, counters: Counters) -> None:
+        """Phase D of an undisturbed writer, which knows without asking what it created."""
+        if was_renewed:
+            self._control.delete(self._renewal_key(version), counters)
+        self._control.delete(self._claim_key(version), counters)
+
+    def renew(self, version: int, writer: WriterIdentity, counters: Counters) -> None:
+        """Say that the owner of a claim is alive and still busy."""
+        self._control.put(self._renewal_key(version), self._sign(writer), counters)
+
+    def pending_versions(self, counters: Counters) -> tuple[int, ...]:
+        """Return the versions with a sidecar, oldest first. One listing; steady-state writes never need it."""
+        found = (_CLAIM.fullmatch(key.rpartition("/")[2]) for key in self._control.list_keys(self._folder, counters))
+        return tuple(sorted(int(match["version"]) for match in found if match))
+
+    def read(self, version: int, counters: Counters) -> PublishPlan | None:
+        """Return the plan of a claim, or None when it is gone.
+
+        Raises:
+            SidecarCorruptError: it exists and cannot be understood; it is kept for inspection.
+        """
+        key = self._claim_key(version)
+        data = self._control.get(key, counters)
+        return None if data is None else decode_plan(data, key)
+
+    def holding(self, plan: PublishPlan, counters: Counters) -> Holding:
+        """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
+        version = plan.target_version
+        latest = Holding(writer=plan.writer, at_ms=plan.created_at_ms, turn=0)
+        for key in self._siblings(version, counters):
+            data = self._control.get(key, counters)
+            if data is None:
+                continue
+            takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
+            signed = _read_sign(key, data, turn=int(takeover["turn"]) if takeover else 0)
+            if (signed.turn, signed.at_ms) > (latest.turn, latest.at_ms):
+                latest = signed
+        return latest
+
+    def is_abandoned(self, holding: Holding) -> bool:
+        """Whether a holder may be presumed dead: surely gone, or silent for longer than the grace period."""
+        silent_ms = self._world.clock.now_ms() - holding.at_ms
+        return holding.writer.is_surely_dead() or silent_ms > self._settings.grace_s * 1000
+
+    def take_over(self, version: int, after: Holding, writer: WriterIdentity, counters: Counters) -> bool:
+        """Become the recoverer after ``after``; False when another one was faster."""
+        return self._create(f"{self._folder}/{version}.takeover-{after.turn + 1}.json", self._sign(writer), counters)
+
+    def _create(self, key: str, data: bytes, counters: Counters) -> bool:
+        if self._control.put_if_absent(key, data, counters, sync=self._settings.is_durable):
+            return True
+        # A put whose answer was lost is sent again and then meets its own object. Every claim holds an id of its
+        # own, so equal bytes mean that it is ours.
+        return self._control.get(key, counters) == data
+
+    def _sign(self, writer: WriterIdentity) -> bytes:
+        said = {"writer": writer.to_json(), "at_ms": self._world.clock.now_ms(), "turn_id": self._world.ids.ulid()}
+        return encode_json(said)
+
+    def _claim_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.json"
+
+    def _renewal_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.renewed.json"
+
+    def _siblings(self, version: int, counters: Counters) -> tuple[str, ...]:
+        keys = self._control.list_keys(self._folder, counters)
+        start = f"{version}."
+        return tuple(
+            key for key in keys if key.rpartition("/")[2].startswith(start) and key != self._claim_key(version)
+        )
+
+
+def branch_of_key(key: str) -> tuple[str, str]:
+    """Return the branch name and incarnation whose claims lie where ``key`` does.
+
+    >>> branch_of_key("__recovery/team,x~01abc/7.json")
+    ('team/x', '01abc')
+    """
+    folder = key.removeprefix(f"{RECOVERY_PREFIX}/").partition("/")[0]
+    name, _, incarnation = folder.rpartition("~")
+    return name.replace(",", "/"), incarnation
+
+
+def _read_sign(key: str, data: bytes, *, turn: int) -> Holding:
+    try:
+        raw = msgspec.json.decode(data)
+        return Holding(writer=WriterIdentity.from_json(raw["writer"]), at_ms=raw["at_ms"], turn=turn)
+    except (KeyError, TypeError, msgspec.MsgspecError) as error:
+        details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
+        raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error

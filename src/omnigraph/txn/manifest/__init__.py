@@ -1,0 +1,1 @@
+"""The manifest: the only authority on what a graph contains."""

@@ -1,0 +1,170 @@
+"""The manifest dataset of one branch: probing, loading, staging the next version, and the compare-and-swap.
+
+Fragments stand in a fixed order: state, schema, then lineage from oldest to newest. A publish writes the state
+fragment (and rarely one more), re-lists the others and commits a strict overwrite: one winner per version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from omnigraph.runtime import Counters
+from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.pins import TablePin
+from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.manifest.codec import (
+    decode_commits,
+    decode_schema,
+    decode_state,
+    encode_commits,
+    encode_schema,
+    encode_state,
+    manifest_schema,
+)
+from omnigraph.txn.manifest.lineage import Flush, Merge, plan_fold
+from omnigraph.txn.manifest.rows import Commit, ManifestChange, ManifestState, apply_change
+from omnigraph.values import BranchName, CommitId
+
+LOCATION = "__manifest"
+_STATE, _SCHEMA, _LINEAGE = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchLine:
+    """A branch as storage knows it: ``line`` is the Lance branch of the manifest, unique to this incarnation.
+
+    Because a deleted and re-created branch gets another line, a late writer of the old one cannot reach the new one.
+    """
+
+    name: BranchName
+    incarnation: str
+    line: str | None
+
+    def owns(self, pin: TablePin) -> bool:
+        """Whether a table at this pin is written by this branch alone; any other pin is inherited and must fork."""
+        if self.line is None:
+            return pin.branch is None
+        return pin.branch is not None and pin.branch.startswith(f"{self.line}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedManifest:
+    """A manifest version held in memory: the dataset handle and what it says."""
+
+    dataset: ReplaceableDataset
+    state: ManifestState
+    format: int
+
+    @property
+    def lineage(self) -> tuple[FragmentRef, ...]:
+        """The lineage fragments, oldest first."""
+        return self.dataset.fragments[_LINEAGE:]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedManifest:
+    """The next version, uploaded but invisible."""
+
+    state: ManifestState
+    fragments: tuple[FragmentRef, ...]
+
+
+class ManifestFile:
+    """The manifest of one branch."""
+
+    def __init__(self, datasets: DatasetStore, line: BranchLine, formats: FormatChain) -> None:
+        self._datasets = datasets
+        self._formats = formats
+        self.line = line
+
+    def latest_version(self, counters: Counters) -> int:
+        """Return the newest version that exists: the one call by which a cached manifest is known to be current."""
+        return self._datasets.latest_version(LOCATION, self.line.line, counters)
+
+    def load_latest(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+        """Return the newest version, reading nothing but the probe when ``known`` still is it."""
+        if known is None:
+            return self._load(self._datasets.open_latest(LOCATION, self.line.line, counters), None, counters)
+        latest = self.latest_version(counters)
+        return known if latest == known.state.version else self.load_version(latest, counters, known)
+
+    def load_version(self, version: int, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+        """Return one version; ``known`` spares reading the schema again when it did not change."""
+        dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
+        return self._load(dataset, known, counters)
+
+    def stage(self, base: LoadedManifest, change: ManifestChange, counters: Counters) -> StagedManifest:
+        """Upload what the next version consists of. Until :meth:`publish` nobody can see it."""
+        state = apply_change(base.state, change)
+        lineage = list(base.lineage)
+        fold = plan_fold(len(base.state.recent), [fragment.row_count for fragment in lineage])
+        if isinstance(fold, Flush):
+            lineage.append(self._stage_rows(base, encode_commits(base.state.recent), counters))
+            state = replace(state, recent=change.commits)
+        elif isinstance(fold, Merge):
+            chosen = range(_LINEAGE + fold.start, _LINEAGE + fold.stop)
+            rows = self._datasets.read(base.dataset, chosen, None, counters)
+            lineage[fold.start : fold.stop] = [self._stage_rows(base, rows, counters)]
+        schema = base.dataset.fragments[_SCHEMA]
+        if change.schema is not None or base.format != self._formats.newest:
+            # A publish upon an older format is its upgrade: no row of the older one may stay in the way.
+            schema = self._stage_rows(base, encode_schema(state.schema), counters)
+        return StagedManifest(
+            state=state,
+            fragments=(self._stage_rows(base, encode_state(state), counters), schema, *lineage),
+        )
+
+    def publish(
+        self,
+        base: LoadedManifest,
+        staged: StagedManifest,
+        *,
+        uuid: str,
+        properties: Mapping[str, str],
+        counters: Counters,
+    ) -> LoadedManifest:
+        """Make the staged version visible, or fail because another one is.
+
+        Raises:
+            CompareAndSwapLostError: the branch has moved past ``base``; nothing happened.
+            OutcomeUnknownError: storage did not say whether it happened.
+        """
+        dataset = self._datasets.replace(
+            base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid, counters
+        )
+        return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest)
+
+    def iter_commits(self, loaded: LoadedManifest, counters: Counters) -> Iterator[Commit]:
+        """Yield history newest first, reading older fragments only as far as the caller goes."""
+        yield from reversed(loaded.state.recent)
+        for position in range(len(loaded.dataset.fragments) - 1, _LINEAGE - 1, -1):
+            rows = self._datasets.read(loaded.dataset, [position], None, counters)
+            yield from reversed(decode_commits(rows))
+
+    def find_commit(self, loaded: LoadedManifest, commit_id: CommitId, counters: Counters) -> Commit | None:
+        """Return a commit of this branch's history, or None."""
+        return next((commit for commit in self.iter_commits(loaded, counters) if commit.id == commit_id), None)
+
+    def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None, counters: Counters) -> LoadedManifest:
+        stamp = self._formats.stamp_of(dataset.schema)
+        if known is not None and known.dataset.fragments[_SCHEMA].files == dataset.fragments[_SCHEMA].files:
+            rows = self._datasets.read(dataset, [_STATE], None, counters)
+            schema = known.state.schema
+        else:
+            rows = self._datasets.read(dataset, [_STATE, _SCHEMA], None, counters)
+            rows = self._formats.upgrade_rows(stamp, rows)
+            is_schema = pa.compute.equal(rows["object_type"], "schema")
+            schema = decode_schema(rows.filter(is_schema))
+        state = decode_state(dataset.version, rows, schema)
+        if state.head.branch != self.line.name:
+            # A branch that has not committed yet still shows the head it was forked at.
+            head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)
+            state = replace(state, head=head)
+        return LoadedManifest(dataset=dataset, state=state, format=stamp)
+
+    def _stage_rows(self, base: LoadedManifest, rows: pa.Table, counters: Counters) -> FragmentRef:
+        return self._datasets.stage_fragment(base.dataset, rows, counters)

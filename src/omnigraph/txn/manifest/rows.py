@@ -1,0 +1,138 @@
+"""What the manifest says: tables with their pins, the accepted schema, the branch head, and commits.
+
+All of it is immutable. A publish takes one :class:`ManifestState` and makes the next one; nothing is edited in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from omnigraph.store.pins import TablePin
+from omnigraph.values import BranchName, CommitId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """A live type's table: its identity, where it is, which version the graph means, how many rows that has."""
+
+    table_key: str
+    object_id: str
+    pin: TablePin
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tombstone:
+    """A dropped type's table, remembered until cleanup reclaims it."""
+
+    table_key: str
+    object_id: str
+    pin: TablePin
+    dropped_by: CommitId
+    dropped_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedSchema:
+    """The schema in force: source as written, compiled form, and the hash that transactions compare."""
+
+    source: str
+    compiled: str
+    hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One line of history.
+
+    ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
+    and follow each other through ``parent``.
+    """
+
+    id: CommitId
+    parent: CommitId | None
+    actor: str | None
+    created_at_ms: int
+    manifest_version: int
+    operation: str
+    branch: BranchName
+    merged_parent: CommitId | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchHead:
+    """The newest commit of a branch and what fences writers.
+
+    ``epoch`` rises with every takeover of a dead writer's claim. ``floor`` is the oldest manifest version that
+    cleanup has left whole: no publish may build on anything below it.
+    """
+
+    branch: BranchName
+    incarnation: str
+    commit: CommitId
+    epoch: int = 0
+    floor: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestState:
+    """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet."""
+
+    version: int
+    graph_id: str
+    head: BranchHead
+    tables: Mapping[str, TableEntry]
+    tombstones: tuple[Tombstone, ...]
+    schema: AcceptedSchema
+    recent: tuple[Commit, ...]
+
+    def table(self, table_key: str) -> TableEntry | None:
+        """Return the entry of a live table, or None."""
+        return self.tables.get(table_key)
+
+    def recent_commit(self, commit_id: CommitId) -> Commit | None:
+        """Return a commit that is still among the recent ones, or None."""
+        return next((commit for commit in self.recent if commit.id == commit_id), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestChange:
+    """What one publish does to the state; deterministic, so that recovery can do it instead of the writer."""
+
+    commits: tuple[Commit, ...]
+    put_tables: tuple[TableEntry, ...] = ()
+    drop_tables: tuple[Tombstone, ...] = ()
+    schema: AcceptedSchema | None = None
+    raise_epoch: bool = False
+
+
+def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
+    """Return the state after ``change``: the one place that says what a publish means."""
+    tables = dict(state.tables)
+    for stone in change.drop_tables:
+        tables.pop(stone.table_key, None)
+    for entry in change.put_tables:
+        tables[entry.table_key] = entry
+    head = replace(
+        state.head,
+        commit=change.commits[-1].id,
+        epoch=state.head.epoch + (1 if change.raise_epoch else 0),
+    )
+    return replace(
+        state,
+        version=state.version + 1,
+        head=head,
+        tables=freeze_tables(tables.values()),
+        tombstones=state.tombstones + change.drop_tables,
+        schema=change.schema if change.schema is not None else state.schema,
+        recent=state.recent + change.commits,
+    )
+
+
+def freeze_tables(entries: Iterable[TableEntry]) -> Mapping[str, TableEntry]:
+    """Return entries by key in a stable order that nobody can change."""
+    ordered = sorted(entries, key=lambda entry: entry.table_key)
+    return MappingProxyType({entry.table_key: entry for entry in ordered})

@@ -1,0 +1,103 @@
+"""Phases B and C: landing the table commits of a plan and publishing it. Writers and recovery both run this code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.staging import StagedCommit
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
+from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.syncing import Syncing
+
+OPERATION_PROPERTY = "omnigraph.operation_id"
+COMMIT_PROPERTY = "omnigraph.commit_id"
+
+
+class Phases:
+    """The two phases that move something, for one branch."""
+
+    def __init__(
+        self,
+        manifest: ManifestFile,
+        tables: TableStore,
+        syncing: Syncing,
+        world: World,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._manifest = manifest
+        self._tables = tables
+        self._syncing = syncing
+        self._world = world
+        self._pool = pool
+
+    def commit_tables(self, plan: PublishPlan, counters: Counters) -> None:
+        """Phase B. Before: the claim is held. After: every table is at the version the plan says.
+
+        A crash in between leaves some tables ahead of their pins, each carrying the operation id; whoever recovers
+        the claim finishes or undoes all of them. Each commit is idempotent, so running this twice is harmless.
+
+        Raises:
+            TableMovedError: a table is not where the plan expected it.
+        """
+        hit = self._world.failpoints.hit
+        hit("txn.commit.before_tables")
+        own = [Counters() for _ in plan.commits]
+        jobs = [
+            self._pool.submit(self._commit_one, commit, count)
+            for commit, count in zip(plan.commits[1:], own[1:], strict=True)
+        ]
+        failures: list[BaseException | None] = []
+        if plan.commits:
+            # The first commit runs on the calling thread: one-table writes never pay for a hand-over.
+            failures.append(_attempt(lambda: self._commit_one(plan.commits[0], own[0])))
+        failures += [job.exception() for job in jobs]
+        counters.add_parallel(count.cost() for count in own)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        hit("txn.commit.after_tables")
+
+    def publish(
+        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
+    ) -> LoadedManifest:
+        """Phase C. Before: every table is at its planned version. After: the change is visible and durable.
+
+        A crash before the compare-and-swap leaves a claim whose tables all landed: recovery publishes it. A crash
+        after it leaves a claim that is already fulfilled: recovery only records that.
+
+        Raises:
+            CompareAndSwapLostError: the branch is past the plan's base.
+            OutcomeUnknownError: storage did not say whether the swap happened.
+        """
+        hit = self._world.failpoints.hit
+        hit("txn.publish.before_cas")
+        properties = {OPERATION_PROPERTY: plan.operation_id, COMMIT_PROPERTY: plan.change.commits[-1].id}
+        published = self._manifest.publish(
+            base, staged, uuid=plan.publish_uuid, properties=properties, counters=counters
+        )
+        hit("txn.publish.after_cas")
+        known = {fragment.files for fragment in base.dataset.fragments}
+        brought = [fragment for fragment in staged.fragments if fragment.files not in known]
+        self._syncing.after_publish(published.dataset, brought, plan.publish_uuid)
+        return published
+
+    def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:
+        """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
+        return self._pool.submit(self._manifest.stage, base, plan.change, counters)
+
+    def _commit_one(self, commit: StagedCommit, counters: Counters) -> None:
+        self._tables.commit(commit, counters)
+        self._world.failpoints.hit("txn.commit.after_table")
+        self._syncing.before_publish((commit,))
+
+
+def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
+    try:
+        run()
+    except OmnigraphError as error:
+        return error
+    return None

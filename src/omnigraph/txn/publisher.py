@@ -1,0 +1,273 @@
+"""Driving a batch of transactions through phases A to D, rebasing as often as the branch moves under it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from omnigraph.errors import (
+    ClaimBusyError,
+    ClaimHeld,
+    CommitOutcome,
+    CompareAndSwapLostError,
+    Effect,
+    OmnigraphError,
+    TableDrift,
+    TableDriftError,
+    TableMovedError,
+    WriteOutcomeError,
+)
+from omnigraph.runtime import Cost, Counters
+from omnigraph.txn.batch import Batch, Member
+from omnigraph.txn.keeper import ClaimKeeper
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.recovery.recoverer import Recoverer, Recovery, RecoveryKind
+from omnigraph.txn.release import Releaser
+from omnigraph.txn.services import BranchServices
+from omnigraph.txn.transaction import WriteTxn
+
+# How long a sign of other writers makes this one look again after it won a claim.
+_CONTENTION_S = 5.0
+_FIRST_WAIT_S = 0.004
+_LONGEST_WAIT_S = 0.25
+# A live writer is normally done before its claim is worth reading.
+_LOOK_AT_HOLDER_AFTER_S = 0.15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A transaction's commit and the manifest that holds it; no commit when it had nothing to change."""
+
+    commit: Commit | None
+    manifest: LoadedManifest
+    cost: Cost
+
+
+@dataclass
+class _Patience:
+    """How long one batch has waited, and how long it may."""
+
+    started_s: float
+    attempts: int = 0
+    delay_s: float = _FIRST_WAIT_S
+    looked_s: float = field(default=0.0)
+
+
+class Publisher:
+    """Publishes batches on one branch, one at a time."""
+
+    def __init__(self, services: BranchServices) -> None:
+        self._services = services
+        self._world = services.world
+        self._settings = services.settings
+        self._recoverer = Recoverer(services)
+        self._keeper = ClaimKeeper(services.claims, services.writer, services.settings.grace_s)
+        self._releaser = Releaser(services.claims, self._keeper, services.world)
+        self._contended_until_s = 0.0
+        # Plans that an exception of the program tore out of their window; ended before anything else is written.
+        self._orphans: list[PublishPlan] = []
+
+    def close(self) -> None:
+        """Finish the releases that run behind acknowledged writes and stop renewing."""
+        self._releaser.close()
+        self._keeper.close()
+
+    def publish(self, txns: Sequence[WriteTxn], base: LoadedManifest) -> list[Published | BaseException]:
+        """Publish what can be published; one outcome per transaction, in order."""
+        batch = Batch([Member(txn) for txn in txns])
+        counters = Counters()
+        patience = _Patience(started_s=self._world.clock.monotonic_s())
+        try:
+            self._end_orphans(counters)
+            while True:
+                manifest = self._attempt(batch, base, patience, counters)
+                if manifest is not None:
+                    break
+                newest = self._services.load(counters, base)
+                if newest.state.version > base.state.version:
+                    self._saw_others()
+                base = newest
+        except OmnigraphError as error:
+            batch.fail_all(error)
+            manifest = base
+        return [self._outcome(member, manifest, counters) for member in batch.members]
+
+    def _attempt(
+        self, batch: Batch, base: LoadedManifest, patience: _Patience, counters: Counters
+    ) -> LoadedManifest | None:
+        """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
+        patience.attempts += 1
+        if patience.attempts > self._settings.max_attempts:
+            raise self._busy(base, patience)
+        batch.prepare(self._services, base, counters)
+        plan = batch.plan(self._services, base)
+        if plan is None:
+            return base
+        self._world.failpoints.hit("txn.stage.after_files")
+        if not self._claim(plan, counters):
+            self._wait(plan, base, patience, counters)
+            return None
+        if self._is_contended() and self._services.manifest.latest_version(counters) != plan.base_version:
+            # The version was published and released before this claim was made: it holds nothing, and the
+            # tables have not been touched.
+            self._releaser.release(plan.target_version)
+            return None
+        return self._run_window(batch, plan, base, counters)
+
+    def _claim(self, plan: PublishPlan, counters: Counters) -> bool:
+        """Phase A. Before: nothing names this write. After, if won: its whole plan is durable under its version."""
+        self._world.failpoints.hit("txn.claim.before_put")
+        try:
+            won = self._services.claims.claim(plan, counters)
+        except OmnigraphError:
+            self._withdraw(plan)
+            raise
+        if won:
+            counters.add_serial_stages(0)
+            self._world.failpoints.hit("txn.claim.after_put")
+        return won
+
+    def _withdraw(self, plan: PublishPlan) -> None:
+        """A put that failed may have landed all the same; its plan moved nothing, so it may simply go."""
+        counters = Counters()
+        try:
+            found = self._services.claims.read(plan.target_version, counters)
+            if found is not None and found.operation_id == plan.operation_id:
+                self._services.claims.release(plan.target_version, counters)
+        except OmnigraphError:
+            # Should it exist, the next writer ends it: a claim without movement is always undone.
+            self._orphans.append(plan)
+
+    def _run_window(
+        self, batch: Batch, plan: PublishPlan, base: LoadedManifest, counters: Counters
+    ) -> LoadedManifest | None:
+        """Phases B and C, under the claim. Whatever goes wrong here ends in recovery of the own plan."""
+        started_s = self._world.clock.monotonic_s()
+        try:
+            with self._keeper.holding(plan.target_version):
+                manifest = self._commit_and_publish(plan, base, counters)
+        except OmnigraphError as error:
+            return self._end_own(batch, plan, error, counters)
+        except BaseException:
+            self._orphans.append(plan)
+            raise
+        if self._world.clock.monotonic_s() - started_s > self._settings.grace_s:
+            manifest = self._confirm(plan, manifest, counters)
+        self._releaser.release(plan.target_version)
+        return manifest
+
+    def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
+        phases = self._services.phases
+        beside, tables = Counters(), Counters()
+        staging = phases.stage_beside(base, plan, beside)
+        try:
+            phases.commit_tables(plan, tables)
+        finally:
+            failure = staging.exception()
+            counters.add_parallel((beside.cost(), tables.cost()))
+        if failure is not None:
+            raise failure
+        return phases.publish(plan, base, staging.result(), counters)
+
+    def _end_own(
+        self, batch: Batch, plan: PublishPlan, error: OmnigraphError, counters: Counters
+    ) -> LoadedManifest | None:
+        """Finish or undo a window that failed, exactly as anybody else would after a crash.
+
+        Returns the manifest when the write turned out to be published, None when it was undone and may be tried
+        again; raises the error, with an effect that is true, when it was undone and trying again cannot help.
+        """
+        try:
+            recovery = self._recoverer.resolve(plan, counters)
+        except OmnigraphError as trouble:
+            self._orphans.append(plan)
+            raise self._unknown(plan, error) from trouble
+        self._keeper.forget(plan.target_version)
+        if recovery.kind is RecoveryKind.ROLLED_FORWARD:
+            return recovery.manifest
+        batch.forget_staged()
+        self._refuse_drift(recovery)
+        if isinstance(error, CompareAndSwapLostError | TableMovedError):
+            self._saw_others()
+            return None
+        error.effect = Effect.NONE
+        raise error
+
+    def _confirm(self, plan: PublishPlan, manifest: LoadedManifest, counters: Counters) -> LoadedManifest:
+        """After a window longer than the grace period, make sure that the published version is part of history.
+
+        Cleanup may by then have removed the version that a takeover had published under the same number, and a
+        compare-and-swap against a number that is free again proves nothing.
+        """
+        newest = self._services.load(counters, manifest)
+        commit_id = plan.change.commits[-1].id
+        if self._services.manifest.find_commit(newest, commit_id, counters) is None:
+            self._orphans.append(plan)
+            raise self._unknown(plan, None)
+        return newest
+
+    def _end_orphans(self, counters: Counters) -> None:
+        while self._orphans:
+            self._recoverer.resolve(self._orphans[0], counters)
+            self._orphans.pop(0)
+
+    def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience, counters: Counters) -> None:
+        """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
+        self._saw_others()
+        clock, claims = self._world.clock, self._services.claims
+        while self._services.manifest.latest_version(counters) == base.state.version:
+            waited_s = clock.monotonic_s() - patience.started_s
+            if waited_s - patience.looked_s > _LOOK_AT_HOLDER_AFTER_S:
+                patience.looked_s = waited_s
+                if claims.read(plan.target_version, counters) is None:
+                    return
+                if self._recoverer.recover_if_abandoned(plan.target_version, counters) is not None:
+                    return
+            if waited_s > self._settings.claim_wait_s:
+                raise self._busy(base, patience)
+            clock.sleep(patience.delay_s * (0.5 + self._world.randomness.fraction()))
+            patience.delay_s = min(patience.delay_s * 1.5, _LONGEST_WAIT_S)
+        patience.delay_s = _FIRST_WAIT_S
+        # Progress of others is not a reason to give up.
+        patience.started_s, patience.looked_s = clock.monotonic_s(), 0.0
+
+    def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> Published | BaseException:
+        if member.error is not None:
+            return member.error
+        cost = Counters()
+        cost.add(member.txn.counters.cost())
+        cost.add(counters.cost())
+        return Published(commit=member.commit, manifest=manifest, cost=cost.cost())
+
+    def _saw_others(self) -> None:
+        self._contended_until_s = self._world.clock.monotonic_s() + _CONTENTION_S
+
+    def _is_contended(self) -> bool:
+        return self._world.clock.monotonic_s() < self._contended_until_s
+
+    def _refuse_drift(self, recovery: Recovery) -> None:
+        for seen in recovery.observations:
+            if seen.is_foreign:
+                details = TableDrift(table_key=seen.table_key, published=seen.pin.version, head=seen.head)
+                raise TableDriftError(
+                    f"a table was changed outside of omnigraph table={seen.table_key}"
+                    f" published={seen.pin.version} head={seen.head}",
+                    details=details,
+                )
+
+    def _busy(self, base: LoadedManifest, patience: _Patience) -> ClaimBusyError:
+        waited_s = self._world.clock.monotonic_s() - patience.started_s
+        version = base.state.version + 1
+        details = ClaimHeld(branch=base.state.head.branch, version=version, holder="other writers", waited_s=waited_s)
+        return ClaimBusyError(
+            f"the branch stayed busy branch={base.state.head.branch} version={version} waited_s={waited_s:.1f}",
+            details=details,
+        )
+
+    def _unknown(self, plan: PublishPlan, cause: OmnigraphError | None) -> WriteOutcomeError:
+        commit_id = plan.change.commits[-1].id
+        details = CommitOutcome(branch=plan.branch, commit_id=commit_id, operation_id=plan.operation_id)
+        because = "" if cause is None else f": {cause.message}"
+        return WriteOutcomeError(f"the write may or may not be published commit={commit_id}{because}", details=details)

@@ -1,0 +1,1 @@
+"""Recovery: ending the publishes of writers that are gone."""

@@ -1,0 +1,114 @@
+"""The audit: one row per recovery action, in a table that any Lance reader can open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, TableMissingError
+from omnigraph.runtime import Counters
+from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
+from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.recovery.classify import Observation
+from omnigraph.values import CommitId, OperationId
+
+LOCATION = "_graph_commit_recoveries.lance"
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("recovery_kind", pa.string(), nullable=False),
+        pa.field("operation_id", pa.string(), nullable=False),
+        pa.field("writer_kind", pa.string(), nullable=False),
+        pa.field("branch", pa.string(), nullable=False),
+        pa.field("original_actor", pa.string()),
+        pa.field("commit_id", pa.string(), nullable=False),
+        pa.field("tables", pa.string(), nullable=False),
+        pa.field("recovered_at_ms", pa.int64(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """What one recovery did: to whose write, on which tables, and the commit that ended it."""
+
+    recovery_kind: str
+    operation_id: OperationId
+    writer_kind: str
+    branch: str
+    original_actor: str | None
+    commit_id: CommitId
+    observations: tuple[Observation, ...]
+    recovered_at_ms: int
+
+
+class AuditLog:
+    """The rows of one graph.
+
+    They are appended with the compare-and-swap that the manifest uses, so that recoverers of different branches
+    cannot lose each other's rows.
+    """
+
+    def __init__(self, datasets: DatasetStore) -> None:
+        self._datasets = datasets
+
+    def record(self, row: AuditRow, counters: Counters) -> None:
+        """Append ``row`` unless the operation already has one: a recovery that is repeated is recorded once."""
+        rows = pa.Table.from_pylist([_to_record(row)], schema=_SCHEMA)
+        while True:
+            dataset = self._open(counters)
+            if dataset is None:
+                try:
+                    self._datasets.create(LOCATION, _SCHEMA, [rows], {}, counters)
+                except AlreadyExistsError:
+                    continue
+                return
+            if row.operation_id in self._datasets.read(dataset, None, ["operation_id"], counters)[0].to_pylist():
+                return
+            fragment = self._datasets.stage_fragment(dataset, rows, counters)
+            try:
+                self._datasets.replace(dataset, (*dataset.fragments, fragment), _SCHEMA, {}, _uuid_for(row), counters)
+            except CompareAndSwapLostError:
+                continue
+            return
+
+    def rows(self, counters: Counters) -> list[dict[str, Any]]:
+        """Return every row, oldest first, with the tables decoded."""
+        dataset = self._open(counters)
+        if dataset is None:
+            return []
+        records: list[dict[str, Any]] = self._datasets.read(dataset, None, None, counters).to_pylist()
+        return [{**record, "tables": msgspec.json.decode(record["tables"])} for record in records]
+
+    def _open(self, counters: Counters) -> ReplaceableDataset | None:
+        try:
+            return self._datasets.open_latest(LOCATION, None, counters)
+        except TableMissingError:
+            return None
+
+
+def _to_record(row: AuditRow) -> dict[str, Any]:
+    tables = [
+        {"table_key": seen.table_key, "class": seen.klass.value, "from": seen.pin.version, "to": seen.head}
+        for seen in row.observations
+    ]
+    return {
+        "recovery_kind": row.recovery_kind,
+        "operation_id": row.operation_id,
+        "writer_kind": row.writer_kind,
+        "branch": row.branch,
+        "original_actor": row.original_actor,
+        "commit_id": row.commit_id,
+        "tables": encode_json(tables).decode(),
+        "recovered_at_ms": row.recovered_at_ms,
+    }
+
+
+def _uuid_for(row: AuditRow) -> str:
+    # The swap is idempotent by this id: an answer that was lost cannot append the row a second time.
+    number = row.operation_id.number
+    return str(UUID(int=number))

@@ -1,0 +1,87 @@
+"""What a plan's tables look like to somebody who finds its claim abandoned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from omnigraph.runtime import Counters
+from omnigraph.store.pins import TablePin
+from omnigraph.store.staging import StagedCommit
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.plan import PublishPlan
+
+
+class TableClass(Enum):
+    """The observed head of a table against what a plan says of it."""
+
+    ROLLED_PAST_EXPECTED = "RolledPastExpected"
+    NO_MOVEMENT = "NoMovement"
+    UNEXPECTED_AT_P1 = "UnexpectedAtP1"
+    UNEXPECTED_MULTISTEP = "UnexpectedMultistep"
+    INCOMPLETE_PHASE_B = "IncompletePhaseB"
+    INVARIANT_VIOLATION = "InvariantViolation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One table as found. ``is_foreign``: a commit past the pin carries no operation id of ours."""
+
+    table_key: str
+    pin: TablePin
+    head: int
+    klass: TableClass
+    is_foreign: bool = False
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the head is past the pin."""
+        return self.head > self.pin.version
+
+
+def observe_plan(plan: PublishPlan, tables: TableStore, counters: Counters) -> tuple[Observation, ...]:
+    """Classify every table that phase B of the plan moves.
+
+    A plan is finished only as a whole, so commits that landed while others did not are told apart from commits of a
+    plan that landed completely.
+    """
+    seen = tuple(
+        _observe_commit(action.table_key, action.commit, plan.operation_id, tables, counters)
+        for action in plan.actions
+        if action.commit is not None
+    )
+    if all(observation.klass is TableClass.ROLLED_PAST_EXPECTED for observation in seen):
+        return seen
+    return tuple(
+        replace(observation, klass=TableClass.INCOMPLETE_PHASE_B)
+        if observation.klass is TableClass.ROLLED_PAST_EXPECTED
+        else observation
+        for observation in seen
+    )
+
+
+def observe_table(table_key: str, pin: TablePin, tables: TableStore, counters: Counters) -> Observation:
+    """Classify a table against the pin that the newest manifest names, whoever moved it."""
+    head = tables.head(pin.location, pin.branch, counters)
+    if head <= pin.version:
+        klass = TableClass.NO_MOVEMENT if head == pin.version else TableClass.INVARIANT_VIOLATION
+        return Observation(table_key=table_key, pin=pin, head=head, klass=klass)
+    klass = TableClass.UNEXPECTED_AT_P1 if head == pin.version + 1 else TableClass.UNEXPECTED_MULTISTEP
+    foreign = _has_foreign_commit(pin, head, tables, counters)
+    return Observation(table_key=table_key, pin=pin, head=head, klass=klass, is_foreign=foreign)
+
+
+def _observe_commit(
+    table_key: str, commit: StagedCommit, operation_id: str, tables: TableStore, counters: Counters
+) -> Observation:
+    found = observe_table(table_key, commit.before, tables, counters)
+    if found.klass is TableClass.UNEXPECTED_AT_P1:
+        mark = tables.commit_mark(commit.after, counters)
+        if mark.operation_id == operation_id and mark.uuid == commit.uuid:
+            return replace(found, klass=TableClass.ROLLED_PAST_EXPECTED)
+    return found
+
+
+def _has_foreign_commit(pin: TablePin, head: int, tables: TableStore, counters: Counters) -> bool:
+    versions = range(pin.version + 1, head + 1)
+    return any(tables.commit_mark(replace(pin, version=version), counters).operation_id is None for version in versions)

@@ -1,0 +1,209 @@
+"""Finishing or undoing the publishes of writers that are gone.
+
+Recovery is part of the commit protocol: it runs the same phases on the same plans. Whatever step it is interrupted
+at, the sidecar is still there, and whoever comes next classifies what it finds and ends in the same two places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from omnigraph.errors import (
+    ClaimBusyError,
+    ClaimHeld,
+    CompareAndSwapLostError,
+    HeadMoved,
+    RecoveryInvariantError,
+    TableDrift,
+    TableMovedError,
+)
+from omnigraph.runtime import Counters
+from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.recovery.audit import AuditRow
+from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table
+from omnigraph.txn.recovery.undo import plan_undo
+from omnigraph.txn.services import BranchServices
+from omnigraph.values import CommitId
+
+# Each round either ends or meets a version that another process published in the meantime.
+_MAX_ROUNDS = 64
+
+
+class RecoveryKind(Enum):
+    """How an abandoned publish ended."""
+
+    ROLLED_FORWARD = "RolledForward"
+    ROLLED_BACK = "RolledBack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """The end of one abandoned publish, and the manifest after it."""
+
+    kind: RecoveryKind
+    observations: tuple[Observation, ...]
+    commit_id: CommitId
+    manifest: LoadedManifest
+
+
+class Recoverer:
+    """Recovers the claims of one branch."""
+
+    def __init__(self, services: BranchServices) -> None:
+        self._services = services
+
+    def recover_abandoned(self, counters: Counters) -> tuple[Recovery, ...]:
+        """Recover every claim of the branch whose holder is gone; leave those of live writers alone."""
+        done = []
+        for version in self._services.claims.pending_versions(counters):
+            recovery = self.recover_if_abandoned(version, counters)
+            if recovery is not None:
+                done.append(recovery)
+        return tuple(done)
+
+    def recover_if_abandoned(self, version: int, counters: Counters) -> Recovery | None:
+        """Take over one claim if its holder may be presumed dead, and end it. None: not ours to touch.
+
+        Raises:
+            SidecarCorruptError: the claim cannot be understood.
+            RecoveryInvariantError: a table is behind its pin.
+        """
+        claims = self._services.claims
+        plan = claims.read(version, counters)
+        if plan is None:
+            return None
+        holding = claims.holding(plan, counters)
+        if not claims.is_abandoned(holding):
+            return None
+        if not claims.take_over(version, holding, self._services.writer, counters):
+            return None
+        self._services.world.failpoints.hit("txn.recover.after_takeover")
+        return self.resolve(plan, counters)
+
+    def resolve(self, plan: PublishPlan, counters: Counters) -> Recovery:
+        """End the publish of ``plan``, whose claim the caller holds, and remove the claim.
+
+        Each outcome leaves every table of the plan at a version that the manifest names.
+        """
+        recovery = self._end(plan, counters)
+        hit = self._services.world.failpoints.hit
+        hit("txn.recover.after_publish")
+        self._services.audit.record(
+            AuditRow(
+                recovery_kind=recovery.kind.value,
+                operation_id=plan.operation_id,
+                writer_kind=plan.kind.value,
+                branch=plan.branch,
+                original_actor=plan.actor,
+                commit_id=recovery.commit_id,
+                observations=recovery.observations,
+                recovered_at_ms=self._services.world.clock.now_ms(),
+            ),
+            counters,
+        )
+        hit("txn.recover.after_audit")
+        self._services.claims.release(plan.target_version, counters)
+        return recovery
+
+    def _end(self, plan: PublishPlan, counters: Counters) -> Recovery:
+        for _ in range(_MAX_ROUNDS):
+            base = self._services.load(counters)
+            observations = observe_plan(plan, self._services.tables, counters)
+            self._services.world.failpoints.hit("txn.recover.after_classify")
+            published = self._services.manifest.find_commit(base, plan.change.commits[-1].id, counters)
+            if published is None:
+                _refuse_violations(observations)
+            try:
+                if published is not None:
+                    manifest = self._heal(plan, base, counters)
+                    return _recovery(RecoveryKind.ROLLED_FORWARD, observations, published.id, manifest)
+                if base.state.version >= plan.target_version:
+                    manifest = self._heal(plan, base, counters)
+                    return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
+                return self._end_current(plan, base, observations, counters)
+            except (CompareAndSwapLostError, TableMovedError):
+                # The presumed-dead writer, or whoever holds a later claim, was faster: look again.
+                continue
+        raise _busy(plan)
+
+    def _end_current(
+        self, plan: PublishPlan, base: LoadedManifest, observations: tuple[Observation, ...], counters: Counters
+    ) -> Recovery:
+        """The plan's version is still free: all of its tables landed, or none of them shall have."""
+        if all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations):
+            manifest = self._publish(plan, base, counters)
+            return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
+        undo = plan_undo(self._services, base, observations, f"undo of {plan.operation_id}", counters)
+        self._services.phases.commit_tables(undo, counters)
+        manifest = self._publish(undo, base, counters)
+        return _recovery(RecoveryKind.ROLLED_BACK, observations, undo.change.commits[-1].id, manifest)
+
+    def _heal(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
+        """The plan's version is taken: undo, under a claim of its own, whatever the plan's tables hold unpublished.
+
+        That is what the plan itself moved after it was fenced, or what a recoverer undid too late. Only tables that
+        the newest manifest pins on the same line matter; nobody can reach the others.
+        """
+        drifted = [
+            seen for seen in self._observe_current(plan, base, counters) if seen.has_moved and not seen.is_foreign
+        ]
+        if not drifted:
+            return base
+        undo = plan_undo(self._services, base, drifted, f"undo of {plan.operation_id}", counters)
+        if not self._services.claims.claim(undo, counters):
+            self._wait_for_claim(undo.target_version, counters)
+            raise _lost(undo)
+        self._services.phases.commit_tables(undo, counters)
+        manifest = self._publish(undo, base, counters)
+        self._services.claims.release(undo.target_version, counters)
+        return manifest
+
+    def _observe_current(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> Sequence[Observation]:
+        places = {(commit.before.location, commit.before.branch) for commit in plan.commits}
+        return [
+            observe_table(entry.table_key, entry.pin, self._services.tables, counters)
+            for entry in base.state.tables.values()
+            if (entry.pin.location, entry.pin.branch) in places
+        ]
+
+    def _publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
+        staged = self._services.manifest.stage(base, plan.change, counters)
+        return self._services.phases.publish(plan, base, staged, counters)
+
+    def _wait_for_claim(self, version: int, counters: Counters) -> None:
+        """Give whoever holds the newest claim a moment, or recover it when nobody is there any more."""
+        if self.recover_if_abandoned(version, counters) is None:
+            world = self._services.world
+            world.clock.sleep(0.02 + 0.05 * world.randomness.fraction())
+
+
+def _refuse_violations(observations: Sequence[Observation]) -> None:
+    for seen in observations:
+        if seen.klass is TableClass.INVARIANT_VIOLATION:
+            details = TableDrift(table_key=seen.table_key, published=seen.pin.version, head=seen.head)
+            raise RecoveryInvariantError(
+                f"a table is behind its published version table={seen.table_key}"
+                f" published={seen.pin.version} head={seen.head}",
+                details=details,
+            )
+
+
+def _recovery(
+    kind: RecoveryKind, observations: tuple[Observation, ...], commit_id: CommitId, manifest: LoadedManifest
+) -> Recovery:
+    return Recovery(kind=kind, observations=observations, commit_id=commit_id, manifest=manifest)
+
+
+def _lost(plan: PublishPlan) -> CompareAndSwapLostError:
+    details = HeadMoved(location=MANIFEST_LOCATION, expected=plan.target_version, actual=None)
+    return CompareAndSwapLostError("another writer holds the claim", details=details)
+
+
+def _busy(plan: PublishPlan) -> ClaimBusyError:
+    holder = f"{plan.writer.host} pid {plan.writer.pid}"
+    details = ClaimHeld(branch=plan.branch, version=plan.target_version, holder=holder, waited_s=0.0)
+    return ClaimBusyError("the branch kept moving while an abandoned write was undone", details=details)

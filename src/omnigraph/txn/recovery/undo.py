@@ -1,0 +1,82 @@
+"""Bringing tables back to their pins: a plan like any other, whose table commits restore what was published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from omnigraph.runtime import Counters
+from omnigraph.store.staging import stage_undo
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import Commit, ManifestChange, TableEntry
+from omnigraph.txn.plan import ActionKind, PublishPlan, TableAction, WriteKind
+from omnigraph.txn.recovery.classify import Observation
+from omnigraph.txn.services import BranchServices
+from omnigraph.values import CommitId, OperationId
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+
+def plan_undo(
+    services: BranchServices,
+    base: LoadedManifest,
+    observations: Sequence[Observation],
+    reason: str,
+    counters: Counters,
+) -> PublishPlan:
+    """Return a plan that undoes what moved without being published.
+
+    It always publishes, even with nothing to undo: the version that an abandoned claim was for must be used up, so
+    that its owner, should it wake, finds the compare-and-swap lost. The epoch rises with it.
+    """
+    world = services.world
+    operation_id = OperationId(world.ids.ulid())
+    staged = tuple(
+        _undo_one(services, observation, operation_id, counters)
+        for observation in observations
+        if observation.has_moved and not observation.is_foreign
+    )
+    state = base.state
+    commit = Commit(
+        id=CommitId(world.ids.ulid()),
+        parent=state.head.commit,
+        actor=RECOVERY_ACTOR,
+        created_at_ms=world.clock.now_ms(),
+        manifest_version=state.version + 1,
+        operation=WriteKind.RECOVERY.value,
+        branch=state.head.branch,
+        message=reason,
+    )
+    entries = tuple(_moved_entry(base, action) for action in staged)
+    return PublishPlan(
+        operation_id=operation_id,
+        kind=WriteKind.RECOVERY,
+        actor=RECOVERY_ACTOR,
+        branch=state.head.branch,
+        incarnation=state.head.incarnation,
+        base_version=state.version,
+        base_commit=state.head.commit,
+        epoch=state.head.epoch,
+        schema_hash=state.schema.hash,
+        actions=staged,
+        change=ManifestChange(commits=(commit,), put_tables=entries, raise_epoch=True),
+        read_set=(),
+        publish_uuid=world.ids.uuid(),
+        writer=services.writer,
+        created_at_ms=world.clock.now_ms(),
+    )
+
+
+def _undo_one(
+    services: BranchServices, observation: Observation, operation_id: OperationId, counters: Counters
+) -> TableAction:
+    pinned = services.tables.open(observation.pin, counters)
+    head = services.tables.open(replace(observation.pin, version=observation.head), counters)
+    commit = stage_undo(pinned, head, operation_id=operation_id, world=services.world, counters=counters)
+    return TableAction(kind=ActionKind.UNDO, table_key=observation.table_key, commit=commit)
+
+
+def _moved_entry(base: LoadedManifest, action: TableAction) -> TableEntry:
+    entry = base.state.tables[action.table_key]
+    # Undoing restores the pinned rows, so the count the manifest has stays true.
+    return entry if action.commit is None else replace(entry, pin=action.commit.after)

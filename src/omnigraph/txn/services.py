@@ -1,0 +1,59 @@
+"""The parts that writing and recovering one branch have in common, wired once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from omnigraph.runtime import Counters, World
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.claims import ClaimBook
+from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.manifest.file import BranchLine, LoadedManifest, ManifestFile
+from omnigraph.txn.phases import Phases
+from omnigraph.txn.recovery.audit import AuditLog
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.stage import Stager
+from omnigraph.txn.syncing import Syncing
+from omnigraph.txn.writers import WriterIdentity
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphStores:
+    """The stores of one open graph; every branch shares them, and so the session and handle cache inside."""
+
+    datasets: DatasetStore
+    tables: TableStore
+    control: ControlObjects
+    syncing: Syncing
+    pool: ThreadPoolExecutor
+    world: World
+    settings: TxnSettings
+
+
+class BranchServices:
+    """Everything that acts on one branch incarnation."""
+
+    def __init__(self, stores: GraphStores, line: BranchLine, formats: FormatChain) -> None:
+        self.stores = stores
+        self.line = line
+        self.world = stores.world
+        self.settings = stores.settings
+        self.tables = stores.tables
+        self.writer = WriterIdentity.of_this_process()
+        self.manifest = ManifestFile(stores.datasets, line, formats)
+        self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
+        self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
+        self.stager = Stager(stores.tables, line, stores.world, stores.settings, stores.pool)
+        self.audit = AuditLog(stores.datasets)
+
+    def snapshot(self, loaded: LoadedManifest) -> Snapshot:
+        """Return the snapshot of a loaded manifest."""
+        return Snapshot(loaded, self.tables)
+
+    def load(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+        """Return the newest manifest of the branch; one probe when ``known`` still is it."""
+        return self.manifest.load_latest(counters, known)

@@ -1,0 +1,35 @@
+"""The few numbers of the write path that a deployment may want to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnSettings:
+    """Settings of the write path.
+
+    Args:
+        durability: ``full`` syncs files and directories on a local disk before a write is acknowledged; ``relaxed``
+            leaves that to the operating system, for tests and throw-away graphs.
+        grace_s: how long the holder of a claim may be silent before it is presumed dead.
+        claim_wait_s: how long a writer waits for others before it gives up with a ``busy`` error.
+        max_attempts: how often one write is rebased onto a branch that keeps moving.
+        tail_limit: how many small, unindexed fragments a table may have before a write folds them.
+        max_group: how many waiting writes one publish may carry when group commit is on.
+        threads: how many tables are staged and committed side by side.
+    """
+
+    durability: Literal["full", "relaxed"] = "full"
+    grace_s: float = 30.0
+    claim_wait_s: float = 30.0
+    max_attempts: int = 64
+    tail_limit: int = 16
+    max_group: int = 64
+    threads: int = 8
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether an acknowledged write must survive a power loss on a local disk."""
+        return self.durability == "full"

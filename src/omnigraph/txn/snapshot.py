@@ -1,0 +1,45 @@
+"""A snapshot: one published state of a branch, and the tables exactly as it pins them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from omnigraph.errors import MissingThing, TypeMissingError
+from omnigraph.runtime import Counters
+from omnigraph.store.table import Table
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import ManifestState, TableEntry
+
+
+class Snapshot:
+    """A stable view. It never looks at what is newest, so it cannot change under its reader."""
+
+    def __init__(self, manifest: LoadedManifest, tables: TableStore) -> None:
+        self.manifest = manifest
+        self._tables = tables
+
+    @property
+    def state(self) -> ManifestState:
+        """What the manifest says at this version."""
+        return self.manifest.state
+
+    def entry(self, table_key: str) -> TableEntry:
+        """Return the entry of a live table.
+
+        Raises:
+            TypeMissingError: the graph has no such type at this snapshot.
+        """
+        entry = self.state.table(table_key)
+        if entry is None:
+            details = MissingThing(what="type", name=table_key, near=tuple(self.state.tables))
+            raise TypeMissingError(f"type does not exist at this snapshot type={table_key}", details=details)
+        return entry
+
+    def table(self, table_key: str, counters: Counters) -> Table:
+        """Open a table at its pinned version."""
+        return self._tables.open(self.entry(table_key).pin, counters)
+
+    def existing_ids(self, table_key: str, ids: Sequence[str], counters: Counters) -> set[str]:
+        """Return those of ``ids`` that the table holds."""
+        return set(self.table(table_key, counters).lookup(ids, (), counters)["id"].to_pylist())

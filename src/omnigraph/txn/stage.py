@@ -1,0 +1,233 @@
+"""Staging: turning logical changes into durable but invisible files, and those into table actions of a plan.
+
+A crash anywhere in here leaves files that nothing names. Existing tables are only prepared; a new table and the
+first version of a forked one are finished on the spot, because their place is unknown to everybody else until the
+publish names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TypeVar, assert_never
+
+from omnigraph.runtime import Cost, Counters, World
+from omnigraph.store.staging import (
+    StagedCommit,
+    stage_change,
+    stage_compaction,
+    stage_create,
+    stage_indexes,
+    stage_overwrite,
+)
+from omnigraph.store.table import Table
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.changes import (
+    Compaction,
+    IndexBuilds,
+    RowChange,
+    TableChange,
+    TableDrop,
+    TableRegister,
+    TableReplace,
+)
+from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.manifest.rows import TableEntry, Tombstone
+from omnigraph.txn.plan import ActionKind, TableAction
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import CommitId, OperationId
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTable:
+    """One table's part of a plan with what the publish will say about the table.
+
+    ``finished`` are table commits that already landed, at places nobody else knows.
+    """
+
+    action: TableAction
+    entry: TableEntry | None = None
+    tombstone: Tombstone | None = None
+    finished: tuple[StagedCommit, ...] = ()
+
+
+class Stager:
+    """Stages the changes of one branch."""
+
+    def __init__(
+        self, tables: TableStore, line: BranchLine, world: World, settings: TxnSettings, pool: ThreadPoolExecutor
+    ) -> None:
+        self._tables = tables
+        self._line = line
+        self._world = world
+        self._settings = settings
+        self._pool = pool
+
+    def stage(
+        self,
+        snapshot: Snapshot,
+        changes: Iterable[TableChange],
+        operation_id: OperationId,
+        commit_id: CommitId,
+        counters: Counters,
+    ) -> tuple[StagedTable | None, ...]:
+        """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
+
+        def one(change: TableChange, own: Counters) -> StagedTable | None:
+            return self._stage_one(snapshot, change, operation_id, commit_id, own)
+
+        return self._side_by_side(one, tuple(changes), counters)
+
+    def register(
+        self, tables: Sequence[TableRegister], operation_id: OperationId, counters: Counters
+    ) -> tuple[StagedTable, ...]:
+        """Create tables that nothing names yet, side by side."""
+
+        def one(table: TableRegister, own: Counters) -> StagedTable:
+            return self._register(table, operation_id, own)
+
+        return self._side_by_side(one, tuple(tables), counters)
+
+    def _side_by_side(
+        self, run: Callable[[_Item, Counters], _Result], items: tuple[_Item, ...], counters: Counters
+    ) -> tuple[_Result, ...]:
+        """Run the same step for several tables at once; all of them end before the first failure is raised."""
+        if len(items) <= 1:
+            return tuple(run(item, counters) for item in items)
+        own = [Counters() for _ in items]
+        futures = [self._pool.submit(run, item, count) for item, count in zip(items, own, strict=True)]
+        failures = [future.exception() for future in futures]
+        costs: list[Cost] = [count.cost() for count in own]
+        counters.add_parallel(costs)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return tuple(future.result() for future in futures)
+
+    def _stage_one(
+        self,
+        snapshot: Snapshot,
+        change: TableChange,
+        operation_id: OperationId,
+        commit_id: CommitId,
+        counters: Counters,
+    ) -> StagedTable | None:
+        match change:
+            case TableRegister():
+                return self._register(change, operation_id, counters)
+            case TableDrop():
+                entry = snapshot.entry(change.table_key)
+                stone = Tombstone(
+                    table_key=entry.table_key,
+                    object_id=entry.object_id,
+                    pin=entry.pin,
+                    dropped_by=commit_id,
+                    dropped_at_ms=self._world.clock.now_ms(),
+                )
+                return StagedTable(
+                    action=TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key), tombstone=stone
+                )
+            case RowChange() | TableReplace() | IndexBuilds() | Compaction():
+                return self._stage_existing(snapshot, change, operation_id, counters)
+            case _:
+                assert_never(change)
+
+    def _stage_existing(
+        self,
+        snapshot: Snapshot,
+        change: RowChange | TableReplace | IndexBuilds | Compaction,
+        operation_id: OperationId,
+        counters: Counters,
+    ) -> StagedTable | None:
+        entry = snapshot.entry(change.table_key)
+        pin, is_fork = entry.pin, False
+        if not self._line.owns(pin):
+            # The name is this attempt's own, so a fork that a crash left behind is never met again.
+            fork_name = f"{self._line.line}.{operation_id[-8:].lower()}"
+            pin, is_fork = self._tables.fork(pin, fork_name, counters), True
+        table = self._tables.open(pin, counters)
+        commit = self._stage_commit(table, change, operation_id, counters)
+        if commit is None:
+            return None
+        kind = ActionKind.FORK if is_fork else _action_kind(change)
+        if is_fork:
+            self._tables.commit(commit, counters)
+        return StagedTable(
+            action=TableAction(kind=kind, table_key=change.table_key, commit=None if is_fork else commit),
+            entry=replace(entry, pin=commit.after, row_count=commit.row_count),
+            finished=(commit,) if is_fork else (),
+        )
+
+    def _stage_commit(
+        self,
+        table: Table,
+        change: RowChange | TableReplace | IndexBuilds | Compaction,
+        operation_id: OperationId,
+        counters: Counters,
+    ) -> StagedCommit | None:
+        match change:
+            case RowChange():
+                return stage_change(
+                    table,
+                    upserts=change.written,
+                    deletes=change.deletes,
+                    operation_id=operation_id,
+                    world=self._world,
+                    counters=counters,
+                    # Inserts were checked against this very state before they came here.
+                    assume_new=change.upserts is None,
+                    tail_limit=self._settings.tail_limit,
+                )
+            case TableReplace():
+                return stage_overwrite(
+                    table, change.rows, operation_id=operation_id, world=self._world, counters=counters
+                )
+            case IndexBuilds():
+                staged = stage_indexes(
+                    table, change.builds, operation_id=operation_id, world=self._world, counters=counters
+                )
+                return staged.commit
+            case Compaction():
+                return stage_compaction(table, operation_id=operation_id, world=self._world, counters=counters)
+            case _:
+                assert_never(change)
+
+    def _register(self, change: TableRegister, operation_id: OperationId, counters: Counters) -> StagedTable:
+        # The end of the operation id makes the place unique, so that what a failed attempt leaves behind can
+        # neither be mistaken for the table nor stand in the way of the next attempt.
+        location = f"{change.folder}/{change.object_id}-{operation_id[-8:].lower()}"
+        commit = stage_create(
+            self._tables.datasets,
+            location,
+            change.schema,
+            change.rows,
+            operation_id=operation_id,
+            world=self._world,
+            counters=counters,
+        )
+        pin = self._tables.commit(commit, counters)
+        entry = TableEntry(table_key=change.table_key, object_id=change.object_id, pin=pin, row_count=commit.row_count)
+        return StagedTable(
+            action=TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),
+            entry=entry,
+            finished=(commit,),
+        )
+
+
+def _action_kind(change: RowChange | TableReplace | IndexBuilds | Compaction) -> ActionKind:
+    match change:
+        case RowChange():
+            return change.kind
+        case TableReplace():
+            return ActionKind.OVERWRITE
+        case IndexBuilds():
+            return ActionKind.INDEX
+        case Compaction():
+            return ActionKind.REWRITE
+        case _:
+            assert_never(change)

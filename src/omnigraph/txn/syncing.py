@@ -1,0 +1,30 @@
+"""What must be on the disk before which step, on a local graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from omnigraph.store.datasets import ReplaceableDataset
+from omnigraph.store.durability import Durability, sync_commit, sync_dataset_version
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.location import Storage
+from omnigraph.store.staging import StagedCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Syncing:
+    """Syncs in the order that keeps a power loss harmless; does nothing on an object store or when relaxed."""
+
+    storage: Storage
+    durability: Durability
+
+    def before_publish(self, commits: Iterable[StagedCommit]) -> None:
+        """Sync table commits: a manifest that survives must not name table versions that did not."""
+        for commit in commits:
+            sync_commit(self.storage, commit, self.durability)
+
+    def after_publish(self, dataset: ReplaceableDataset, fragments: Iterable[FragmentRef], uuid: str | None) -> None:
+        """Sync a manifest version and the fragments it brought: only then may the write be acknowledged."""
+        files = [file for fragment in fragments for file in fragment.files]
+        sync_dataset_version(self.storage, dataset.pin, files, uuid=uuid, durability=self.durability)

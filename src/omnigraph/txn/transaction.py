@@ -1,0 +1,160 @@
+"""``WriteTxn``: a write that has resolved its world once, and what it wants to change in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
+from omnigraph.runtime import Counters
+from omnigraph.txn.changes import RowChange, SchemaChange, TableChange, ids_of
+from omnigraph.txn.manifest.rows import AcceptedSchema
+from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import CommitId, OperationId
+
+
+class CommitView:
+    """What a check sees: a published state with this transaction's changes, and those grouped before it, on top."""
+
+    def __init__(self, snapshot: Snapshot, changes: Mapping[str, TableChange], counters: Counters) -> None:
+        self.snapshot = snapshot
+        self.changes = changes
+        self._counters = counters
+
+    def existing_ids(self, table_key: str, ids: Sequence[str]) -> frozenset[str]:
+        """Return those of ``ids`` that the table would hold after the changes."""
+        change = self.changes.get(table_key)
+        if isinstance(change, RowChange):
+            pending = {*ids_of(change.inserts), *ids_of(change.upserts)}
+            hidden = set(change.deletes)
+        else:
+            pending, hidden = set(), set()
+        asked = [text for text in ids if text not in pending and text not in hidden]
+        stored = self.snapshot.existing_ids(table_key, asked, self._counters) if asked else set()
+        return frozenset(stored | (pending & set(ids)))
+
+
+Check = Callable[[CommitView], None]
+
+
+class WriteTxn:
+    """One write in the making. Nothing it does before the commit can be seen by anybody else."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        operation_id: OperationId,
+        commit_id: CommitId,
+        kind: WriteKind,
+        actor: str | None,
+        message: str | None,
+        expected_head: CommitId | None,
+        merged_parent: CommitId | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.operation_id = operation_id
+        self.commit_id = commit_id
+        self.kind = kind
+        self.actor = actor
+        self.message = message
+        self.expected_head = expected_head
+        self.merged_parent = merged_parent
+        self.counters = Counters()
+        self.checks: list[Check] = []
+        self.schema_change: SchemaChange | None = None
+        # A commit of its own although it changes no table: publishing is what upgrades the manifest.
+        self.is_upgrade = False
+        self.read_set: set[str] = set()
+        self._changes: dict[str, TableChange] = {}
+
+    @property
+    def rule(self) -> RebaseRule:
+        """What happens when a table of this write has moved before the commit."""
+        return REBASE_RULES[self.kind]
+
+    @property
+    def changes(self) -> Mapping[str, TableChange]:
+        """The changes by table, one per table whatever the number of statements."""
+        return MappingProxyType(self._changes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a commit would change nothing."""
+        return not self._changes and self.schema_change is None and not self.is_upgrade
+
+    @property
+    def can_group(self) -> bool:
+        """Whether the change may share a publish with others: rows only, nothing that depends on an exact base."""
+        return (
+            self.rule is RebaseRule.REVALIDATE
+            and self.expected_head is None
+            and self.merged_parent is None
+            and self.schema_change is None
+            and all(isinstance(change, RowChange) for change in self._changes.values())
+        )
+
+    def read_table(self, table_key: str) -> None:
+        """Remember that the write was decided on this table's rows."""
+        self.snapshot.entry(table_key)
+        self.read_set.add(table_key)
+
+    def insert(self, table_key: str, rows: pa.Table, *, has_fresh_ids: bool = False) -> None:
+        """Add rows whose ids must not exist yet; ids that were made for them just now need no look-up."""
+        self.change(RowChange(table_key=table_key, inserts=rows, has_fresh_ids=has_fresh_ids))
+
+    def upsert(self, table_key: str, rows: pa.Table) -> None:
+        """Add rows, replacing whole rows of the same id."""
+        self.change(RowChange(table_key=table_key, upserts=rows))
+
+    def delete(self, table_key: str, ids: Iterable[str]) -> None:
+        """Remove rows by id; ids that do not exist are ignored."""
+        self.change(RowChange(table_key=table_key, deletes=tuple(ids)))
+
+    def change(self, change: TableChange) -> None:
+        """Add a change; row changes of one table add up in the order they come.
+
+        Raises:
+            UsageError: the table already has a change that this one cannot be combined with.
+            KeyExistsError: a row is inserted whose id this transaction has already written.
+        """
+        present = self._changes.get(change.table_key)
+        if present is None:
+            self._changes[change.table_key] = change
+        elif isinstance(present, RowChange) and isinstance(change, RowChange):
+            self._changes[change.table_key] = combine(present, change)
+        else:
+            details = BadValue(
+                what="change", value=type(change).__name__, expected=f"no {type(present).__name__} before"
+            )
+            raise UsageError(f"a table takes one kind of change per commit table={change.table_key}", details=details)
+
+    def set_schema(self, schema: AcceptedSchema) -> None:
+        """Accept another schema with this commit."""
+        self.schema_change = SchemaChange(schema=schema)
+
+    def add_check(self, check: Check) -> None:
+        """Run ``check`` against every state this write is about to be published on."""
+        self.checks.append(check)
+
+
+def combine(earlier: RowChange, later: RowChange) -> RowChange:
+    """Return the net effect of two row changes of one table.
+
+    Raises:
+        KeyExistsError: ``later`` inserts an id that ``earlier`` has written.
+    """
+    written = {*ids_of(earlier.inserts), *ids_of(earlier.upserts)}
+    repeated = tuple(text for text in ids_of(later.inserts) if text in written)
+    if repeated:
+        raise key_exists(later.table_key, repeated)
+    return earlier.then(later)
+
+
+def key_exists(table_key: str, ids: Sequence[str]) -> KeyExistsError:
+    """Return the error for ids that a strict insert found taken."""
+    details = ExistingKeys(location=table_key, ids=tuple(ids[:20]), count=len(ids))
+    return KeyExistsError(f"the table already has this id table={table_key} id={ids[0]!r}", details=details)

@@ -1,0 +1,79 @@
+"""Who a writer is, and whether it may still be alive.
+
+Liveness only decides when somebody else may take a claim over. Being wrong about it costs the presumed-dead writer
+its attempt, never the graph its integrity: that rests on manifest versions.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterIdentity:
+    """One process on one machine. ``host`` changes with a reboot and differs between pid namespaces."""
+
+    host: str
+    pid: int
+    started: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the identity as sidecars carry it."""
+        return {"host": self.host, "pid": self.pid, "started": self.started}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> WriterIdentity:
+        """Return the identity that :meth:`to_json` described."""
+        return cls(host=data["host"], pid=data["pid"], started=data["started"])
+
+    @classmethod
+    def of_this_process(cls) -> WriterIdentity:
+        """Return the identity of the calling process."""
+        pid = os.getpid()
+        return cls(host=_host(), pid=pid, started=_started(pid) or "")
+
+    def is_surely_dead(self) -> bool:
+        """Whether this process is known to be gone: same host, and its pid is free or belongs to somebody else."""
+        return self.host == _host() and _started(self.pid) != self.started
+
+
+def _host() -> str:
+    # A pid means something only within one boot and one pid namespace.
+    boot = _read("/proc/sys/kernel/random/boot_id")
+    try:
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        namespace = ""
+    return f"{socket.gethostname()}/{boot}/{namespace}"
+
+
+def _started(pid: int) -> str | None:
+    stat = _read(f"/proc/{pid}/stat")
+    if not stat:
+        return _started_without_proc(pid)
+    # The command name may hold spaces and parentheses; the fields after its last parenthesis do not.
+    fields = stat.rpartition(")")[2].split()
+    state, start_time = fields[0], fields[19]
+    # A zombie is dead; only its parent has not noticed.
+    return None if state == "Z" else start_time
+
+
+def _started_without_proc(pid: int) -> str | None:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return ""
+    return ""
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,46 @@
+"""Presuming a live writer dead costs it an attempt, so same-host liveness must be exact."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+from omnigraph.txn.writers import WriterIdentity
+
+
+def test_this_process_is_alive_and_survives_the_json_form():
+    me = WriterIdentity.of_this_process()
+    assert me.pid == os.getpid()
+    assert not me.is_surely_dead()
+    assert WriterIdentity.from_json(me.to_json()) == me
+
+
+def test_a_pid_that_belongs_to_somebody_else_means_dead():
+    me = WriterIdentity.of_this_process()
+    assert replace(me, started="1").is_surely_dead()
+
+
+def test_a_process_that_ended_is_dead_also_while_it_is_a_zombie():
+    program = (
+        "import json, sys\n"
+        "from omnigraph.txn.writers import WriterIdentity\n"
+        "print(json.dumps(WriterIdentity.of_this_process().to_json()), flush=True)\n"
+        "sys.stdin.read()"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = child.stdout.readline()
+    identity = WriterIdentity.from_json(json.loads(line))
+    assert not identity.is_surely_dead()
+    child.stdin.close()
+    # Waited for without reaping: the entry stays in the process table as a zombie.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert identity.is_surely_dead()
+    child.wait()
+    child.stdout.close()
+    assert identity.is_surely_dead()
+
+
+def test_nothing_is_sure_about_another_host():
+    elsewhere = replace(WriterIdentity.of_this_process(), host="elsewhere", pid=999_999_999)
+    assert not elsewhere.is_surely_dead()
