@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: one file per group of commands, one output layer, one place for exit codes."""

@@ -19,6 +19,7 @@ class Place(Details):
 
     ``start`` and ``end`` are byte offsets into the UTF-8 source and ``end > start``; ``line`` and ``column``
     count from 1, columns in characters. ``text`` is the source line, ``width`` how many characters to underline.
+    Of a very long line ``text`` is the part around the place, and ``text_start`` how many characters stand before it.
     """
 
     source: str
@@ -28,6 +29,7 @@ class Place(Details):
     column: int
     text: str
     width: int = 1
+    text_start: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

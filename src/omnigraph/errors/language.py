@@ -34,8 +34,9 @@ def render_diagnostic(message: str, details: Diagnostic) -> str:
         return "\n".join([message, *suggestion])
     margin = " " * len(str(place.line))
     # Tabs keep their width under the caret only if the padding repeats them.
-    padding = "".join("\t" if char == "\t" else " " for char in place.text[: place.column - 1])
-    underline = "^" * max(1, min(place.width, len(place.text) - place.column + 1))
+    before = place.column - 1 - place.text_start
+    padding = "".join("\t" if char == "\t" else " " for char in place.text[:before])
+    underline = "^" * max(1, min(place.width, len(place.text) - before))
     return "\n".join(
         [
             f"{place.source}:{place.line}:{place.column}: {message}",

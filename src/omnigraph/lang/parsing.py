@@ -33,7 +33,7 @@ class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never
     ``error`` is the class to report it by, if it is not the syntax error of the grammar.
     """
 
-    def __init__(  # noqa: PLR0913 - one argument per field, keyword-only where it may be left out
+    def __init__(
         self,
         message: str,
         span: Span,

@@ -11,6 +11,8 @@ from omnigraph.errors import Diagnostic, LimitExceeded, Place, SourceEncodingErr
 # Parsing is linear but not free: these bounds keep a hostile text from holding a process for minutes.
 MAX_SOURCE_BYTES = 1 << 20
 MAX_NESTING = 64
+# A place in a file of one endless line must not print the file.
+_SHOWN_CHARACTERS = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Source:
         line_start = self._line_starts[line_index]
         line_end = self.text.find("\n", line_start)
         line_text = self.text[line_start : line_end if line_end >= 0 else len(self.text)].rstrip("\r")
+        text_start = _window_start(len(line_text), start - line_start)
         first_byte = len(self.text[:start].encode())
         return Place(
             source=self.name,
@@ -72,9 +75,16 @@ class Source:
             end=first_byte + max(1, len(self.text[start:end].encode())),
             line=line_index + 1,
             column=start - line_start + 1,
-            text=line_text,
+            text=line_text[text_start : text_start + _SHOWN_CHARACTERS],
             width=max(1, min(end, line_start + len(line_text)) - start),
+            text_start=text_start,
         )
+
+
+def _window_start(length: int, at: int) -> int:
+    if length <= _SHOWN_CHARACTERS:
+        return 0
+    return max(0, min(at - _SHOWN_CHARACTERS // 2, length - _SHOWN_CHARACTERS))
 
 
 def read_source(data: bytes | str, name: str) -> Source:

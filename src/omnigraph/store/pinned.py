@@ -25,19 +25,37 @@ ROW_META = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_a
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSegment:
+    """One part of an index: built at one time, over some fragments."""
+
+    uuid: str
+    fragment_ids: frozenset[int]
+    dataset_version: int
+    index_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableIndex:
     """An index as the pinned version has it: what kind, on which column, and which fragments it covers."""
 
     name: str
     kind: str
     columns: tuple[str, ...]
-    fragment_ids: frozenset[int]
-    segments: int
+    fields: tuple[int, ...]
+    segments: tuple[IndexSegment, ...]
+
+    @property
+    def fragment_ids(self) -> frozenset[int]:
+        """The fragments that some segment covers; also of fragments that left the table since."""
+        return frozenset().union(*(segment.fragment_ids for segment in self.segments))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A full-text or a vector search; Lance adds ``_score`` or ``_distance`` to the result."""
+    """A full-text or a vector search; the result gets a column ``_score`` or ``_distance``.
+
+    ``fast`` asks only the index and leaves out rows that it does not cover.
+    """
 
     full_text: Any = None
     nearest: Mapping[str, Any] | None = None
@@ -68,18 +86,7 @@ class PinnedTable:
         """Return the indexes of this version; read once."""
         if self._indexes is None:
             with translating("read the indexes", self.pin.location), metered(self.handle, counters):
-                self._indexes = tuple(
-                    TableIndex(
-                        name=found.name,
-                        kind=found.index_type,
-                        columns=tuple(found.field_names),
-                        fragment_ids=frozenset(
-                            fragment_id for segment in found.segments for fragment_id in segment.fragment_ids
-                        ),
-                        segments=len(found.segments),
-                    )
-                    for found in self.handle.describe_indices()
-                )
+                self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
         return self._indexes
 
     def scan(
@@ -115,6 +122,10 @@ class PinnedTable:
             wanted = frozenset(fragment_ids)
             chosen = [fragment for fragment in self.handle.get_fragments() if fragment.fragment_id in wanted]
         search = search or Search()
+        if search.full_text is not None:
+            names += [name for name in ("_score",) if name not in names]
+        if search.nearest is not None:
+            names += [name for name in ("_distance",) if name not in names]
         with self._reading(counters):
             scanner = self.handle.scanner(
                 columns=names,
@@ -125,6 +136,7 @@ class PinnedTable:
                 full_text_query=search.full_text,
                 nearest=None if search.nearest is None else dict(search.nearest),
                 fast_search=search.fast or None,
+                disable_scoring_autoprojection=True,
                 # Lance otherwise filters what the search has already cut down to its best rows.
                 prefilter=True if filter is not None and (search.full_text or search.nearest) else None,
             )
@@ -203,3 +215,21 @@ class PinnedTable:
         except OmnigraphError:
             return False
         return False
+
+
+def _index(found: Any) -> TableIndex:
+    return TableIndex(
+        name=found.name,
+        kind=found.index_type,
+        columns=tuple(found.field_names),
+        fields=tuple(found.fields),
+        segments=tuple(
+            IndexSegment(
+                uuid=segment.uuid,
+                fragment_ids=frozenset(segment.fragment_ids),
+                dataset_version=segment.dataset_version_at_last_update,
+                index_version=segment.index_version,
+            )
+            for segment in found.segments
+        ),
+    )

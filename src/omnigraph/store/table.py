@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from omnigraph.runtime import Counters
 from omnigraph.store.lookup import look_up
-from omnigraph.store.pinned import KEY, ROW_ADDRESS, ROW_ID, ROW_META, PinnedTable, Search, TableIndex
+from omnigraph.store.pinned import KEY, ROW_ADDRESS, ROW_ID, ROW_META, IndexSegment, PinnedTable, Search, TableIndex
 
-__all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "Search", "Table", "TableIndex"]
+__all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "IndexSegment", "Search", "Table", "TableIndex"]
 
 
 class Table(PinnedTable):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -65,7 +66,8 @@ class Publisher:
         self._recoverer = Recoverer(services)
         self._keeper = ClaimKeeper(services.claims, services.writer, services.settings.grace_s)
         self._releaser = Releaser(services.claims, self._keeper, services.world)
-        self._contended_until_s = 0.0
+        # Nobody knows at first whether others write here, so the first claim is looked at again.
+        self._contended_until_s = math.inf
         # Plans that an exception of the program tore out of their window; ended before anything else is written.
         self._orphans: list[PublishPlan] = []
 
@@ -125,7 +127,6 @@ class Publisher:
             self._withdraw(plan)
             raise
         if won:
-            counters.add_serial_stages(0)
             self._world.failpoints.hit("txn.claim.after_put")
         return won
 
@@ -155,6 +156,8 @@ class Publisher:
             raise
         if self._world.clock.monotonic_s() - started_s > self._settings.grace_s:
             manifest = self._confirm(plan, manifest, counters)
+        if self._contended_until_s == math.inf:
+            self._contended_until_s = 0.0
         self._releaser.release(plan.target_version)
         return manifest
 

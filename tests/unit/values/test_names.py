@@ -14,7 +14,29 @@ def test_ordinary_branch_names_are_accepted(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "  ", "/a", "a/", "a//b", "a..b", "a b", "a\\b", "x.lock", "a~1", "a@b", "tag:x", "a\x00b", ".", "a/./b", "__schema_apply_lock__", "Main", "MAIN", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "x" * 201, "a�"],
+    [
+        "",
+        "  ",
+        "/a",
+        "a/",
+        "a//b",
+        "a..b",
+        "a b",
+        "a\\b",
+        "x.lock",
+        "a~1",
+        "a@b",
+        "tag:x",
+        "a\x00b",
+        ".",
+        "a/./b",
+        "__schema_apply_lock__",
+        "Main",
+        "MAIN",
+        "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "x" * 201,
+        "a�",
+    ],
 )
 def test_names_that_break_a_rule_are_refused(text):
     with pytest.raises(ValueFormatError, match="not a branch name"):

@@ -27,7 +27,15 @@ def test_text_sorts_as_time_then_entropy(first_ms, first_entropy, second_ms, sec
 
 @pytest.mark.parametrize(
     "text",
-    ["", "01ARZ3NDEKTSV4RRFFQ69G5FA", "01ARZ3NDEKTSV4RRFFQ69G5FAVX", "01arz3ndektsv4rrffq69g5fav", "81ARZ3NDEKTSV4RRFFQ69G5FAV", "01ARZ3NDEKTSV4RRFFQ69G5FAU", "01ARZ3NDEKTSV4RRFFQ69G5FA\n"],
+    [
+        "",
+        "01ARZ3NDEKTSV4RRFFQ69G5FA",
+        "01ARZ3NDEKTSV4RRFFQ69G5FAVX",
+        "01arz3ndektsv4rrffq69g5fav",
+        "81ARZ3NDEKTSV4RRFFQ69G5FAV",
+        "01ARZ3NDEKTSV4RRFFQ69G5FAU",
+        "01ARZ3NDEKTSV4RRFFQ69G5FA\n",
+    ],
 )
 def test_text_that_is_no_ulid_is_refused(text):
     assert not is_ulid(text)

@@ -4,7 +4,7 @@ from omnigraph.store.staging.change import DEFAULT_TAIL_LIMIT, stage_change
 from omnigraph.store.staging.columns import stage_add_columns, stage_project
 from omnigraph.store.staging.commit import StagedCommit
 from omnigraph.store.staging.compaction import stage_compaction
-from omnigraph.store.staging.indexes import IndexBuild, SkippedIndex, StagedIndexes, stage_indexes
+from omnigraph.store.staging.indexes import IndexBuild, SkippedIndex, StagedIndexes, stage_drop_indexes, stage_indexes
 from omnigraph.store.staging.undo import stage_undo
 from omnigraph.store.staging.whole import stage_create, stage_overwrite
 
@@ -18,6 +18,7 @@ __all__ = [
     "stage_change",
     "stage_compaction",
     "stage_create",
+    "stage_drop_indexes",
     "stage_indexes",
     "stage_overwrite",
     "stage_project",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lance import LanceOperation
@@ -26,7 +27,7 @@ def stage_compaction(
 ) -> StagedCommit | None:
     """Write compacted fragments for one commit; None when there is nothing to compact.
 
-    The rows of a compacted fragment have no index until it is extended over them; answers stay right meanwhile.
+    An index on scalar values does not cover the compacted fragments until it is extended; answers stay right.
     """
     table.datasets.handles.check_process()
     handle = table.handle
@@ -35,15 +36,30 @@ def stage_compaction(
         results = [task.execute(handle) for task in Compaction.plan(handle, options).tasks]
     if not results:
         return None
-    groups = [LanceOperation.RewriteGroup(_originals(result), result.new_fragments) for result in results]
+    # Lance builds these lists anew on each access, so numbers given to a fragment would be lost on the second.
+    groups = [LanceOperation.RewriteGroup(_originals(result), list(result.new_fragments)) for result in results]
+    written = [fragment for group in groups for fragment in group.new_fragments]
+    _number(table, written, counters)
     return staged_on(
         table,
         LanceOperation.Rewrite(groups, []),
         kind="compaction",
         origin=Origin(operation_id=operation_id, world=world),
         row_count=table.row_count,
-        files=data_files([fragment for result in results for fragment in result.new_fragments]),
+        files=data_files(written),
     )
+
+
+def _number(table: Table, fragments: Sequence[FragmentMetadata], counters: Counters) -> None:
+    """Give fragments ids that no fragment of this version has and no index mentions.
+
+    Left at zero, Lance would number them, but let full-text and vector indexes claim to cover fragment zero.
+    """
+    used = {fragment.metadata.id for fragment in table.fragments}.union(
+        *(index.fragment_ids for index in table.indexes(counters))
+    )
+    for fragment_id, fragment in enumerate(fragments, start=max(used, default=0) + 1):
+        fragment.id = fragment_id
 
 
 def _originals(result: Any) -> list[FragmentMetadata]:

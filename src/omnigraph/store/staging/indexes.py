@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from lance import LanceOperation
+from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
 from omnigraph.store.metering import metered
 from omnigraph.store.staging.commit import Origin, StagedCommit, staged_on
-from omnigraph.store.table import Table
+from omnigraph.store.table import Table, TableIndex
 from omnigraph.store.translate import translating
+
+# Each look-up asks every segment; beyond this many the index is built anew over the whole table.
+_MAX_SEGMENTS = 8
 
 IndexKind = Literal["btree", "fulltext", "vector"]
 
@@ -50,35 +54,73 @@ def stage_indexes(
 ) -> StagedIndexes:
     """Build what is missing of the given indexes, for one commit.
 
-    An index that exists gets one more segment over the fragments it lacks. A vector index needs at least one vector.
+    An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments.
+    A vector index needs at least one vector.
     """
     table.datasets.handles.check_process()
     existing = {index.name: index for index in table.indexes(counters)}
-    fragment_ids = [fragment.metadata.id for fragment in table.fragments]
+    present = [fragment.metadata.id for fragment in table.fragments]
     segments: list[Index] = []
+    replaced: list[Index] = []
     built: list[IndexBuild] = []
     skipped: list[SkippedIndex] = []
     for build in builds:
         known = existing.get(build.name)
-        lacking = fragment_ids if known is None else [item for item in fragment_ids if item not in known.fragment_ids]
-        if known is not None and not lacking:
+        covered = frozenset[int]() if known is None else known.fragment_ids
+        over = [fragment_id for fragment_id in present if fragment_id not in covered]
+        if known is not None and not over:
             skipped.append(SkippedIndex(build=build, reason="current"))
-        elif build.kind == "vector" and not _has_vectors(table, build.column, lacking, counters):
+            continue
+        if known is not None and (len(known.segments) >= _MAX_SEGMENTS or not covered.intersection(present)):
+            over = present
+            replaced += _lance_indexes(known)
+        if build.kind == "vector" and not _has_vectors(table, build.column, over, counters):
             skipped.append(SkippedIndex(build=build, reason="no vectors"))
-        else:
-            segments.append(_build(table, build, lacking, counters, extends=known is not None))
-            built.append(build)
+            continue
+        segments.append(_build(table, build, over, counters, extends=known is not None))
+        built.append(build)
     commit = None
     if segments:
         commit = staged_on(
             table,
-            LanceOperation.CreateIndex(segments, []),
+            LanceOperation.CreateIndex(segments, replaced),
             kind="index",
             origin=Origin(operation_id=operation_id, world=world),
             row_count=table.row_count,
             files=tuple(f"_indices/{item.uuid}/{file.path}" for item in segments for file in item.files or ()),
         )
     return StagedIndexes(commit=commit, built=tuple(built), skipped=tuple(skipped))
+
+
+def stage_drop_indexes(
+    table: Table, names: Sequence[str], *, operation_id: str, world: World, counters: Counters
+) -> StagedCommit | None:
+    """Stage a version without these indexes; None when it has none of them."""
+    dropped = [segment for index in table.indexes(counters) if index.name in names for segment in _lance_indexes(index)]
+    if not dropped:
+        return None
+    return staged_on(
+        table,
+        LanceOperation.CreateIndex([], dropped),
+        kind="index",
+        origin=Origin(operation_id=operation_id, world=world),
+        row_count=table.row_count,
+        files=(),
+    )
+
+
+def _lance_indexes(index: TableIndex) -> list[Index]:
+    return [
+        Index(
+            uuid=segment.uuid,
+            name=index.name,
+            fields=list(index.fields),
+            dataset_version=segment.dataset_version,
+            fragment_ids=Bitmap(segment.fragment_ids),
+            index_version=segment.index_version,
+        )
+        for segment in index.segments
+    ]
 
 
 def _build(table: Table, build: IndexBuild, fragment_ids: list[int], counters: Counters, *, extends: bool) -> Index:

@@ -1,0 +1,123 @@
+"""Reads the source files that commands are given, and writes them back without ever leaving half a file."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.lang.source import MAX_SOURCE_BYTES
+
+STDIN = "-"
+STDIN_NAME = "<stdin>"
+_MAX_SIBLINGS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputFile:
+    """What was read, under the name that messages use."""
+
+    name: str
+    data: bytes
+
+
+def read_input(path: str) -> InputFile:
+    """Read a source file, or standard input for ``-``.
+
+    Raises:
+        FileMissingError: there is no such file.
+        FileAccessError: it is a directory, may not be read, or the system failed to read it.
+    """
+    # One byte past the limit is enough for the parser to refuse it, and an endless device still ends.
+    most = MAX_SOURCE_BYTES + 1
+    if path == STDIN:
+        return InputFile(name=STDIN_NAME, data=sys.stdin.buffer.read(most))
+    try:
+        with Path(path).open("rb") as stream:
+            return InputFile(name=path, data=stream.read(most))
+    except FileNotFoundError as problem:
+        raise _missing(path) from problem
+    except (OSError, ValueError) as problem:
+        raise _unusable(path, problem, "readable") from problem
+
+
+def refuse_second_stdin(paths: Sequence[str]) -> None:
+    """Refuse arguments that would read standard input twice: the second reader would find it empty.
+
+    Raises:
+        UsageError: ``-`` stands among the paths more than once.
+    """
+    if paths.count(STDIN) > 1:
+        raise UsageError(
+            "standard input can be read only once",
+            details=BadValue(what="path", value=STDIN, expected="- at most once"),
+            hint="put one of the texts in a file",
+        )
+
+
+def replace_file(path: str, text: str) -> None:
+    """Put ``text`` in the place of the file's content, in one step: readers see the old file or the new one.
+
+    Raises:
+        FileAccessError: the file or its directory cannot be written; the file is as it was.
+    """
+    # Through a symbolic link the file behind it is meant; replacing the link would detach the two.
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.stat().st_mode
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    except OSError as problem:
+        raise _unusable(path, problem, "writable") from problem
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.fchmod(stream.fileno(), mode & 0o7777)
+        Path(temporary).replace(target)
+    except BaseException as problem:
+        with contextlib.suppress(OSError):
+            Path(temporary).unlink()
+        if isinstance(problem, OSError):
+            raise _unusable(path, problem, "writable") from problem
+        raise
+
+
+def _missing(path: str) -> FileMissingError:
+    near = _near_names(Path(path))
+    return FileMissingError(
+        f"no such file: path={path}",
+        details=MissingThing(what="file", name=path, near=near),
+        hint=f"did you mean {near[0]}?" if near else "check the path; it is relative to the working directory",
+    )
+
+
+def _near_names(path: Path) -> tuple[str, ...]:
+    try:
+        siblings = [entry.name for entry in islice(path.parent.iterdir(), _MAX_SIBLINGS)]
+    except (OSError, ValueError):
+        return ()
+    close = difflib.get_close_matches(path.name, sorted(siblings), n=3)
+    return tuple(str(path.parent / name) for name in close)
+
+
+def _unusable(path: str, problem: Exception, expected: str) -> FileAccessError:
+    if isinstance(problem, IsADirectoryError):
+        reason, hint = "is a directory", "name the files in it"
+    elif isinstance(problem, PermissionError):
+        reason, hint = "permission denied", f"make it {expected} for this user"
+    else:
+        reason = (getattr(problem, "strerror", None) or str(problem)).lower()
+        hint = f"check that the path names a {expected} file"
+    return FileAccessError(
+        f"file is not {expected}: {reason}: path={path}",
+        details=BadValue(what="file", value=path, expected=f"a {expected} file"),
+        hint=hint,
+    )

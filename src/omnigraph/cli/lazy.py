@@ -1,0 +1,79 @@
+"""Groups that import the module of a command when it is used, and not before.
+
+Help for a group is written from its table alone, which is why a summary stands there beside each module.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A command: the module whose ``app`` it is, and one line about it."""
+
+    module: str
+    summary: str
+
+
+class HelpfulGroup(TyperGroup):
+    """A group that shows its help when it is given no argument at all."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the arguments of the group itself."""
+        return super().parse_args(ctx, args or ["--help"])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments name, or say which one was probably meant."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-"):
+            near = difflib.get_close_matches(name, known, n=1)
+            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+            ctx.fail(f"no such command '{name}'; {advice}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(HelpfulGroup):
+    """A group whose commands stand in ``entries``."""
+
+    entries: ClassVar[Mapping[str, Entry]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, in the order of help."""
+        del ctx
+        return list(self.entries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import the command called ``cmd_name``; None if there is no such one."""
+        del ctx
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        command = get_command(import_module(entry.module).app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands without importing any of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+
+
+def new_app(**settings: Any) -> typer.Typer:
+    """Return an application with the settings all of ours share: plain help, no completion flags."""
+    shared: dict[str, Any] = {
+        "cls": HelpfulGroup,
+        "add_completion": False,
+        "rich_markup_mode": None,
+        "context_settings": {"help_option_names": ["-h", "--help"]},
+    }
+    return typer.Typer(**{**shared, **settings})

@@ -1,0 +1,93 @@
+"""The ``omnigraph`` command: which commands there are, and the way in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, NoReturn
+
+import typer
+from typer.main import get_command
+
+from omnigraph import __version__
+from omnigraph.cli.exits import run, wants_json
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.output import choose_output, write_line
+
+PROGRAM = "omnigraph"
+
+# Spellings of old scripts, each with the words that replaced it.
+_OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("check",): ("lint",),
+    ("query", "lint"): ("lint",),
+    ("query", "check"): ("lint",),
+}
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
+        "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),
+        "schema": Entry(module="omnigraph.cli.schema", summary="Plan changes of a schema."),
+        "version": Entry(module="omnigraph.cli.version", summary="Show the versions of package and storage format."),
+    }
+
+
+_app = new_app(
+    cls=_Commands,
+    epilog=(
+        "All of these work on files and open no graph. Exit codes: 0 success, 2 invalid input or usage, "
+        "5 not found, 9 too large, 1 a bug in omnigraph."
+    ),
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        write_line(f"{PROGRAM} {__version__}", sys.stdout)
+        raise typer.Exit
+
+
+@_app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", "-v", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A typed property-graph database on open Lance tables."""
+    del version
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that the arguments name and end the process with its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    _write_utf8(sys.stdout)
+    _write_utf8(sys.stderr)
+    sys.exit(run(lambda: _invoke(arguments), arguments))
+
+
+def _invoke(arguments: list[str]) -> int:
+    command = get_command(_app)
+    # Not through ``command.main``: it decides about interrupts and closed pipes before we can.
+    try:
+        with command.make_context(PROGRAM, _modern(arguments)) as context:
+            code = command.invoke(context)
+    except typer.Exit as ending:
+        return ending.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _modern(arguments: list[str]) -> list[str]:
+    for old, replacement in _OLD_SPELLINGS.items():
+        if tuple(arguments[: len(old)]) == old:
+            message = f"`{PROGRAM} {' '.join(old)}` is deprecated; use `{PROGRAM} {' '.join(replacement)}`"
+            choose_output(as_json=wants_json(arguments)).warn(message)
+            return [*replacement, *arguments[len(old) :]]
+    return arguments
+
+
+def _write_utf8(stream: Any) -> None:
+    # File names and sources may hold what the terminal's encoding cannot say; that must not become an error.
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -1,0 +1,44 @@
+"""``omnigraph version``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph import __version__
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson
+from omnigraph.cli.output import choose_output
+
+# The number stamped on stored graphs; it moves only when their layout does.
+INTERNAL_SCHEMA = 1
+
+app = new_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionReport:
+    """The version of the package and of the storage format."""
+
+    package: str
+    internal_schema: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"omnigraph": self.package, "internal_schema": self.internal_schema}
+
+    def to_lines(self) -> Iterable[str]:
+        """One line per version."""
+        return [f"omnigraph {self.package}", f"internal-schema {self.internal_schema}"]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies a version."""
+        return ()
+
+
+@app.command()
+def version(*, as_json: AsJson = False) -> int:
+    """Show the versions of the package and of the storage format."""
+    choose_output(as_json=as_json).show(VersionReport(package=__version__, internal_schema=INTERNAL_SCHEMA))
+    return 0

@@ -1,0 +1,49 @@
+"""Runs omnigraph the way people do: as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PEOPLE = ROOT / "examples" / "people"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a process left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def clean_environment(**extra: str) -> dict[str, str]:
+    """The environment of this process without what could change how a command answers."""
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("OMNIGRAPH", "PYTHON", "COLUMNS"))
+    }
+    return {**kept, "COLUMNS": "80", **extra}
+
+
+def omnigraph(*arguments: str, cwd: Path, stdin: str | bytes = b"", **environment: str) -> Outcome:
+    """Run ``omnigraph`` with these arguments."""
+    finished = subprocess.run(
+        [sys.executable, "-m", "omnigraph", *arguments],
+        cwd=cwd,
+        env=clean_environment(**environment),
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return Outcome(code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())
+
+
+def copy_people(target: Path) -> Path:
+    """Copy the example domain below ``target`` and return the copy."""
+    return Path(shutil.copytree(PEOPLE, target / "people"))

@@ -1,0 +1,70 @@
+"""The documents agree with the code and with each other."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from omnigraph.errors import CLASSES
+from tests.guards.layout import ROOT, rooms
+
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not {".venv", ".git", "node_modules", ".pytest_cache", ".hypothesis", "build", "dist"} & set(path.parts)
+)
+_LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
+# Paths that exist on somebody's machine only.
+_MACHINE_PATH = re.compile(r"(?<![\w.<])/(?:home|Users|root|work|tmp|private|mnt)/")
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages_are_up_to_date():
+    """Run ``.venv/bin/python docs/generate.py`` when this fails."""
+    pages = generator()
+    assert pages.ERRORS_PAGE.read_text(encoding="utf-8") == pages.errors_page()
+
+
+def test_every_error_code_stands_on_the_errors_page():
+    page = (ROOT / "docs" / "user" / "errors.md").read_text(encoding="utf-8")
+    assert [cls.row.code for cls in CLASSES if f"| `{cls.row.code}` |" not in page] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_has_no_dead_link_and_no_path_of_a_machine(page: Path):
+    text = page.read_text(encoding="utf-8")
+    assert [target for target in _LINK.findall(text) if not (page.parent / target).exists()] == []
+    assert _MACHINE_PATH.findall(text) == []
+
+
+def test_sources_name_no_path_of_a_machine():
+    folders = ("src", "tests", "examples", "bench", "docs")
+    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(files) > 50
+    this_machine = str(ROOT)
+    assert [str(path) for path in files if this_machine in path.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "AGENTS.md", "docs/dev/architecture.md"])
+def test_maps_name_every_room(page: str):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert [room for room in rooms() if not re.search(rf"(?m)(?:^|`|omnigraph/){room}\b", text)] == []
+
+
+def test_documents_name_only_commands_that_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    used = {target for page in PAGES for target in re.findall(r"`make ([a-z-]+)", page.read_text(encoding="utf-8"))}
+    assert used - targets == set()

@@ -1,0 +1,68 @@
+"""What importing costs: nothing optional, nothing heavy, before it is needed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.guards.layout import ROOT, SOURCE
+
+HEAVY = {"pyarrow", "lark", "numpy", "lance", "rich", "msgspec"}
+OPTIONAL = {"pyspark", "fastapi", "pydantic", "uvicorn", "duckdb", "obstore", "httpx", "mcp", "cedarpy", "hypothesis"}
+
+
+def modules_after(code: str) -> set[str]:
+    """The top-level modules that a fresh interpreter holds after running ``code``."""
+    report = f"import sys, json\n{code}\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
+    finished = subprocess.run([sys.executable, "-c", report], capture_output=True, timeout=60, check=True)
+    return {name.split(".")[0] for name in json.loads(finished.stderr.decode().splitlines()[-1])}
+
+
+def command(*arguments: str) -> str:
+    """The code that runs a command and goes on after it."""
+    return "\n".join(
+        [
+            "import contextlib",
+            "from omnigraph.cli.main import main",
+            f"with contextlib.suppress(SystemExit): main({list(arguments)!r})",
+        ]
+    )
+
+
+def test_importing_the_package_loads_nothing_heavy_or_optional():
+    assert not modules_after("import omnigraph") & (HEAVY | OPTIONAL | {"typer"})
+
+
+@pytest.mark.parametrize("room", ["errors", "values", "runtime"])
+def test_lowest_rooms_need_the_standard_library_only(room: str):
+    assert not modules_after(f"import omnigraph.{room}") & (HEAVY | OPTIONAL | {"typer"})
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
+def test_help_loads_nothing_but_the_argument_parser(arguments: tuple[str, ...]):
+    assert not modules_after(command(*arguments)) & (HEAVY | OPTIONAL)
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("version",), ("nonsense",)])
+def test_what_needs_no_language_loads_none(arguments: tuple[str, ...]):
+    # The argument parser loads pydantic by itself where a value has to be converted.
+    assert not modules_after(command(*arguments)) & ((HEAVY | OPTIONAL) - {"pydantic"})
+
+
+def test_formatting_needs_the_parser_but_no_arrow():
+    loaded = modules_after(command("fmt", "--check", str(ROOT / "examples" / "people" / "schema.pg")))
+    assert "lark" in loaded
+    assert not loaded & ((HEAVY | OPTIONAL) - {"lark", "pydantic"})
+
+
+def test_front_end_loads_nothing_optional():
+    assert not modules_after("import omnigraph.ir, omnigraph.catalog, omnigraph.lang.pg, omnigraph.lang.gq") & OPTIONAL
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f'__version__ = "{project["version"]}"' in (SOURCE / "__init__.py").read_text(encoding="utf-8")

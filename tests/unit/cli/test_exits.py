@@ -1,0 +1,63 @@
+"""Every way a command can end has its exit code, and none of them is a traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omnigraph.cli.exits import run
+from omnigraph.errors import CLASSES, Kind, SourceTooLargeError
+from omnigraph.lang.pg import parse_schema
+
+
+def end_with(problem: BaseException) -> int:
+    raise problem
+
+
+@pytest.mark.parametrize("code", [0, 2])
+def test_command_that_returns_decides_by_its_code(code: int):
+    assert run(lambda: code, []) == code
+
+
+def test_error_of_ours_exits_with_the_code_of_its_kind(capsys: pytest.CaptureFixture[str]):
+    assert run(lambda: parse_schema("node A {" * 99) and 0, []) == Kind.TOO_LARGE.exit_code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.endswith(f"hint: {SourceTooLargeError.row.hint}\ncode: source.too_large\n")
+
+
+def test_exit_codes_of_kinds_are_distinct_and_not_those_of_signals():
+    codes = {kind.exit_code for kind in Kind}
+    assert len(codes) == len(Kind)
+    assert not codes & {0, 130, 141}
+    assert {cls.row.kind for cls in CLASSES} <= set(Kind)
+
+
+def test_interrupt_is_130(capsys: pytest.CaptureFixture[str]):
+    assert run(lambda: end_with(KeyboardInterrupt()), []) == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_bug_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OMNIGRAPH_DEBUG", raising=False)
+    assert run(lambda: end_with(ZeroDivisionError("first line\nsecond line")), []) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    error, hint, code = shown.err.splitlines()
+    assert error == "error: unexpected ZeroDivisionError: first line"
+    assert "OMNIGRAPH_DEBUG=1" in hint
+    assert code == "code: internal"
+
+
+def test_bug_shows_its_traceback_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMNIGRAPH_DEBUG", "1")
+    assert run(lambda: end_with(ZeroDivisionError("why")), []) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_bug_in_json_is_one_document(capsys: pytest.CaptureFixture[str]):
+    assert run(lambda: end_with(RecursionError("deep")), ["lint", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["error"]["code"] == "internal"
+    assert shown.err == ""
