@@ -42,6 +42,8 @@ class Batch:
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = tuple(members)
+        # What is staged stays when a member leaves, so its name must not depend on who is left.
+        self._operation_id = self.members[0].txn.operation_id
         self._staged: dict[str, _Staged] = {}
         self._checked_on: int | None = None
         self._changes: dict[str, TableChange] = {}
@@ -70,10 +72,14 @@ class Batch:
 
     def plan(self, services: BranchServices, base: LoadedManifest) -> PublishPlan | None:
         """Return the plan that publishes every living member upon ``base``, or None when nothing is left to do."""
+        for member in self.members:
+            # A commit planned for an earlier base was not published, or there would be no second plan.
+            member.commit = None
         alive = [member for member in self.alive if not member.txn.is_empty]
         tables = [staged.table for staged in self._staged.values() if staged.table is not None]
         schema = next((member.txn.schema_change for member in alive if member.txn.schema_change), None)
-        is_upgrade = any(member.txn.is_upgrade for member in alive)
+        # Another opener may have upgraded the graph since: then this one's work is done.
+        is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
         if not alive or (not tables and schema is None and not is_upgrade):
             return None
         leader = alive[0].txn
@@ -84,7 +90,7 @@ class Batch:
             schema=None if schema is None else schema.schema,
         )
         return PublishPlan(
-            operation_id=leader.operation_id,
+            operation_id=self._operation_id,
             kind=leader.kind,
             actor=leader.actor,
             branch=base.state.head.branch,
@@ -144,7 +150,7 @@ class Batch:
         leader = next((member.txn for member in self.alive), None)
         if not wanted or leader is None:
             return
-        tables = services.stager.stage(snapshot, wanted, leader.operation_id, leader.commit_id, counters)
+        tables = services.stager.stage(snapshot, wanted, self._operation_id, leader.commit_id, counters)
         for change, table in zip(wanted, tables, strict=True):
             entry = snapshot.state.table(change.table_key)
             self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)

@@ -20,11 +20,10 @@ from omnigraph.errors import (
     ManifestCorruptError,
     MissingThing,
 )
-from omnigraph.runtime import Counters, World
-from omnigraph.store.control import ControlObjects
-from omnigraph.store.datasets import DatasetStore
+from omnigraph.runtime import Counters
 from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.file import LOCATION, BranchLine, LoadedManifest
+from omnigraph.txn.services import GraphStores
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 REFS_PREFIX = "__branches"
@@ -45,10 +44,12 @@ class BranchRef:
 class BranchRefs:
     """The refs of one graph."""
 
-    def __init__(self, control: ControlObjects, datasets: DatasetStore, world: World) -> None:
-        self._control = control
-        self._datasets = datasets
-        self._world = world
+    def __init__(self, stores: GraphStores) -> None:
+        self._control = stores.control
+        self._datasets = stores.datasets
+        self._syncing = stores.syncing
+        self._world = stores.world
+        self._is_durable = stores.settings.is_durable
 
     def get(self, name: BranchName, counters: Counters) -> BranchRef:
         """Return the ref of a live branch other than main.
@@ -98,10 +99,11 @@ class BranchRefs:
             actor=actor,
         )
         line = ref.line.line or ""
-        self._datasets.create_branch(LOCATION, source.line, base.state.version, line, counters)
+        version = self._datasets.create_branch(LOCATION, source.line, base.state.version, line, counters)
+        self._syncing.line(LOCATION, line, version)
         self._world.failpoints.hit("txn.branch.after_line")
         data = _encode(ref)
-        if not self._control.put_if_absent(_key(name), data, counters):
+        if not self._control.put_if_absent(_key(name), data, counters, sync=self._is_durable):
             # The answer to a put that landed may have been lost and the put repeated.
             if self._control.get(_key(name), counters) == data:
                 return ref

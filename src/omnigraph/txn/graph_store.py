@@ -48,7 +48,7 @@ class GraphStore:
         self._formats = formats
         self._mode = mode
         self._group_commit = group_commit
-        self._refs = BranchRefs(stores.control, stores.datasets, stores.world)
+        self._refs = BranchRefs(stores)
         self._lock = threading.Lock()
         self._authorities: dict[str, GraphPublishAuthority] = {}
         self._is_closed = False
@@ -205,7 +205,7 @@ class GraphStore:
                     authority.recover(counters)
 
     def _upgrade(self, authority: GraphPublishAuthority, counters: Counters) -> None:
-        if authority.snapshot(counters).manifest.format < self._formats.newest:
+        if authority.services.manifest.is_outdated(authority.snapshot(counters).manifest):
             txn = authority.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
             txn.is_upgrade = True
             authority.commit(txn)
@@ -249,7 +249,6 @@ def _create(stores: GraphStores, schema: AcceptedSchema, tables: Sequence[TableR
         schema=schema,
         recent=(commit,),
     )
-    stores.syncing.before_publish(finished for table in staged for finished in table.finished)
     world.failpoints.hit("txn.init.before_manifest")
     rows = [encode_state(state), encode_schema(schema)]
     try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.runtime import Counters, World
@@ -12,6 +13,8 @@ from omnigraph.store.tables import TableStore
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
 from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.syncing import Syncing
+
+_log = logging.getLogger(__name__)
 
 OPERATION_PROPERTY = "omnigraph.operation_id"
 COMMIT_PROPERTY = "omnigraph.commit_id"
@@ -85,14 +88,37 @@ class Phases:
         self._syncing.after_publish(published.dataset, brought, plan.publish_uuid)
         return published
 
+    def publish_and_warm(
+        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
+    ) -> LoadedManifest:
+        """Phase C of a live writer, which reads back beside it what its next change would have to wait for."""
+        commits = [commit for commit in plan.commits if self._tables.can_warm(commit)]
+        if not commits:
+            return self.publish(plan, base, staged, counters)
+        swap, own = Counters(), [Counters() for _ in commits]
+        warming = [self._pool.submit(self._warm_one, commit, count) for commit, count in zip(commits, own, strict=True)]
+        try:
+            return self.publish(plan, base, staged, swap)
+        finally:
+            wait(warming)
+            counters.add_parallel([swap.cost(), *(count.cost() for count in own)])
+
     def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:
         """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
         return self._pool.submit(self._manifest.stage, base, plan.change, counters)
 
     def _commit_one(self, commit: StagedCommit, counters: Counters) -> None:
+        self._world.failpoints.hit("txn.commit.before_table")
         self._tables.commit(commit, counters)
         self._world.failpoints.hit("txn.commit.after_table")
         self._syncing.before_publish((commit,))
+
+    def _warm_one(self, commit: StagedCommit, counters: Counters) -> None:
+        try:
+            self._tables.warm(commit, counters)
+        except OmnigraphError as error:
+            # The write does not depend on it: a cache that stays cold costs the next change one call.
+            _log.debug("deletion files could not be read back location=%s: %s", commit.after.location, error)
 
 
 def _attempt(run: Callable[[], None]) -> OmnigraphError | None:

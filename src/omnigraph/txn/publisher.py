@@ -172,7 +172,7 @@ class Publisher:
             counters.add_parallel((beside.cost(), tables.cost()))
         if failure is not None:
             raise failure
-        return phases.publish(plan, base, staging.result(), counters)
+        return phases.publish_and_warm(plan, base, staging.result(), counters)
 
     def _end_own(
         self, batch: Batch, plan: PublishPlan, error: OmnigraphError, counters: Counters

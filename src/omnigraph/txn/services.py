@@ -47,7 +47,7 @@ class BranchServices:
         self.manifest = ManifestFile(stores.datasets, line, formats)
         self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
         self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
-        self.stager = Stager(stores.tables, line, stores.world, stores.settings, stores.pool)
+        self.stager = Stager(stores.tables, line, stores.syncing, stores.world, stores.settings, stores.pool)
         self.audit = AuditLog(stores.datasets)
 
     def snapshot(self, loaded: LoadedManifest) -> Snapshot:

@@ -24,7 +24,7 @@ class TxnSettings:
     durability: Literal["full", "relaxed"] = "full"
     grace_s: float = 30.0
     claim_wait_s: float = 30.0
-    max_attempts: int = 64
+    max_attempts: int = 1000
     tail_limit: int = 16
     max_group: int = 64
     threads: int = 8

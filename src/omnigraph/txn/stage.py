@@ -37,6 +37,7 @@ from omnigraph.txn.manifest.rows import TableEntry, Tombstone
 from omnigraph.txn.plan import ActionKind, TableAction
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.syncing import Syncing
 from omnigraph.values import CommitId, OperationId
 
 _Item = TypeVar("_Item")
@@ -45,25 +46,28 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedTable:
-    """One table's part of a plan with what the publish will say about the table.
-
-    ``finished`` are table commits that already landed, at places nobody else knows.
-    """
+    """One table's part of a plan with what the publish will say about the table."""
 
     action: TableAction
     entry: TableEntry | None = None
     tombstone: Tombstone | None = None
-    finished: tuple[StagedCommit, ...] = ()
 
 
 class Stager:
     """Stages the changes of one branch."""
 
     def __init__(
-        self, tables: TableStore, line: BranchLine, world: World, settings: TxnSettings, pool: ThreadPoolExecutor
+        self,
+        tables: TableStore,
+        line: BranchLine,
+        syncing: Syncing,
+        world: World,
+        settings: TxnSettings,
+        pool: ThreadPoolExecutor,
     ) -> None:
         self._tables = tables
         self._line = line
+        self._syncing = syncing
         self._world = world
         self._settings = settings
         self._pool = pool
@@ -156,11 +160,10 @@ class Stager:
             return None
         kind = ActionKind.FORK if is_fork else _action_kind(change)
         if is_fork:
-            self._tables.commit(commit, counters)
+            self._finish(commit, counters)
         return StagedTable(
             action=TableAction(kind=kind, table_key=change.table_key, commit=None if is_fork else commit),
             entry=replace(entry, pin=commit.after, row_count=commit.row_count),
-            finished=(commit,) if is_fork else (),
         )
 
     def _stage_commit(
@@ -210,13 +213,18 @@ class Stager:
             world=self._world,
             counters=counters,
         )
-        pin = self._tables.commit(commit, counters)
-        entry = TableEntry(table_key=change.table_key, object_id=change.object_id, pin=pin, row_count=commit.row_count)
+        self._finish(commit, counters)
+        entry = TableEntry(
+            table_key=change.table_key, object_id=change.object_id, pin=commit.after, row_count=commit.row_count
+        )
         return StagedTable(
             action=TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),
             entry=entry,
-            finished=(commit,),
         )
+
+    def _finish(self, commit: StagedCommit, counters: Counters) -> None:
+        self._tables.commit(commit, counters)
+        self._syncing.before_publish((commit,))
 
 
 def _action_kind(change: RowChange | TableReplace | IndexBuilds | Compaction) -> ActionKind:

@@ -9,6 +9,7 @@ from omnigraph.store.datasets import ReplaceableDataset
 from omnigraph.store.durability import Durability, sync_commit, sync_dataset_version
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.location import Storage
+from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit
 
 
@@ -23,6 +24,11 @@ class Syncing:
         """Sync table commits: a manifest that survives must not name table versions that did not."""
         for commit in commits:
             sync_commit(self.storage, commit, self.durability)
+
+    def line(self, location: str, branch: str, version: int) -> None:
+        """Sync the first version of a line before a ref names it."""
+        pin = TablePin(location=location, branch=branch, version=version)
+        sync_dataset_version(self.storage, pin, durability=self.durability)
 
     def after_publish(self, dataset: ReplaceableDataset, fragments: Iterable[FragmentRef], uuid: str | None) -> None:
         """Sync a manifest version and the fragments it brought: only then may the write be acknowledged."""

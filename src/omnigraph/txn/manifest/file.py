@@ -97,6 +97,10 @@ class ManifestFile:
         dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
         return self._load(dataset, known, counters)
 
+    def is_outdated(self, loaded: LoadedManifest) -> bool:
+        """Whether a version was written in an older format than a publish would write."""
+        return loaded.format < self._formats.newest
+
     def stage(self, base: LoadedManifest, change: ManifestChange, counters: Counters) -> StagedManifest:
         """Upload what the next version consists of. Until :meth:`publish` nobody can see it."""
         state = apply_change(base.state, change)
@@ -110,7 +114,7 @@ class ManifestFile:
             rows = self._datasets.read(base.dataset, chosen, None, counters)
             lineage[fold.start : fold.stop] = [self._stage_rows(base, rows, counters)]
         schema = base.dataset.fragments[_SCHEMA]
-        if change.schema is not None or base.format != self._formats.newest:
+        if change.schema is not None or self.is_outdated(base):
             # A publish upon an older format is its upgrade: no row of the older one may stay in the way.
             schema = self._stage_rows(base, encode_schema(state.schema), counters)
         return StagedManifest(

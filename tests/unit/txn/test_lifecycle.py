@@ -1,0 +1,81 @@
+"""Creating, opening and closing: one graph per place, whoever races for it."""
+
+import subprocess
+import sys
+
+import pytest
+from tests.txn_graph import PERSON, history, init_graph, insert, node_rows, open_graph, read_ids
+
+from omnigraph.errors import FailpointError, GraphClosedError
+from omnigraph.runtime import Counters, World
+from omnigraph.runtime.failpoints import fail
+from omnigraph.store.location import Storage
+from omnigraph.values import BranchName
+
+
+def test_of_two_initialisers_one_wins_and_the_graph_is_whole(tmp_path):
+    program = (
+        "import sys\n"
+        "from omnigraph.errors import GraphExistsError\n"
+        "from tests.txn_graph import init_graph\n"
+        "sys.stdin.readline()\n"
+        "try:\n"
+        "    init_graph(sys.argv[1])\n"
+        "except GraphExistsError:\n"
+        "    sys.exit(3)\n"
+    )
+    root = str(tmp_path / "g")
+    racers = [
+        subprocess.Popen([sys.executable, "-c", program, root], stdin=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.close()
+    assert sorted(racer.wait(60) for racer in racers) == [0, 3, 3, 3]
+    with open_graph(Storage.open(root)) as graph:
+        assert len(history(graph)) == 1
+        insert(graph, PERSON, node_rows(["a"]))
+        assert read_ids(graph, PERSON) == ["a"]
+
+
+def test_an_initialiser_that_died_leaves_the_place_free(tmp_path):
+    world = World.system({})
+    world.failpoints.enable("txn.init.before_manifest", fail("txn.init.before_manifest"))
+    with pytest.raises(FailpointError):
+        init_graph(tmp_path / "g", world=world)
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        assert read_ids(graph, PERSON) == []
+
+
+def test_a_closed_graph_says_so_and_closing_twice_is_harmless(tmp_path):
+    graph = open_graph(init_graph(tmp_path / "g"))
+    graph.close()
+    graph.close()
+    with pytest.raises(GraphClosedError):
+        graph.snapshot(BranchName("main"), Counters())
+
+
+def test_closing_finishes_the_releases_of_acknowledged_writes(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["a"]))
+    assert not [path for path in (tmp_path / "g" / "__recovery").rglob("*") if path.is_file()]
+
+
+def test_refresh_shows_what_another_handle_published(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as writer, open_graph(storage, mode="read_only") as reader:
+        assert read_ids(reader, PERSON) == []
+        insert(writer, PERSON, node_rows(["a"]))
+        reader.refresh()
+        assert read_ids(reader, PERSON) == ["a"]
+
+
+def test_a_result_reports_what_it_cost(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        cost = insert(graph, PERSON, node_rows(["a"])).cost
+    assert cost.total_calls > 0
+    assert cost.bytes_written > 0
+    assert 0 < cost.serial_stages <= cost.total_calls
