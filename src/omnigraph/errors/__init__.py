@@ -28,6 +28,7 @@ OmnigraphError
 ├── WriteOutcomeError      a write that may be published
 ├── TableDriftError        a table changed outside of the protocol
 ├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError
+├── ConstraintViolationError, BadRowsError   rows that break the schema
 ├── TypeMissingError, BranchMissingError   (also KeyError)
 ├── GraphMissingError      (also FileNotFoundError)
 ├── BranchExistsError, GraphExistsError
@@ -54,6 +55,7 @@ from omnigraph.errors.details import (
     TableRef,
     UnknownOutcome,
 )
+from omnigraph.errors.engine import BadRowsError, ConstraintViolationError, Violation, Violations
 from omnigraph.errors.general import (
     FailpointError,
     FileAccessError,
@@ -125,6 +127,7 @@ __all__ = [
     "BY_CODE",
     "CLASSES",
     "AlreadyExistsError",
+    "BadRowsError",
     "BadValue",
     "BranchExistsError",
     "BranchMissingError",
@@ -134,6 +137,7 @@ __all__ = [
     "ClaimHeld",
     "CommitOutcome",
     "CompareAndSwapLostError",
+    "ConstraintViolationError",
     "Details",
     "Diagnostic",
     "DiagnosticError",
@@ -196,6 +200,8 @@ __all__ = [
     "ValueFormatError",
     "VersionMismatch",
     "VersionMissingError",
+    "Violation",
+    "Violations",
     "WriteOutcomeError",
     "error_from_json",
     "render_diagnostic",

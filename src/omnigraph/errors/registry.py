@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import general, language, storage, txn
+from omnigraph.errors import engine, general, language, storage, txn
 from omnigraph.errors.base import OmnigraphError, rebuild_from_json
 
 CLASSES: tuple[type[OmnigraphError], ...] = (
@@ -27,6 +27,8 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     language.QueryLaneError,
     language.SourceEncodingError,
     language.SourceTooLargeError,
+    engine.ConstraintViolationError,
+    engine.BadRowsError,
     txn.ExpectedVersionMismatchError,
     txn.SchemaMovedError,
     txn.PreconditionFailedError,
