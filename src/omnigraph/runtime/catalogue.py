@@ -11,6 +11,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.claim.before_put": "the plan is complete, no sidecar exists",
         "txn.claim.after_put": "the sidecar exists, no table has moved",
         "txn.commit.before_tables": "phase B begins",
+        "txn.commit.before_table": "one more table is about to move past its pin",
         "txn.commit.after_table": "one more table has moved past its pin",
         "txn.commit.after_tables": "every table has moved, the manifest has not",
         "txn.publish.before_cas": "the next manifest version is uploaded and invisible",

@@ -18,6 +18,10 @@ from omnigraph.store.metering import metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, translating
 
+# Opening the source, the branch's transaction and manifest, looking at the source twice more, and the ref: each of
+# these calls waits for the one before it.
+_CREATE_STAGES = 7
+
 
 class Branches:
     """The branches of a graph's datasets.
@@ -66,9 +70,12 @@ class Branches:
         self._control.delete_prefix(_tree(location, branch), counters)
 
     def _try_create(self, handle: LanceDataset, target: TablePin, counters: Counters) -> LanceDataset | Fault:
+        # The listing that opens the new tree is missing from the statistics of the handle.
+        counters.add_calls("lance.read")
+        counters.add_serial_stages()
         with (
             translating("create a branch", target.location, effect=Effect.UNKNOWN),
-            metered(handle, counters),
+            metered(handle, counters, at_most=_CREATE_STAGES),
         ):
             try:
                 return handle.create_branch(

@@ -28,6 +28,7 @@ class ControlObjects:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._opened: LocalStore | S3Store | None = None
+        self._linked: set[Path] = set()
 
     @property
     def storage(self) -> Storage:
@@ -50,7 +51,11 @@ class ControlObjects:
                     return False
                 raise
             if sync:
-                self._sync(key)
+                try:
+                    self._sync(key)
+                except FileNotFoundError:
+                    # Somebody removed it before it was durable: whatever it was to stand for, it does not.
+                    return False
         return True
 
     def put(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> None:
@@ -139,12 +144,13 @@ class ControlObjects:
         if self._storage.is_local:
             path = self._storage.path(key)
             sync_file(path)
-            folder = path.parent
-            while True:
-                sync_directory(folder)
-                if folder == self._storage.path():
-                    break
+            folder = holder = path.parent
+            sync_directory(holder)
+            # A folder's own place in the tree is synced once.
+            while holder not in self._linked and folder != self._storage.path():
                 folder = folder.parent
+                sync_directory(folder)
+            self._linked.add(holder)
 
     def _readable(self) -> LocalStore | S3Store | None:
         # A graph that does not exist yet has no directory, and looking for one must not create it.

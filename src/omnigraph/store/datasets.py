@@ -142,7 +142,11 @@ class DatasetStore:
             wanted = dataset.schema if columns is None else pa.schema([dataset.schema.field(name) for name in columns])
             return wanted.empty_table()
         handle = dataset.handle
-        with translating("read a dataset", dataset.location), metered(handle, counters, stages=SCAN_STAGES):
+        width = len(dataset.fragments if fragments is None else fragments)
+        with (
+            translating("read a dataset", dataset.location),
+            metered(handle, counters, at_most=SCAN_STAGES, side_by_side=width),
+        ):
             chosen = None
             if fragments is not None:
                 every = handle.get_fragments()

@@ -1,6 +1,6 @@
 """Making local commits survive a power failure. Lance never syncs, so the writer does before it acknowledges.
 
-Object stores are durable when they answer; there every function here does nothing.
+Object stores are durable when they answer; there nothing here does anything.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from omnigraph.errors import Effect
+from omnigraph.store.blobs import iter_blob_files
 from omnigraph.store.control import sync_directory, sync_file
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
@@ -23,60 +24,64 @@ _WORKERS = 4
 _MAX_VERSION = (1 << 64) - 1
 
 
-def sync_files(storage: Storage, files: Iterable[str], durability: Durability = "full") -> None:
-    """Wait until these files, and every directory that leads to them, are on the disk.
+class DiskSync:
+    """Syncs what commits of one graph bring, from threads that it keeps.
+
+    A folder's own place in the tree is synced once: folders of a graph are never replaced by others of their name.
 
     Args:
         storage: the graph's storage.
-        files: paths below its root.
         durability: ``relaxed`` skips the work, for tests and throw-away graphs.
     """
-    if not storage.is_local or durability == "relaxed":
-        return
-    paths = sorted({storage.path(file) for file in files})
-    if not paths:
-        return
-    root = storage.path()
-    # Children before parents: an entry must not become durable before what it names.
-    folders = sorted({folder for path in paths for folder in _folders(path, root)}, reverse=True)
-    with translating("sync files", storage.root, effect=Effect.UNKNOWN):
-        if len(paths) == 1:
-            sync_file(paths[0])
-        else:
-            with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-sync") as pool:
-                list(pool.map(sync_file, paths))
-        for folder in folders:
-            sync_directory(folder)
 
+    def __init__(self, storage: Storage, durability: Durability = "full") -> None:
+        self._storage = storage
+        self._is_needed = storage.is_local and durability == "full"
+        self._linked: set[Path] = set()
+        self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-sync")
 
-def sync_commit(storage: Storage, staged: StagedCommit, durability: Durability = "full") -> None:
-    """Wait until a landed commit is on the disk: its files, its transaction and its manifest."""
-    transaction = f"{dataset_root(staged.before)}/_transactions/{staged.before.version}-{staged.uuid}.txn"
-    sync_files(storage, [*staged.files, transaction, _manifest(staged.after)], durability)
+    def sync_files(self, files: Iterable[str]) -> None:
+        """Wait until these files below the root, and every folder that leads to them, are on the disk."""
+        if not self._is_needed:
+            return
+        named = {self._storage.path(file) for file in files}
+        paths = sorted(named.union(*(iter_blob_files(path) for path in named)))
+        if not paths:
+            return
+        holders = sorted({path.parent for path in paths})
+        fresh = [folder for folder in holders if folder not in self._linked]
+        root = self._storage.path()
+        leading = {folder for holder in fresh for folder in _folders(holder, root)}
+        with translating("sync files", self._storage.root, effect=Effect.UNKNOWN):
+            # Children before parents: an entry must not become durable before what it names.
+            list(self._pool.map(sync_file, paths))
+            list(self._pool.map(sync_directory, holders))
+            for folder in sorted(leading, reverse=True):
+                sync_directory(folder)
+        self._linked.update(fresh)
 
+    def sync_commit(self, staged: StagedCommit) -> None:
+        """Wait until a landed commit is on the disk: its files, its transaction and its manifest."""
+        transaction = f"{dataset_root(staged.before)}/_transactions/{staged.before.version}-{staged.uuid}.txn"
+        self.sync_files([*staged.files, transaction, _manifest(staged.after)])
 
-def sync_dataset_version(
-    storage: Storage,
-    pin: TablePin,
-    data_files: Iterable[str] = (),
-    *,
-    uuid: str | None = None,
-    durability: Durability = "full",
-) -> None:
-    """Wait until one version of a dataset is on the disk.
+    def sync_dataset_version(self, pin: TablePin, data_files: Iterable[str] = (), *, uuid: str | None = None) -> None:
+        """Wait until one version of a dataset is on the disk.
 
-    Args:
-        storage: the graph's storage.
-        pin: the version.
-        data_files: names of data files that the version brought, as :class:`FragmentRef` gives them.
-        uuid: the transaction that made it, to sync its record too.
-        durability: ``relaxed`` skips the work.
-    """
-    root = dataset_root(pin)
-    files = [f"{root}/data/{file}" for file in data_files]
-    if uuid is not None:
-        files.append(f"{root}/_transactions/{pin.version - 1}-{uuid}.txn")
-    sync_files(storage, [*files, _manifest(pin)], durability)
+        Args:
+            pin: the version.
+            data_files: names of data files that the version brought, as :class:`FragmentRef` gives them.
+            uuid: the transaction that made it, to sync its record too.
+        """
+        root = dataset_root(pin)
+        files = [f"{root}/data/{file}" for file in data_files]
+        if uuid is not None:
+            files.append(f"{root}/_transactions/{pin.version - 1}-{uuid}.txn")
+        self.sync_files([*files, _manifest(pin)])
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._pool.shutdown()
 
 
 def _manifest(pin: TablePin) -> str:

@@ -25,7 +25,7 @@ class FragmentRef:
     @classmethod
     def of(cls, metadata: FragmentMetadata) -> FragmentRef:
         """Return the reference to what Lance describes."""
-        return cls(metadata=metadata, files=tuple(file.path for file in metadata.files), row_count=metadata.num_rows)
+        return cls(metadata=metadata, files=data_paths(metadata), row_count=metadata.num_rows)
 
     def json(self) -> dict[str, Any]:
         """Return the fragment as JSON values; :meth:`from_json` is the way back."""
@@ -35,6 +35,12 @@ class FragmentRef:
     def from_json(cls, data: Mapping[str, Any]) -> FragmentRef:
         """Rebuild what :meth:`json` gave."""
         return cls.of(fragment_from_json(data))
+
+
+def data_paths(metadata: FragmentMetadata) -> tuple[str, ...]:
+    """Return the names of a fragment's data files."""
+    # The public attribute makes a class on every access, which a table of many fragments feels at each open.
+    return tuple(file._path for file in metadata.files)  # noqa: SLF001 - the plain field behind it
 
 
 def fragment_to_json(metadata: FragmentMetadata) -> dict[str, Any]:

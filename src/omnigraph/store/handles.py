@@ -19,7 +19,7 @@ from omnigraph.errors import (
 )
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
-from omnigraph.store.metering import collect, metered
+from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, collect, metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, translating
 
@@ -115,7 +115,7 @@ class Handles:
             handle = self._by_pin.get(newest) if newest is not None else None
         if handle is None:
             return self.open_latest(location, branch, counters)[0].version
-        with translating("look for the newest version", location), metered(handle, counters):
+        with translating("look for the newest version", location), metered(handle, counters, stages=PROBE_STAGES):
             try:
                 return handle.latest_version
             except (OSError, ValueError) as error:
@@ -159,7 +159,7 @@ class Handles:
                 if fault_of(error) is Fault.MISSING and not isinstance(error, OmnigraphError):
                     raise _missing(location, branch) from error
                 raise
-            collect(handle, counters)
+            collect(handle, counters, at_most=OPEN_STAGES)
             return handle
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lance import LanceDataset, Transaction
+from lance import LanceDataset, LanceOperation, Transaction
 from lance.commit import CommitConflictError
 
 from omnigraph.errors import (
@@ -20,6 +20,10 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.transactions import read_mark
 from omnigraph.store.translate import Fault, fault_of, to_omnigraph_error
 
+# A commit looks for the newest version, puts its transaction and then its manifest; a strict overwrite need not look.
+_COMMIT_STAGES = 3
+_OVERWRITE_STAGES = 2
+
 
 def land(handles: Handles, base: TablePin, transaction: Transaction, counters: Counters) -> LanceDataset | None:
     """Commit ``transaction`` on top of ``base``, or find that it already is there.
@@ -34,8 +38,9 @@ def land(handles: Handles, base: TablePin, transaction: Transaction, counters: C
     """
     handle = handles.open(base, counters)
     target = TablePin(location=base.location, branch=base.branch, version=base.version + 1)
+    stages = _OVERWRITE_STAGES if isinstance(transaction.operation, LanceOperation.Overwrite) else _COMMIT_STAGES
     try:
-        with metered(handle, counters):
+        with metered(handle, counters, stages=stages):
             landed = LanceDataset.commit(handle, transaction, max_retries=0)
     except CommitConflictError:
         return find_landed(handles, target, transaction.uuid, counters)
@@ -69,7 +74,7 @@ def land_creation(handles: Handles, location: str, transaction: Transaction, cou
             # When version 1 exists, Lance looks for the version 0 that it would build on, and nobody writes one.
             case Fault.EXISTS | Fault.CONFLICT | Fault.MISSING:
                 return False
-            case Fault.DENIED:
+            case Fault.DENIED | Fault.INVALID:
                 raise to_omnigraph_error(
                     error, doing="create a dataset", location=location, effect=Effect.STAGED
                 ) from error
@@ -103,7 +108,7 @@ def _after_doubtful_commit(
         handle = handles.open(target, counters)
         return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
     except VersionMissingError:
-        if fault_of(error) is Fault.DENIED:
+        if fault_of(error) in {Fault.DENIED, Fault.INVALID}:
             raise to_omnigraph_error(error, doing="commit", location=target.location, effect=Effect.STAGED) from error
         # Absent at this moment proves nothing: a request that is still under way could yet create it.
         raise unknown_outcome(target, uuid) from error

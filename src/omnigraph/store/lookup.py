@@ -13,6 +13,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.errors import InternalError
 from omnigraph.runtime import Counters
+from omnigraph.store.blobs import blob_handling
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.metering import LOOKUP_STAGES, SCAN_STAGES, metered
 from omnigraph.store.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
@@ -86,8 +87,10 @@ def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef], counters: Co
             big.append(fragment)
         else:
             missing.append(fragment)
-    blocks.update(_read_blocks(table, [item for item in missing if is_small(item)], counters, whole=True))
-    blocks.update(_read_blocks(table, [item for item in missing if not is_small(item)], counters, whole=False))
+    # A data file does not tell how much its blobs hold beside it.
+    small = [] if table.blobs else [item for item in missing if is_small(item)]
+    blocks.update(_read_blocks(table, small, counters, whole=True))
+    blocks.update(_read_blocks(table, [item for item in missing if item not in small], counters, whole=False))
     return Tail(
         blocks=tuple((item, blocks[item.metadata.id]) for item in uncovered if item.metadata.id in blocks),
         big=tuple(big),
@@ -162,8 +165,13 @@ def _read_blocks(
 
 
 def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
-    with translating("look up ids", table.pin.location), metered(table.handle, counters, stages=LOOKUP_STAGES):
-        found: pa.Table = table.handle.scanner(columns=names, filter=_one_of(wanted), fast_search=True).to_table()
+    with translating("look up ids", table.pin.location), metered(table.handle, counters, at_most=LOOKUP_STAGES):
+        found: pa.Table = table.handle.scanner(
+            columns=names,
+            filter=_one_of(wanted),
+            fast_search=True,
+            blob_handling=blob_handling(names, table.blobs),
+        ).to_table()
         return found
 
 
@@ -171,10 +179,17 @@ def _scan_fragments(
     table: PinnedTable, wanted: pa.Array, names: list[str], fragments: Sequence[FragmentRef], counters: Counters
 ) -> pa.Table:
     chosen = {fragment.metadata.id for fragment in fragments}
-    with translating("look up ids", table.pin.location), metered(table.handle, counters, stages=SCAN_STAGES):
+    with (
+        translating("look up ids", table.pin.location),
+        metered(table.handle, counters, at_most=SCAN_STAGES, side_by_side=len(fragments)),
+    ):
         handles = [item for item in table.handle.get_fragments() if item.fragment_id in chosen]
         found: pa.Table = table.handle.scanner(
-            columns=names, filter=_one_of(wanted), fragments=handles, use_scalar_index=False
+            columns=names,
+            filter=_one_of(wanted),
+            fragments=handles,
+            use_scalar_index=False,
+            blob_handling=blob_handling(names, table.blobs),
         ).to_table()
         return found
 

@@ -12,9 +12,10 @@ from lance import LanceDataset
 
 from omnigraph.errors import OmnigraphError, StorageCorruptError, TableMissingError, TableRef, VersionMissingError
 from omnigraph.runtime import Counters
+from omnigraph.store.blobs import blob_columns, blob_handling, plain_schema
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.fragments import FragmentRef
-from omnigraph.store.metering import LOOKUP_STAGES, SCAN_STAGES, collect, metered
+from omnigraph.store.metering import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, collect, metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import translating
 
@@ -69,7 +70,8 @@ class PinnedTable:
         self.pin = pin
         self.handle = handle
         self.datasets = datasets
-        self.schema: pa.Schema = handle.schema
+        self.schema: pa.Schema = plain_schema(handle.schema)
+        self.blobs = blob_columns(self.schema)
         self.row_count: int = handle.count_rows()
         self.fragments: tuple[FragmentRef, ...] = tuple(
             FragmentRef.of(fragment.metadata) for fragment in handle.get_fragments()
@@ -85,7 +87,10 @@ class PinnedTable:
     def indexes(self, counters: Counters) -> tuple[TableIndex, ...]:
         """Return the indexes of this version; read once."""
         if self._indexes is None:
-            with translating("read the indexes", self.pin.location), metered(self.handle, counters):
+            with (
+                translating("read the indexes", self.pin.location),
+                metered(self.handle, counters, at_most=OPEN_STAGES),
+            ):
                 self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
         return self._indexes
 
@@ -121,6 +126,7 @@ class PinnedTable:
         if fragment_ids is not None:
             wanted = frozenset(fragment_ids)
             chosen = [fragment for fragment in self.handle.get_fragments() if fragment.fragment_id in wanted]
+        width = len(self.fragments if chosen is None else chosen)
         search = search or Search()
         if search.full_text is not None:
             names += [name for name in ("_score",) if name not in names]
@@ -137,11 +143,12 @@ class PinnedTable:
                 nearest=None if search.nearest is None else dict(search.nearest),
                 fast_search=search.fast or None,
                 disable_scoring_autoprojection=True,
+                blob_handling=blob_handling(names, self.blobs),
                 # Lance otherwise filters what the search has already cut down to its best rows.
                 prefilter=True if filter is not None and (search.full_text or search.nearest) else None,
             )
             reader = scanner.to_reader()
-            return pa.RecordBatchReader.from_batches(reader.schema, self._draw(reader, counters))
+            return pa.RecordBatchReader.from_batches(reader.schema, self._draw(reader, width, counters))
 
     def read(
         self,
@@ -171,7 +178,10 @@ class PinnedTable:
         if filter is None:
             return self.row_count
         self.datasets.handles.check_process()
-        with self._reading(counters), metered(self.handle, counters, stages=SCAN_STAGES):
+        with (
+            self._reading(counters),
+            metered(self.handle, counters, at_most=SCAN_STAGES, side_by_side=len(self.fragments)),
+        ):
             return int(self.handle.count_rows(filter))
 
     def take(self, row_ids: Sequence[int], columns: Sequence[str], counters: Counters) -> pa.Table:
@@ -180,16 +190,16 @@ class PinnedTable:
         names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
         if not len(row_ids):
             return pa.schema([pa.field(ROW_ID, pa.uint64()), *(self.schema.field(n) for n in names[1:])]).empty_table()
-        with self._reading(counters), metered(self.handle, counters, stages=LOOKUP_STAGES):
+        with self._reading(counters), metered(self.handle, counters, at_most=LOOKUP_STAGES):
             taken: pa.Table = self.handle._take_rows(list(row_ids), columns=names)  # noqa: SLF001 - the only form by row id
             return taken.select(names)
 
-    def _draw(self, reader: pa.RecordBatchReader, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _draw(self, reader: pa.RecordBatchReader, width: int, counters: Counters) -> Iterator[pa.RecordBatch]:
         try:
             with self._reading(counters):
                 yield from reader
         finally:
-            collect(self.handle, counters, stages=SCAN_STAGES)
+            collect(self.handle, counters, at_most=SCAN_STAGES, side_by_side=width)
 
     @contextmanager
     def _reading(self, counters: Counters) -> Iterator[None]:

@@ -20,14 +20,17 @@ from omnigraph.store.branches import Branches
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.landing import find_landed, land, land_creation
-from omnigraph.store.metering import metered
+from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.staging.commit import StagedCommit
-from omnigraph.store.table import Table
+from omnigraph.store.table import ROW_ID, Table
 from omnigraph.store.transactions import CommitMark, read_mark
 from omnigraph.store.translate import translating
 
 _TABLES = 512
+_NO_ROW = f"{ROW_ID} < 0"
+# Reading back so few takes no longer than the publish that it runs beside.
+_WARMED_FRAGMENTS = 2
 # Lance lands these on top of any other commit, so that the head must be looked at first.
 _REBASING = frozenset({"index", "compaction", "project"})
 
@@ -115,6 +118,23 @@ class TableStore:
             raise self._moved(staged, None if handle is None else handle.version, counters)
         return staged.after
 
+    def can_warm(self, staged: StagedCommit) -> bool:
+        """Whether a commit wrote deletion files to a distant store, and so few that reading them back is quick."""
+        return not self.datasets.storage.is_local and 0 < len(staged.shrunk_fragments) <= _WARMED_FRAGMENTS
+
+    def warm(self, staged: StagedCommit, counters: Counters) -> None:
+        """Read the deletion files of a landed commit into memory: the next change there would wait for them first."""
+        handle = self._handles.open(staged.after, counters)
+        for fragment_id in staged.shrunk_fragments:
+            with (
+                translating("read a deletion file", staged.after.location),
+                metered(handle, counters, stages=PROBE_STAGES),
+            ):
+                fragment = handle.get_fragment(fragment_id)
+                if fragment is not None:
+                    # Needs no column, so that the deletion file is all it reads.
+                    fragment.count_rows(_NO_ROW)
+
     def purge(self, location: str, counters: Counters) -> None:
         """Delete a whole dataset that was never published."""
         self._forget(location, None)
@@ -151,7 +171,7 @@ class TableStore:
 
     def _is_fork_of(self, pin: TablePin, fork: TablePin, counters: Counters) -> bool:
         handle: LanceDataset = self._handles.open(fork, counters)
-        with translating("read a fork's origin", fork.location), metered(handle, counters):
+        with translating("read a fork's origin", fork.location), metered(handle, counters, at_most=OPEN_STAGES):
             origin = handle.read_transaction(fork.version)
         operation = None if origin is None else origin.operation
         return (

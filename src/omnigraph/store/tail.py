@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
+from omnigraph.store.fragments import data_paths
+
 _CAPACITY_BYTES = 128 << 20
 # Rows of a larger fragment are not kept, only its keys; beyond the second bound not even those.
 WHOLE_ROWS_BYTES = 4 << 20
@@ -34,7 +36,7 @@ class BlockKey:
         """Return the key of a fragment."""
         deletion = metadata.deletion_file
         return cls(
-            files=tuple(file.path for file in metadata.files),
+            files=data_paths(metadata),
             deletions=None if deletion is None else (deletion.read_version, deletion.id),
             fields=fields,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lance import LanceDataset, LanceOperation, Transaction
 
 from omnigraph.runtime import Counters, World
-from omnigraph.store.metering import metered
+from omnigraph.store.metering import OPEN_STAGES, metered
 from omnigraph.store.translate import translating
 
 OPERATION_ID = "omnigraph:operation_id"
@@ -28,7 +28,7 @@ class CommitMark:
 
 def read_mark(handle: LanceDataset, version: int, location: str, counters: Counters) -> CommitMark:
     """Return the mark of ``version`` on the branch of ``handle``."""
-    with translating("read a transaction", location), metered(handle, counters):
+    with translating("read a transaction", location), metered(handle, counters, at_most=OPEN_STAGES):
         transaction = handle.read_transaction(version)
     if transaction is None:
         return CommitMark(uuid="", operation_id=None, read_version=max(0, version - 1), properties={})

@@ -44,6 +44,7 @@ class Fault(Enum):
     BRANCH_TREE_EXISTS = auto()
     DENIED = auto()
     UNAVAILABLE = auto()
+    INVALID = auto()
     OTHER = auto()
 
 
@@ -52,6 +53,7 @@ _TEXTS: tuple[tuple[re.Pattern[str], Fault], ...] = (
     (re.compile(r"Commit result for version \d+ is unknown"), Fault.OUTCOME_UNKNOWN),
     (re.compile(r"Clone operation should not enter build_manifest"), Fault.BRANCH_TREE_EXISTS),
     (re.compile(r"Ref conflict error: .* already exists|Dataset already exists"), Fault.EXISTS),
+    (re.compile(r"Invalid user input"), Fault.INVALID),
     (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), Fault.CONFLICT),
     (
         re.compile(r"\b(403 Forbidden|401 Unauthorized|PermissionDenied|Unauthenticated|Permission denied)"),

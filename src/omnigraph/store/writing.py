@@ -8,8 +8,9 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters
+from omnigraph.store.blobs import plain_schema
 from omnigraph.store.handles import Handles
-from omnigraph.store.metering import metered
+from omnigraph.store.metering import UPLOAD_STAGES, metered
 from omnigraph.store.translate import translating
 
 
@@ -25,12 +26,13 @@ def write_into(
         counters: where the calls go.
         schema: the schema that the next version will have, when it is not that of ``handle``.
     """
-    with translating("write a fragment", location, effect=Effect.STAGED), metered(handle, counters):
-        fitted = fit(rows, handle.schema if schema is None else schema)
+    with translating("write a fragment", location, effect=Effect.STAGED):
+        fitted = fit(rows, plain_schema(handle.schema) if schema is None else schema)
         if fitted.num_rows == 0:
             return []
         mode = "append" if schema is None else "overwrite"
-        written: list[FragmentMetadata] = write_fragments(fitted, handle, schema=fitted.schema, mode=mode)
+        with metered(handle, counters, stages=UPLOAD_STAGES):
+            written: list[FragmentMetadata] = write_fragments(fitted, handle, schema=fitted.schema, mode=mode)
         return written
 
 

@@ -171,7 +171,7 @@ def _accept(
             merged[table_key] = combine(present, change)
         else:
             merged[table_key] = change
-    view = CommitView(snapshot, merged, counters)
+    view = CommitView(snapshot, merged, counters, before)
     for check in txn.checks:
         check(view)
     return merged

@@ -19,6 +19,7 @@ from omnigraph.txn.manifest.file import BranchLine
 from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.plan_codec import decode_plan, encode_plan
 from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.sidecar_shapes import SignShape
 from omnigraph.txn.writers import WriterIdentity
 
 RECOVERY_PREFIX = "__recovery"
@@ -40,6 +41,7 @@ class ClaimBook:
 
     def __init__(self, control: ControlObjects, line: BranchLine, world: World, settings: TxnSettings) -> None:
         self._control = control
+        self._line = line
         self._world = world
         self._settings = settings
         # A comma cannot occur in a branch name, so two branches never share a folder.
@@ -75,6 +77,14 @@ class ClaimBook:
         found = (_CLAIM.fullmatch(key.rpartition("/")[2]) for key in self._control.list_keys(self._folder, counters))
         return tuple(sorted(int(match["version"]) for match in found if match))
 
+    def remove_strays(self, counters: Counters) -> None:
+        """Delete takeovers and renewals that outlived their claim: nothing can come of them any more."""
+        keys = set(self._control.list_keys(self._folder, counters))
+        for key in sorted(keys):
+            version = key.rpartition("/")[2].partition(".")[0]
+            if f"{self._folder}/{version}.json" not in keys:
+                self._control.delete(key, counters)
+
     def read(self, version: int, counters: Counters) -> PublishPlan | None:
         """Return the plan of a claim, or None when it is gone.
 
@@ -83,7 +93,14 @@ class ClaimBook:
         """
         key = self._claim_key(version)
         data = self._control.get(key, counters)
-        return None if data is None else decode_plan(data, key)
+        if data is None:
+            return None
+        plan = decode_plan(data, key)
+        found = (plan.branch, plan.incarnation, plan.target_version)
+        if found != (self._line.name, self._line.incarnation, version):
+            details = FormatMismatch(what=key, expected="the plan of this branch and version", found=str(found))
+            raise SidecarCorruptError(f"the sidecar holds the plan of another publish key={key}", details=details)
+        return plan
 
     def holding(self, plan: PublishPlan, counters: Counters) -> Holding:
         """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
@@ -147,7 +164,8 @@ def branch_of_key(key: str) -> tuple[str, str]:
 def _read_sign(key: str, data: bytes, *, turn: int) -> Holding:
     try:
         raw = msgspec.json.decode(data)
+        msgspec.convert(raw, SignShape)
         return Holding(writer=WriterIdentity.from_json(raw["writer"]), at_ms=raw["at_ms"], turn=turn)
-    except (KeyError, TypeError, msgspec.MsgspecError) as error:
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
         raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error

@@ -20,6 +20,7 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
@@ -76,7 +77,7 @@ class GraphStore:
         try:
             _create(stores, schema, tables, actor)
         finally:
-            stores.pool.shutdown()
+            stores.close()
 
     @classmethod
     def open(
@@ -88,6 +89,7 @@ class GraphStore:
         settings: TxnSettings | None = None,
         formats: FormatChain | None = None,
         group_commit: bool = False,
+        counters: Counters | None = None,
     ) -> Self:
         """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
@@ -98,7 +100,7 @@ class GraphStore:
         stores = _wire(storage, world or World.system(), settings or TxnSettings())
         graph = cls(stores, formats or FormatChain(), mode, group_commit=group_commit)
         try:
-            graph.refresh()
+            graph.refresh(counters)
         except TableMissingError as error:
             graph.close()
             details = MissingThing(what="graph", name=storage.root)
@@ -134,7 +136,7 @@ class GraphStore:
             self._is_closed = True
         for authority in authorities:
             authority.close()
-        self._stores.pool.shutdown()
+        self._stores.close()
 
     def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
         """Return the newest published state of a branch."""
@@ -218,7 +220,7 @@ def _wire(storage: Storage, world: World, settings: TxnSettings) -> GraphStores:
         datasets=datasets,
         tables=TableStore(datasets, control),
         control=control,
-        syncing=Syncing(storage=storage, durability=settings.durability),
+        syncing=Syncing(disk=DiskSync(storage, settings.durability)),
         pool=ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph"),
         world=world,
         settings=settings,

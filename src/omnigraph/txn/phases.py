@@ -15,6 +15,7 @@ from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.syncing import Syncing
 
 _log = logging.getLogger(__name__)
+_WARM_PATIENCE_S = 0.25
 
 OPERATION_PROPERTY = "omnigraph.operation_id"
 COMMIT_PROPERTY = "omnigraph.commit_id"
@@ -100,7 +101,8 @@ class Phases:
         try:
             return self.publish(plan, base, staged, swap)
         finally:
-            wait(warming)
+            # It takes half as long as the publish, so that only a store in trouble makes it late, and nobody waits.
+            wait(warming, timeout=_WARM_PATIENCE_S)
             counters.add_parallel([swap.cost(), *(count.cost() for count in own)])
 
     def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:

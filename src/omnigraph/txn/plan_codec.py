@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.errors import FormatMismatch, SidecarCorruptError
+from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.store.staging import StagedCommit
 from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.codec import (
@@ -19,6 +19,7 @@ from omnigraph.txn.manifest.codec import (
 )
 from omnigraph.txn.manifest.rows import AcceptedSchema, ManifestChange
 from omnigraph.txn.plan import ActionKind, PublishPlan, TableAction, WriteKind
+from omnigraph.txn.sidecar_shapes import PlanShape
 from omnigraph.txn.writers import WriterIdentity
 from omnigraph.values import BranchName, CommitId, OperationId, Ulid
 
@@ -41,10 +42,14 @@ def decode_plan(data: bytes, key: str) -> PublishPlan:
         found = raw["format"]
         if found != PLAN_FORMAT:
             raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
-        return _plan_from_json(raw)
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
+        msgspec.convert(raw, PlanShape)
+        plan = _plan_from_json(raw)
+        if not plan.change.commits:
+            raise ValueError("a plan without a commit")  # noqa: TRY301 - as above
+    except (KeyError, TypeError, ValueError, AttributeError, OmnigraphError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected=f"a publish plan of format {PLAN_FORMAT}", found=str(error)[:200])
         raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error
+    return plan
 
 
 def _plan_to_json(plan: PublishPlan) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omnigraph.errors import (
@@ -55,6 +56,10 @@ class _Patience:
     delay_s: float = _FIRST_WAIT_S
     looked_s: float = field(default=0.0)
 
+    def renew(self, now_s: float) -> None:
+        """Start to wait afresh: progress of others is not a reason to give up, nor is time spent in a window."""
+        self.started_s, self.looked_s, self.delay_s = now_s, 0.0, _FIRST_WAIT_S
+
 
 class Publisher:
     """Publishes batches on one branch, one at a time."""
@@ -90,6 +95,7 @@ class Publisher:
                 newest = self._services.load(counters, base)
                 if newest.state.version > base.state.version:
                     self._saw_others()
+                    patience.renew(self._world.clock.monotonic_s())
                 base = newest
         except OmnigraphError as error:
             batch.fail_all(error)
@@ -111,7 +117,7 @@ class Publisher:
         if not self._claim(plan, counters):
             self._wait(plan, base, patience, counters)
             return None
-        if self._is_contended() and self._services.manifest.latest_version(counters) != plan.base_version:
+        if self._is_overtaken(plan, counters):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._releaser.release(plan.target_version)
@@ -121,24 +127,44 @@ class Publisher:
     def _claim(self, plan: PublishPlan, counters: Counters) -> bool:
         """Phase A. Before: nothing names this write. After, if won: its whole plan is durable under its version."""
         self._world.failpoints.hit("txn.claim.before_put")
-        try:
+        with self._withdrawing(plan):
             won = self._services.claims.claim(plan, counters)
-        except OmnigraphError:
-            self._withdraw(plan)
-            raise
-        if won:
-            self._world.failpoints.hit("txn.claim.after_put")
+            if won:
+                self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _withdraw(self, plan: PublishPlan) -> None:
-        """A put that failed may have landed all the same; its plan moved nothing, so it may simply go."""
+    def _is_overtaken(self, plan: PublishPlan, counters: Counters) -> bool:
+        if not self._is_contended():
+            return False
+        with self._withdrawing(plan):
+            return self._services.manifest.latest_version(counters) != plan.base_version
+
+    @contextmanager
+    def _withdrawing(self, plan: PublishPlan) -> Iterator[None]:
+        """Take the claim back when the block fails: no table has moved yet, so the write may end without recovery."""
+        try:
+            yield
+        except OmnigraphError as error:
+            self._withdraw(plan, error)
+            raise
+        except BaseException:
+            self._orphans.append(plan)
+            raise
+
+    def _withdraw(self, plan: PublishPlan, error: OmnigraphError) -> None:
+        """Remove a claim that was or may have been made, and let ``error`` say what is true of the write.
+
+        A claim that stays is undone by whoever finds it, because its tables have not moved. Only a plan without table
+        commits would be finished instead, so there nothing but the removal itself proves that it will not be.
+        """
         counters = Counters()
+        error.effect = Effect.NONE if plan.commits else Effect.UNKNOWN
         try:
             found = self._services.claims.read(plan.target_version, counters)
             if found is not None and found.operation_id == plan.operation_id:
                 self._services.claims.release(plan.target_version, counters)
+                error.effect = Effect.NONE
         except OmnigraphError:
-            # Should it exist, the next writer ends it: a claim without movement is always undone.
             self._orphans.append(plan)
 
     def _run_window(
@@ -232,9 +258,6 @@ class Publisher:
                 raise self._busy(base, patience)
             clock.sleep(patience.delay_s * (0.5 + self._world.randomness.fraction()))
             patience.delay_s = min(patience.delay_s * 1.5, _LONGEST_WAIT_S)
-        patience.delay_s = _FIRST_WAIT_S
-        # Progress of others is not a reason to give up.
-        patience.started_s, patience.looked_s = clock.monotonic_s(), 0.0
 
     def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> Published | BaseException:
         if member.error is not None:

@@ -33,6 +33,11 @@ class GraphStores:
     world: World
     settings: TxnSettings
 
+    def close(self) -> None:
+        """Let the threads go; harmless when that was done already."""
+        self.pool.shutdown()
+        self.syncing.disk.close()
+
 
 class BranchServices:
     """Everything that acts on one branch incarnation."""

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import assert_never
 
 import pyarrow as pa
 
 from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
 from omnigraph.runtime import Counters
-from omnigraph.txn.changes import RowChange, SchemaChange, TableChange, ids_of
+from omnigraph.txn.changes import (
+    Compaction,
+    IndexBuilds,
+    RowChange,
+    SchemaChange,
+    TableChange,
+    TableDrop,
+    TableRegister,
+    TableReplace,
+    ids_of,
+)
 from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import Snapshot
@@ -17,21 +28,40 @@ from omnigraph.values import CommitId, OperationId
 
 
 class CommitView:
-    """What a check sees: a published state with this transaction's changes, and those grouped before it, on top."""
+    """What a check sees: a published state with this transaction's changes, and those grouped before it, on top.
 
-    def __init__(self, snapshot: Snapshot, changes: Mapping[str, TableChange], counters: Counters) -> None:
+    ``before`` holds the changes of the others alone, for checks that compare a row with what it replaces.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        changes: Mapping[str, TableChange],
+        counters: Counters,
+        before: Mapping[str, TableChange] = MappingProxyType({}),
+    ) -> None:
         self.snapshot = snapshot
         self.changes = changes
+        self.before = before
         self._counters = counters
 
     def existing_ids(self, table_key: str, ids: Sequence[str]) -> frozenset[str]:
         """Return those of ``ids`` that the table would hold after the changes."""
         change = self.changes.get(table_key)
-        if isinstance(change, RowChange):
-            pending = {*ids_of(change.inserts), *ids_of(change.upserts)}
-            hidden = set(change.deletes)
-        else:
-            pending, hidden = set(), set()
+        pending: set[str] = set()
+        hidden: set[str] = set()
+        match change:
+            case TableReplace() | TableRegister():
+                return frozenset(ids_of(change.rows)).intersection(ids)
+            case TableDrop():
+                return frozenset()
+            case RowChange():
+                pending = {*ids_of(change.inserts), *ids_of(change.upserts)}
+                hidden = set(change.deletes)
+            case IndexBuilds() | Compaction() | None:
+                pass
+            case _:
+                assert_never(change)
         asked = [text for text in ids if text not in pending and text not in hidden]
         stored = self.snapshot.existing_ids(table_key, asked, self._counters) if asked else set()
         return frozenset(stored | (pending & set(ids)))

@@ -20,7 +20,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.runtime import Counters, World
-from omnigraph.store.metering import collect
+from omnigraph.store.metering import UPLOAD_STAGES, collect
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.staging.fold import Folded, fold_tail
 from omnigraph.store.table import KEY, ROW_ADDRESS, ROW_ID, Table
@@ -31,8 +31,6 @@ from omnigraph.store.writing import fit, write_into
 DEFAULT_TAIL_LIMIT = 16
 _SHOWN_KEYS = 20
 _WORKERS = 8
-# A deletion file that is there already is read before its successor is written.
-_STAGES = 2
 
 Offsets = dict[int, npt.NDArray[np.uint32]]
 
@@ -92,7 +90,7 @@ def stage_change(
     remaining = {fragment: offsets for fragment, offsets in hits.offsets.items() if fragment not in folded.removed}
     new_rows, carried = _ordered(rows, ids, hits, folded)
     written, updated, removed = _write(table, new_rows, remaining, counters)
-    new = _carry_row_ids(written, carried)
+    new = carry_row_ids(written, carried)
     _remember(table, new, new_rows, updated, remaining)
     removed = [*folded.removed, *removed]
     operation = LanceOperation.Update(
@@ -132,6 +130,15 @@ def deletion_files(fragments: Sequence[FragmentMetadata]) -> tuple[str, ...]:
 def sentinel_of(table: Table) -> FragmentMetadata:
     """Return the fragment that every change of this version touches: the smallest, whose metadata costs least."""
     return min((fragment.metadata for fragment in table.fragments), key=lambda item: (item.physical_rows, item.id))
+
+
+def carry_row_ids(written: Sequence[FragmentMetadata], carried: npt.NDArray[np.uint64]) -> list[FragmentMetadata]:
+    """Give the leading rows of freshly written fragments the row ids that they had before."""
+    for fragment in written:
+        mine, carried = carried[: fragment.physical_rows], carried[fragment.physical_rows :]
+        if mine.size:
+            fragment.row_id_meta = RowIdSequence(pa.array(mine)).to_inline_metadata()
+    return list(written)
 
 
 def _with_sentinel(table: Table, updated: list[FragmentMetadata], removed: Sequence[int]) -> list[FragmentMetadata]:
@@ -221,18 +228,13 @@ def _write(
                 shrunk = list(pool.map(shrink, shrinking))
                 written = uploading.result()
         finally:
-            collect(handle, counters, stages=_STAGES)
+            if rows.num_rows or shrinking:
+                reads = collect(handle, counters, stages=UPLOAD_STAGES)
+                # A deletion file that is there already is read before its successor is written, unless it is known.
+                counters.add_serial_stages(1 if reads else 0)
     updated = [metadata for metadata in shrunk if metadata is not None]
     emptied = [number for number, metadata in zip(shrinking, shrunk, strict=True) if metadata is None]
     return written, updated, emptied
-
-
-def _carry_row_ids(written: Sequence[FragmentMetadata], carried: npt.NDArray[np.uint64]) -> list[FragmentMetadata]:
-    for fragment in written:
-        mine, carried = carried[: fragment.physical_rows], carried[fragment.physical_rows :]
-        if mine.size:
-            fragment.row_id_meta = RowIdSequence(pa.array(mine)).to_inline_metadata()
-    return list(written)
 
 
 def _remember(

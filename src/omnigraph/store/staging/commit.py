@@ -15,6 +15,8 @@ from omnigraph.store.staging.codec import operation_from_json, operation_to_json
 from omnigraph.store.table import Table
 from omnigraph.store.transactions import OPERATION_ID, fresh_uuid, transaction_of
 
+DELETIONS = "_deletions"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCommit:
@@ -60,6 +62,12 @@ class StagedCommit:
             row_count=data["row_count"],
             files=tuple(data["files"]),
         )
+
+    @property
+    def shrunk_fragments(self) -> tuple[int, ...]:
+        """The fragments that lose rows in this commit and stay: each got a deletion file named after it."""
+        names = (file.rpartition(f"/{DELETIONS}/")[2] for file in self.files if f"/{DELETIONS}/" in file)
+        return tuple(int(name.partition("-")[0]) for name in names)
 
     def lance_transaction(self) -> Transaction:
         """Return the transaction as Lance takes it."""

@@ -14,7 +14,7 @@ from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
 from omnigraph.store.metering import metered
 from omnigraph.store.staging.commit import Origin, StagedCommit, staged_on
-from omnigraph.store.table import Table, TableIndex
+from omnigraph.store.table import KEY, Table, TableIndex
 from omnigraph.store.translate import translating
 
 # Each look-up asks every segment; beyond this many the index is built anew over the whole table.
@@ -54,7 +54,8 @@ def stage_indexes(
 ) -> StagedIndexes:
     """Build what is missing of the given indexes, for one commit.
 
-    An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments.
+    An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments
+    or when, for full text, a row that it knows was rewritten.
     A vector index needs at least one vector.
     """
     table.datasets.handles.check_process()
@@ -71,7 +72,7 @@ def stage_indexes(
         if known is not None and not over:
             skipped.append(SkippedIndex(build=build, reason="current"))
             continue
-        if known is not None and (len(known.segments) >= _MAX_SEGMENTS or not covered.intersection(present)):
+        if known is not None and not _can_extend(table, build, known, over, counters):
             over = present
             replaced += _lance_indexes(known)
         if build.kind == "vector" and not _has_vectors(table, build.column, over, counters):
@@ -121,6 +122,22 @@ def _lance_indexes(index: TableIndex) -> list[Index]:
         )
         for segment in index.segments
     ]
+
+
+def _can_extend(table: Table, build: IndexBuild, known: TableIndex, over: Sequence[int], counters: Counters) -> bool:
+    """Whether one more segment over the fragments ``over`` leaves the index right and quick."""
+    covers_something = any(fragment.metadata.id in known.fragment_ids for fragment in table.fragments)
+    if len(known.segments) >= _MAX_SEGMENTS or not covers_something:
+        return False
+    if build.kind != "fulltext":
+        return True
+    # A segment still holds the old words of a row that was rewritten later. Lance hides them only as long as no other
+    # segment covers the row's fragment. Rows born after the segments were built are in none of them.
+    built_at = max(segment.dataset_version for segment in known.segments)
+    rewritten = table.read(
+        [KEY], f"_row_created_at_version <= {built_at}", counters=counters, limit=1, fragment_ids=list(over)
+    )
+    return not rewritten.num_rows
 
 
 def _build(table: Table, build: IndexBuild, fragment_ids: list[int], counters: Counters, *, extends: bool) -> Index:

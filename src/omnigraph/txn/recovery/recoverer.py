@@ -63,6 +63,7 @@ class Recoverer:
             recovery = self.recover_if_abandoned(version, counters)
             if recovery is not None:
                 done.append(recovery)
+        self._services.claims.remove_strays(counters)
         return tuple(done)
 
     def recover_if_abandoned(self, version: int, counters: Counters) -> Recovery | None:
@@ -126,8 +127,9 @@ class Recoverer:
                     return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
                 return self._end_current(plan, base, observations, counters)
             except (CompareAndSwapLostError, TableMovedError):
-                # The presumed-dead writer, or whoever holds a later claim, was faster: look again.
-                continue
+                # The presumed-dead writer, or whoever holds a later claim, was faster: look again, and not in step
+                # with another recoverer of the same tables.
+                self._pause()
         raise _busy(plan)
 
     def _end_current(
@@ -137,7 +139,10 @@ class Recoverer:
         if all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations):
             manifest = self._publish(plan, base, counters)
             return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
-        undo = plan_undo(self._services, base, observations, f"undo of {plan.operation_id}", counters)
+        # Undone to what the manifest names, not to what the plan was built on: a plan that is itself an undo was
+        # built on rows that nobody published.
+        current = self._observe_current(plan, base, counters)
+        undo = plan_undo(self._services, base, current, f"undo of {plan.operation_id}", counters)
         self._services.phases.commit_tables(undo, counters)
         manifest = self._publish(undo, base, counters)
         return _recovery(RecoveryKind.ROLLED_BACK, observations, undo.change.commits[-1].id, manifest)
@@ -157,8 +162,17 @@ class Recoverer:
         if not self._services.claims.claim(undo, counters):
             self._wait_for_claim(undo.target_version, counters)
             raise _lost(undo)
-        self._services.phases.commit_tables(undo, counters)
-        manifest = self._publish(undo, base, counters)
+        try:
+            if self._services.manifest.latest_version(counters) != base.state.version:
+                # What looked like drift may have been the window of whoever published since.
+                raise _lost(undo)
+            self._services.phases.commit_tables(undo, counters)
+            manifest = self._publish(undo, base, counters)
+        except (CompareAndSwapLostError, TableMovedError):
+            # Overtaken. What the undo has moved is drift like any other, and its sidecar the only one that is sure
+            # to name it: it goes when that is healed.
+            self.resolve(undo, counters)
+            raise
         self._services.claims.release(undo.target_version, counters)
         return manifest
 
@@ -177,8 +191,11 @@ class Recoverer:
     def _wait_for_claim(self, version: int, counters: Counters) -> None:
         """Give whoever holds the newest claim a moment, or recover it when nobody is there any more."""
         if self.recover_if_abandoned(version, counters) is None:
-            world = self._services.world
-            world.clock.sleep(0.02 + 0.05 * world.randomness.fraction())
+            self._pause()
+
+    def _pause(self) -> None:
+        world = self._services.world
+        world.clock.sleep(0.02 + 0.05 * world.randomness.fraction())
 
 
 def _refuse_violations(observations: Sequence[Observation]) -> None:
@@ -200,7 +217,7 @@ def _recovery(
 
 def _lost(plan: PublishPlan) -> CompareAndSwapLostError:
     details = HeadMoved(location=MANIFEST_LOCATION, expected=plan.target_version, actual=None)
-    return CompareAndSwapLostError("another writer holds the claim", details=details)
+    return CompareAndSwapLostError("another writer was faster", details=details)
 
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:

@@ -1,0 +1,1 @@
+"""An explicit-state model of the publish protocol and an exhaustive search of its interleavings."""

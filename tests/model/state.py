@@ -1,0 +1,203 @@
+"""What the model's world consists of: storage as it is after each atomic step, and where every process stands.
+
+Everything is a nested tuple of small values, so that a state can be hashed and two ways into it are seen to be one.
+Versions count from one; version ``n`` of a table or of the manifest is entry ``n - 1``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, NamedTuple
+
+# Of a writer: (name, attempt). Of an undo: (actor, base, versions it was staged on). Unique where it matters.
+Uuid = tuple[Any, ...]
+# A row is a power of eight, so that content is a number in which a row that was applied twice shows as such.
+ROW_BASE = 8
+
+
+class Bug(Enum):
+    """A mistake that can be planted in the protocol."""
+
+    BLIND_PUBLISH = "the publish is a put upon whatever is newest, not a compare-and-swap"
+    SHARED_CLAIM = "a claim or a takeover succeeds although there is one"
+    LOOSE_COMMIT = "a table commit is rebased onto a head that has moved, and nobody compares the version"
+    LOOSE_UNDO = "an undo lands upon a head that has moved, and nobody compares the version"
+    UNDO_EVERYTHING = "recovery undoes every table of the plan, moved or not"
+    UNUSED_VERSION = "recovery of a plan that moved nothing drops the claim without using its version up"
+    PARTIAL_FORWARD = "recovery rolls forward when some tables landed"
+    STAGED_BASE_UNDO = "an undo brings back what the plan was staged on instead of what is pinned"
+    ABANDONED_UNDO = "recovery that loses the claim of its own undo looks again and leaves that claim behind"
+    DROPPED_UNDO = "recovery that loses the claim of its own undo deletes that claim and looks again"
+    EARLY_RELEASE = "the writer deletes its sidecar before it publishes"
+
+
+class Move(NamedTuple):
+    """A staged table commit: strict, so it may only make version ``before + 1``."""
+
+    table: int
+    before: int
+    content: int
+
+
+class Plan(NamedTuple):
+    """What a sidecar holds."""
+
+    actor: str
+    uuid: Uuid
+    base: int
+    moves: tuple[Move, ...]
+
+    @property
+    def target(self) -> int:
+        return self.base + 1
+
+    @property
+    def commit_id(self) -> Uuid:
+        return commit_id(self.uuid)
+
+
+class TableVersion(NamedTuple):
+    uuid: Uuid
+    content: int
+
+
+class ManifestVersion(NamedTuple):
+    uuid: Uuid
+    parent: int
+    pins: tuple[int, ...]
+
+
+class Seen(NamedTuple):
+    """One table as a recoverer saw it."""
+
+    table: int
+    pin: int
+    head: int
+    landed: bool
+
+
+class Frame(NamedTuple):
+    """A recovery under way. A process that ends another's claim to get at its own work has two of them."""
+
+    at: str
+    plan: Plan
+    base: int = 0
+    seen: tuple[Seen, ...] = ()
+    undo: Plan | None = None
+    todo: tuple[Move, ...] = ()
+    failed: bool = False
+    forward: bool = False
+    lost: int = 0
+
+
+class Proc(NamedTuple):
+    """A process. ``releasing`` are the claims it deletes behind its acknowledgements."""
+
+    name: str
+    at: str
+    attempt: int = 0
+    first: int = 0
+    plan: Plan | None = None
+    todo: tuple[Move, ...] = ()
+    failed: Literal["", "moved", "storage"] = ""
+    frames: tuple[Frame, ...] = ()
+    turn: int = 0
+    releasing: tuple[int, ...] = ()
+    outcome: Literal["", "acked", "none", "unknown"] = ""
+
+
+class State(NamedTuple):
+    """One moment. ``flights`` are requests whose answer was lost and that may still take effect."""
+
+    manifest: tuple[ManifestVersion, ...]
+    tables: tuple[tuple[TableVersion, ...], ...]
+    claims: tuple[tuple[int, Plan], ...]
+    turns: tuple[tuple[int, tuple[int, str]], ...]
+    flights: tuple[tuple[Plan, Move | None], ...]
+    undone: tuple[Uuid, ...]
+    procs: tuple[Proc, ...]
+    crashes: int
+    takeovers: int
+    lost_answers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writer:
+    """One write. An insert is staged again when its tables have moved; an update is refused."""
+
+    name: str
+    tables: tuple[int, ...]
+    kind: Literal["insert", "update"] = "insert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Who runs and how much may go wrong.
+
+    ``crashes``, ``takeovers`` and ``lost_answers`` are budgets of the whole run. ``honest``: only a holder that is
+    gone is presumed dead; otherwise anybody may be, at any moment. ``attempts`` bounds how often a write is staged,
+    ``rounds`` how often a recovery looks again after it lost: two recoverers of one plan can take turns for ever in
+    being faster on one table each.
+    """
+
+    name: str
+    writers: tuple[Writer, ...]
+    recoverers: int = 1
+    crashes: int = 1
+    takeovers: int = 1
+    attempts: int = 2
+    rounds: int = 2
+    lost_answers: int = 0
+    honest: bool = False
+    bugs: frozenset[Bug] = frozenset()
+
+    def writer(self, name: str) -> Writer | None:
+        return next((writer for writer in self.writers if writer.name == name), None)
+
+    def row(self, name: str) -> int:
+        names = [writer.name for writer in self.writers]
+        return int(ROW_BASE ** names.index(name))
+
+    def initial(self) -> State:
+        writers = tuple(Proc(name=writer.name, at="load") for writer in self.writers)
+        recoverers = tuple(Proc(name=f"R{number + 1}", at="idle") for number in range(self.recoverers))
+        return State(
+            manifest=(ManifestVersion(("init",), 0, (1, 1)),),
+            tables=((TableVersion(("init",), 0),), (TableVersion(("init",), 0),)),
+            claims=(),
+            turns=(),
+            flights=(),
+            undone=(),
+            procs=writers + recoverers,
+            crashes=self.crashes,
+            takeovers=self.takeovers,
+            lost_answers=self.lost_answers,
+        )
+
+
+def commit_id(uuid: Uuid) -> Uuid:
+    """Attempts of one write share the id of their commit; each undo has its own."""
+    return uuid[:1] if len(uuid) == 2 else uuid
+
+
+def lookup(pairs: tuple[tuple[int, Any], ...], key: int) -> Any:
+    """Return the value of ``key`` in a sorted tuple of pairs, or None."""
+    for found, value in pairs:
+        if found == key:
+            return value
+    return None
+
+
+def insert(pairs: tuple[tuple[int, Any], ...], key: int, value: Any) -> tuple[tuple[int, Any], ...]:
+    """Return ``pairs`` with ``key`` set."""
+    return tuple(sorted([*((found, old) for found, old in pairs if found != key), (key, value)], key=_key))
+
+
+def remove(pairs: tuple[tuple[int, Any], ...], key: int) -> tuple[tuple[int, Any], ...]:
+    """Return ``pairs`` without ``key``."""
+    return tuple(pair for pair in pairs if pair[0] != key)
+
+
+def _key(pair: tuple[int, Any]) -> int:
+    return pair[0]

@@ -1,0 +1,108 @@
+"""The atomic steps that storage offers, and the invariants that hold after each publish."""
+
+from __future__ import annotations
+
+from tests.model.state import (
+    Bug,
+    ManifestVersion,
+    Move,
+    Plan,
+    Scenario,
+    State,
+    TableVersion,
+    commit_id,
+)
+
+
+class Violation(Exception):  # noqa: N818 - a finding of the checker, not an error of a program
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, message: str) -> None:
+        super().__init__(f"{invariant}: {message}")
+        self.invariant = invariant
+        # The steps between the last state of the search and the one that broke it.
+        self.last_steps: tuple[str, ...] = ()
+
+
+def commit_table(scenario: Scenario, state: State, plan: Plan, move: Move, *, is_undo: bool) -> tuple[bool, State]:
+    """Land a table commit at the one version it was staged for; landing it again is success."""
+    versions = state.tables[move.table]
+    if len(versions) == move.before:
+        return True, _append(state, move.table, TableVersion(plan.uuid, move.content))
+    if versions[move.before].uuid == plan.uuid:
+        return True, state
+    if is_undo and Bug.LOOSE_UNDO in scenario.bugs:
+        return True, _append(state, move.table, TableVersion(plan.uuid, move.content))
+    if not is_undo and Bug.LOOSE_COMMIT in scenario.bugs:
+        added = move.content - versions[move.before - 1].content
+        return True, _append(state, move.table, TableVersion(plan.uuid, versions[-1].content + added))
+    return False, state
+
+
+def publish(scenario: Scenario, state: State, plan: Plan) -> tuple[bool, State]:
+    """The compare-and-swap on the manifest's version; sending the same uuid again is success."""
+    newest = len(state.manifest)
+    if newest > plan.base:
+        if state.manifest[plan.base].uuid == plan.uuid:
+            return True, state
+        if Bug.BLIND_PUBLISH not in scenario.bugs:
+            return False, state
+    pins = list(state.manifest[plan.base - 1].pins)
+    for move in plan.moves:
+        pins[move.table] = move.before + 1
+    version = ManifestVersion(plan.uuid, plan.base, tuple(pins))
+    published = state._replace(manifest=(*state.manifest, version))
+    check_published(scenario, published)
+    return True, published
+
+
+def check_published(scenario: Scenario, state: State) -> None:
+    """The newest manifest version pins exactly what its history says."""
+    newest = state.manifest[-1]
+    commits = [commit_id(version.uuid) for version in state.manifest[1:]]
+    if len(set(commits)) != len(commits):
+        raise Violation("I7", f"a commit is published twice: {commits}")
+    if newest.uuid in state.undone:
+        raise Violation("I5", f"{newest.uuid} is published after recovery recorded that it was rolled back")
+    check_outcomes(state)
+    _check_pins(scenario, state)
+    if newest.parent != len(state.manifest) - 1:
+        raise Violation("I4", f"version {len(state.manifest)} was made upon version {newest.parent}")
+
+
+def _check_pins(scenario: Scenario, state: State) -> None:
+    commits = {commit_id(version.uuid) for version in state.manifest}
+    newest = state.manifest[-1]
+    expected = [0] * len(state.tables)
+    for writer in scenario.writers:
+        if (writer.name,) in commits:
+            for table in writer.tables:
+                expected[table] += scenario.row(writer.name)
+    for table, (pin, versions) in enumerate(zip(newest.pins, state.tables, strict=True)):
+        if pin > len(versions):
+            raise Violation("I1", f"table {'XY'[table]} is pinned at version {pin}, which does not exist")
+        if versions[pin - 1].content != expected[table]:
+            found = oct(versions[pin - 1].content)
+            raise Violation("I1", f"table {'XY'[table]} pins rows {found}, its commits are {oct(expected[table])}")
+
+
+def check_outcomes(state: State) -> None:
+    """What writers were told holds in the newest manifest."""
+    commits = {commit_id(version.uuid) for version in state.manifest}
+    for proc in state.procs:
+        if proc.outcome == "acked" and (proc.name,) not in commits:
+            raise Violation("I2", f"{proc.name} was acknowledged and is not in the history")
+        if proc.outcome == "none" and (proc.name,) in commits:
+            raise Violation("I5", f"{proc.name} was told that its write had no effect, and it is published")
+
+
+def drift(state: State) -> tuple[int, ...]:
+    """The tables whose head is not what the newest manifest pins."""
+    pins = state.manifest[-1].pins
+    return tuple(table for table, versions in enumerate(state.tables) if len(versions) != pins[table])
+
+
+def _append(state: State, table: int, version: TableVersion) -> State:
+    tables = list(state.tables)
+    tables[table] = (*tables[table], version)
+    return state._replace(tables=tuple(tables))

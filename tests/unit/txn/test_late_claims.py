@@ -1,0 +1,123 @@
+"""Claims that came too late, or were taken away: nobody fails because of them and nothing of them stays."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.auditor import audit
+from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
+
+from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
+from omnigraph.runtime.failpoints import on_nth
+from omnigraph.store import control as control_module
+from omnigraph.store.control import ControlObjects
+from omnigraph.txn.settings import TxnSettings
+
+IMPATIENT = TxnSettings(durability="relaxed", grace_s=0.0)
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return init_graph(tmp_path / "g")
+
+
+def test_an_undo_that_lost_its_version_leaves_no_claim(storage):
+    """A writer is fenced while it holds its claim, lands its table all the same, and is overtaken as it undoes that."""
+    world = World.system({})
+
+    def fence():
+        with open_graph(storage, settings=IMPATIENT) as other:
+            insert(other, TEAM, node_rows(["fences"]))
+
+    def overtake():
+        with open_graph(storage) as other:
+            insert(other, TEAM, node_rows(["overtakes"]))
+
+    with open_graph(storage, world=world) as graph:
+        insert(graph, PERSON, node_rows(["first"]))
+        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        world.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
+        insert(graph, PERSON, node_rows(["late"]))
+        assert read_ids(graph, PERSON) == ["first", "late"]
+    assert audit(storage.root, present={PERSON: ["first", "late"], TEAM: ["fences", "overtakes"]}) == []
+
+
+def test_an_undo_never_touches_a_table_upon_a_state_that_is_not_the_newest(storage):
+    """What looks like drift may be the window of a writer that publishes before the undo has its claim."""
+    world = World.system({})
+
+    def fence():
+        with open_graph(storage, settings=IMPATIENT) as other:
+            insert(other, TEAM, node_rows(["fences"]))
+
+    def overtake():
+        with open_graph(storage) as other:
+            insert(other, PERSON, node_rows(["overtakes"]))
+
+    with open_graph(storage, world=world) as graph:
+        # After an undisturbed commit a writer does not look again before it touches tables.
+        insert(graph, PERSON, node_rows(["first"]))
+        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        world.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
+        insert(graph, PERSON, node_rows(["late"]))
+        undone = [commit for commit in history(graph) if commit.operation == "recovery"]
+    # One used up the fenced version, the other took back what was landed after that.
+    assert len(undone) == 2
+    assert audit(storage.root, present={PERSON: ["late", "overtakes"], TEAM: ["fences"]}) == []
+
+
+def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(storage):
+    """A writer that was fenced in a long window still has all of its patience when it meets the next claim."""
+    inside, goes_on = threading.Event(), threading.Event()
+    holder_world = World.system({})
+
+    def hold():
+        inside.set()
+        assert goes_on.wait(30)
+
+    holder_world.failpoints.enable("txn.claim.after_put", hold)
+
+    class Clock(ManualClock):
+        def sleep(self, seconds):
+            if holding:
+                goes_on.set()
+                holding.pop().result(30)
+            super().sleep(seconds)
+
+    clock = Clock()
+    world = World(clock=clock, randomness=SystemRandomness())
+    holding = []
+
+    def fence():
+        with open_graph(storage) as other:
+            insert(other, TEAM, node_rows(["fences"]))
+        ManualClock.sleep(clock, 100)
+
+    def meet_a_claim():
+        holding.append(pool.submit(insert, holder, TEAM, node_rows(["holds"])))
+        assert inside.wait(30)
+
+    with (
+        ThreadPoolExecutor(max_workers=1) as pool,
+        open_graph(storage, world=world) as graph,
+        open_graph(storage, world=holder_world) as holder,
+    ):
+        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        world.failpoints.enable("txn.claim.before_put", on_nth(2, meet_a_claim))
+        insert(graph, PERSON, node_rows(["patient"]))
+    assert audit(storage.root, present={PERSON: ["patient"], TEAM: ["fences", "holds"]}) == []
+
+
+def test_an_object_that_is_removed_before_it_is_durable_was_not_created(storage, monkeypatch):
+    """A release that comes late may take away a claim that was made under the same name in the meantime."""
+    control = ControlObjects(storage)
+
+    def remove_first(path):
+        path.unlink()
+        sync_file(path)
+
+    sync_file = control_module.sync_file
+    monkeypatch.setattr(control_module, "sync_file", remove_first)
+    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is False
+    monkeypatch.undo()
+    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is True
