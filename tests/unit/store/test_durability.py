@@ -1,0 +1,106 @@
+"""Local commits are synced, files before the folders that name them; other stores and relaxed graphs are left alone."""
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+from tests.unit.store.test_datasets import SCHEMA, rows
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.store.durability import DiskSync
+from omnigraph.store.staging import IndexBuild, stage_indexes
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Paths in the order in which they were synced, for real."""
+    paths = []
+    real = os.fsync
+
+    def spy(descriptor):
+        paths.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    return paths
+
+
+@pytest.fixture
+def disk_of():
+    """Return a function that makes the syncer of a bench's storage."""
+    made = []
+
+    def make(bench, durability="full"):
+        made.append(DiskSync(bench.storage, durability))
+        return made[-1]
+
+    yield make
+    for disk in made:
+        disk.close()
+
+
+def test_a_commit_is_synced_with_everything_it_brought(local, disk_of, synced):
+    pin = local.create("a", "b")
+    staged = local.stage(pin, upserts=["a"])
+    local.commit(staged)
+    disk_of(local).sync_commit(staged)
+    root = local.storage.path()
+    files = [path for path in synced if path.is_file()]
+    assert {path.suffix for path in files} == {".lance", ".arrow", ".txn", ".manifest"}
+    assert set(map(root.joinpath, staged.files)) < set(files)
+    folders = [path for path in synced if path.is_dir()]
+    assert synced == files + folders
+    assert len(set(folders)) == len(folders)
+    assert folders[-1] == root
+    assert {path.parent for path in files} < set(folders)
+
+
+def test_the_way_to_a_folder_is_synced_once_and_the_folder_itself_every_time(local, disk_of, synced):
+    disk = disk_of(local)
+    pin = local.create("a", "b")
+    for key in ("c", "d"):
+        staged = local.stage(pin, upserts=[key])
+        pin = local.commit(staged)
+        synced.clear()
+        disk.sync_commit(staged)
+    table = local.storage.path("nodes/1")
+    assert {path for path in synced if path.is_dir()} == {table / "data", table / "_transactions", table / "_versions"}
+    # The first deletion makes a folder that its parent does not durably name yet.
+    staged = local.stage(pin, deletes=["a"])
+    local.commit(staged)
+    synced.clear()
+    disk.sync_commit(staged)
+    assert {table / "_deletions", table, local.storage.path()} < set(synced)
+
+
+def test_an_index_and_a_fork_are_synced_too(local, disk_of, synced):
+    fork = local.tables.fork(local.create("a", "b"), "draft", local.counters)
+    build = IndexBuild(column="text", kind="fulltext", name="t")
+    staged = stage_indexes(local.open(fork), [build], **local.origin).commit
+    local.commit(staged)
+    disk_of(local).sync_commit(staged)
+    assert len([path for path in synced if "_indices" in path.parts and path.is_file()]) == len(staged.files) > 0
+
+
+def test_a_dataset_version_is_synced(local, disk_of, synced):
+    made = local.datasets.create("__manifest", SCHEMA, [rows("a")], {}, local.counters)
+    staged = local.datasets.stage_fragment(made, rows("b"), local.counters)
+    identity = str(uuid.uuid4())
+    landed = local.datasets.replace(made, [staged], SCHEMA, {}, identity, local.counters)
+    disk_of(local).sync_dataset_version(landed.pin, staged.files, uuid=identity)
+    assert sorted(path.suffix for path in synced if path.is_file()) == [".lance", ".manifest", ".txn"]
+
+
+def test_a_relaxed_graph_and_an_object_store_are_not_synced(local, on_s3, disk_of, synced):
+    staged = local.stage(local.create("a"), upserts=["b"])
+    disk_of(local, "relaxed").sync_commit(staged)
+    disk_of(on_s3).sync_files(["nodes/1/data/x"])
+    disk_of(local).sync_files([])
+    assert synced == []
+
+
+def test_a_file_that_cannot_be_synced_is_an_error_of_ours(local, disk_of):
+    local.create("a")
+    with pytest.raises(OmnigraphError):
+        disk_of(local).sync_files(["nodes/1/data/not-there", "nodes/1/data/nor-this"])

@@ -1,0 +1,102 @@
+"""Foreign errors become ours by type first, by text where there is nothing else, and never carry an address."""
+
+import obstore.exceptions
+import pyarrow as pa
+import pytest
+from lance.commit import CommitConflictError
+
+from omnigraph.errors import (
+    AlreadyExistsError,
+    Effect,
+    InternalError,
+    StorageCorruptError,
+    StorageDeniedError,
+    StorageUnavailableError,
+    TableMissingError,
+    UsageError,
+)
+from omnigraph.runtime import Counters
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.location import Storage
+from omnigraph.store.translate import Fault, fault_of, to_omnigraph_error, translating
+from omnigraph.testing.s3 import FOREVER
+from omnigraph.testing.s3 import Fault as EndpointFault
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (CommitConflictError("whatever"), Fault.CONFLICT),
+        (obstore.exceptions.AlreadyExistsError("x"), Fault.EXISTS),
+        (obstore.exceptions.PermissionDeniedError("x"), Fault.DENIED),
+        (obstore.exceptions.UnauthenticatedError("x"), Fault.DENIED),
+        (FileNotFoundError("x"), Fault.MISSING),
+        (PermissionError("x"), Fault.DENIED),
+        (obstore.exceptions.GenericError("x"), Fault.UNAVAILABLE),
+        (OSError("No space left on device"), Fault.UNAVAILABLE),
+        (OSError("something else"), Fault.UNAVAILABLE),
+        (OSError("Commit result for version 7 is unknown: 403 Forbidden"), Fault.OUTCOME_UNKNOWN),
+        (ValueError("what is this"), Fault.OTHER),
+    ],
+)
+def test_an_error_is_classified(error, fault):
+    assert fault_of(error) is fault
+
+
+@pytest.mark.parametrize(
+    ("error", "ours"),
+    [
+        (OSError("Generic S3 error: 403 Forbidden"), StorageDeniedError),
+        (OSError("timed out"), StorageUnavailableError),
+        (OSError("Dataset already exists: x"), AlreadyExistsError),
+        (pa.ArrowInvalid("LanceError(IO): Not found: data/x.lance"), StorageCorruptError),
+        (ValueError("Dataset at path x was not found"), TableMissingError),
+        (TypeError("odd"), InternalError),
+    ],
+)
+def test_an_error_becomes_one_of_ours(error, ours):
+    with pytest.raises(ours) as caught, translating("do it", "nodes/1", effect=Effect.STAGED):
+        raise error
+    assert caught.value.effect is Effect.STAGED
+    assert caught.value.__cause__ is error
+
+
+def test_our_own_errors_pass_unchanged():
+    error = InternalError("mine")
+    with pytest.raises(InternalError) as caught, translating("do it", "x"):
+        raise error
+    assert caught.value is error
+    assert to_omnigraph_error(error, doing="do it", location="x") is error
+
+
+def test_addresses_and_source_places_are_left_out():
+    error = OSError("Error performing GET http://host/b/k?X-Amz-Signature=hush in 2ms, /home/r/lance/io.rs:7:9")
+    reason = to_omnigraph_error(error, doing="read", location="x").details.reason
+    assert reason == "Error performing GET <address> in 2ms"
+
+
+def test_a_usage_error_is_not_mistaken_for_a_value_error():
+    with pytest.raises(UsageError), translating("do it", "x"):
+        Storage.open("s3://b/x").path("y")
+
+
+@pytest.mark.parametrize(("status", "ours"), [(403, StorageDeniedError), (503, StorageUnavailableError)])
+def test_a_store_that_refuses_or_fails_is_named_on_every_road(on_s3, clean_s3_endpoint, status, ours):
+    pin = on_s3.create("a")
+    staged = on_s3.stage(pin, upserts=["b"])
+    clean_s3_endpoint.add_fault(EndpointFault(action="error", status=status, times=FOREVER))
+    cold = DatasetStore(on_s3.storage, on_s3.world)
+    for call in (
+        lambda: cold.open_latest("nodes/1", None, Counters()),
+        lambda: cold.open_version("nodes/1", None, 1, Counters()),
+        lambda: cold.control.get("x", Counters()),
+        lambda: cold.control.list_keys("x", Counters()),
+        lambda: on_s3.stage(pin, upserts=["c"]),
+        lambda: on_s3.tables.head("nodes/1", None, Counters()),
+        lambda: on_s3.tables.fork(pin, "draft", Counters()),
+        lambda: on_s3.tables.commit_mark(on_s3.at(1), Counters()),
+    ):
+        with pytest.raises(ours):
+            call()
+    clean_s3_endpoint.clear_faults()
+    assert on_s3.commit(staged).version == 2
