@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+MINUTES ?= 5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test fuzz demo bench clean
+.PHONY: help setup check format test fuzz crash soak cost-deep demo bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,11 +37,21 @@ test: setup ## Run the test suite
 fuzz: setup ## Long property-based runs over both languages
 	OMNIGRAPH_FUZZ=long $(BIN)/pytest tests/prop $(PYTEST_ARGS)
 
+cost-deep: setup ## Count the storage calls of every operation at a depth of 1,000 commits too
+	OMNIGRAPH_COST=deep $(BIN)/pytest tests/cost --timeout 900 $(PYTEST_ARGS)
+
+soak: setup ## Writers in many processes, killed and frozen, for MINUTES=5
+	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
+
+crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
+	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash -n auto --dist loadfile $(PYTEST_ARGS)
+
 demo: setup ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
 
 bench: setup ## Print the benchmark tables
 	$(BIN)/python bench/lang.py
+	$(BIN)/python bench/write_path.py
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -132,8 +132,9 @@ class TableStore:
             ):
                 fragment = handle.get_fragment(fragment_id)
                 if fragment is not None:
-                    # Needs no column, so that the deletion file is all it reads.
-                    fragment.count_rows(_NO_ROW)
+                    # Needs no column, so that the deletion file is all it reads. Counting through the fragment
+                    # itself would keep every other thread of the process waiting.
+                    handle.scanner(columns=[], with_row_id=True, filter=_NO_ROW, fragments=[fragment]).to_table()
 
     def purge(self, location: str, counters: Counters) -> None:
         """Delete a whole dataset that was never published."""

@@ -35,8 +35,8 @@ class GraphPublishAuthority:
         self.services = services
         self._known: LoadedManifest | None = None
         self._known_lock = threading.Lock()
-        self._publisher = Publisher(services)
         self._recoverer = Recoverer(services)
+        self._publisher = Publisher(services, self._recoverer)
         self._queue: BranchQueue[WriteTxn, CommitResult] = BranchQueue(
             self._run,
             can_group=lambda txn: group_commit and txn.can_group,

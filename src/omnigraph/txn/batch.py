@@ -87,6 +87,7 @@ class Batch:
             commits=self._commits(alive, services, base),
             put_tables=tuple(table.entry for table in tables if table.entry is not None),
             drop_tables=tuple(table.tombstone for table in tables if table.tombstone is not None),
+            rename_tables=tuple(table.rename for table in tables if table.rename is not None),
             schema=None if schema is None else schema.schema,
         )
         return PublishPlan(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -78,6 +78,23 @@ class TableDrop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableAlter:
+    """Give a type's table another name, other columns, or both; rows, row ids and place stay.
+
+    Args:
+        table_key: the table as it is called before.
+        new_key: its name afterwards, when that changes; no table of the graph has it before.
+        schema: its columns afterwards, when they change.
+        origins: for every column of ``schema`` that goes on, its name before; the others are added, null everywhere.
+    """
+
+    table_key: str
+    new_key: str | None = None
+    schema: pa.Schema | None = None
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexBuilds:
     """Build or extend indexes of a table."""
 
@@ -92,7 +109,7 @@ class Compaction:
     table_key: str
 
 
-TableChange = RowChange | TableReplace | TableRegister | TableDrop | IndexBuilds | Compaction
+TableChange = RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

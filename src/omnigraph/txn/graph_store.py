@@ -22,6 +22,8 @@ from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
+from omnigraph.store.pins import TablePin
+from omnigraph.store.reclaim import reclaim_older
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.branches import BranchRef, BranchRefs
@@ -175,6 +177,23 @@ class GraphStore:
     def branch_names(self, counters: Counters) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
         return self._refs.names(counters)
+
+    def reclaim_older(self, pins: Sequence[TablePin], counters: Counters) -> int:
+        """Remove the versions of tables before ``pins`` for good; return how many.
+
+        What the newest state of any branch names stays. Earlier states that need a version that goes can no longer
+        be read.
+        """
+        named = {
+            entry.pin
+            for branch in self.branch_names(counters)
+            for entry in self.snapshot(branch, counters).state.tables.values()
+        }
+        count = 0
+        for pin in pins:
+            spared = {other.version for other in named if (other.location, other.branch) == (pin.location, pin.branch)}
+            count += len(reclaim_older(self._stores.datasets, pin, spared, counters))
+        return count
 
     def _authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
         with self._lock:

@@ -24,6 +24,7 @@ class ClaimKeeper:
         self._interval_s = grace_s / 3
         self._changed = threading.Condition()
         self._held: int | None = None
+        self._renewing: int | None = None
         self._renewed: set[int] = set()
         self._is_started = False
         self._is_closed = False
@@ -43,8 +44,12 @@ class ClaimKeeper:
                 self._held = None
 
     def forget(self, version: int) -> bool:
-        """Return whether the claim was ever renewed, so that its release knows what to delete."""
+        """Return whether the claim was ever renewed, so that its release knows what to delete.
+
+        A renewal under way is waited for: it would otherwise land behind its own deletion.
+        """
         with self._changed:
+            self._changed.wait_for(lambda: self._renewing != version)
             was_renewed = version in self._renewed
             self._renewed.discard(version)
             return was_renewed
@@ -66,6 +71,7 @@ class ClaimKeeper:
                 due = held is not None and held == seen
                 if due and held is not None:
                     self._renewed.add(held)
+                    self._renewing = held
                 seen = held
             if due and held is not None:
                 self._renew(held)
@@ -76,3 +82,7 @@ class ClaimKeeper:
         except OmnigraphError as error:
             # At worst somebody presumes this writer dead and it loses its attempt.
             _log.warning("a claim could not be renewed version=%s: %s", version, error)
+        finally:
+            with self._changed:
+                self._renewing = None
+                self._changed.notify_all()

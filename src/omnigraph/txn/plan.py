@@ -68,6 +68,7 @@ class ActionKind(Enum):
     FORK = "fork"
     REGISTER = "register"
     TOMBSTONE = "tombstone"
+    ALTER = "alter"
     REWRITE = "rewrite"
     INDEX = "index"
     UNDO = "undo"
@@ -79,7 +80,7 @@ class TableAction:
 
     ``commit`` is the staged table commit that phase B lands. It is absent where nothing named by a manifest moves:
     a fork or a new table lives at a place that only this plan knows, so it was finished while staging and becomes
-    real with the publish; a tombstone moves nothing at all.
+    real with the publish; a tombstone and a change of name move nothing at all.
     """
 
     kind: ActionKind

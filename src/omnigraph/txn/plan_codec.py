@@ -17,7 +17,7 @@ from omnigraph.txn.manifest.codec import (
     tombstone_from_json,
     tombstone_to_json,
 )
-from omnigraph.txn.manifest.rows import AcceptedSchema, ManifestChange
+from omnigraph.txn.manifest.rows import AcceptedSchema, ManifestChange, TableRename
 from omnigraph.txn.plan import ActionKind, PublishPlan, TableAction, WriteKind
 from omnigraph.txn.sidecar_shapes import PlanShape
 from omnigraph.txn.writers import WriterIdentity
@@ -113,6 +113,7 @@ def _change_to_json(change: ManifestChange) -> dict[str, Any]:
         "commits": [commit_to_json(commit) for commit in change.commits],
         "put_tables": [entry_to_json(entry) for entry in change.put_tables],
         "drop_tables": [tombstone_to_json(stone) for stone in change.drop_tables],
+        "rename_tables": [{"old_key": one.old_key, "new_key": one.new_key} for one in change.rename_tables],
         "schema": None
         if schema is None
         else {"source": schema.source, "compiled": schema.compiled, "hash": schema.hash},
@@ -125,6 +126,7 @@ def _change_from_json(raw: dict[str, Any]) -> ManifestChange:
         commits=tuple(commit_from_json(commit) for commit in raw["commits"]),
         put_tables=tuple(entry_from_json(entry) for entry in raw["put_tables"]),
         drop_tables=tuple(tombstone_from_json(stone) for stone in raw["drop_tables"]),
+        rename_tables=tuple(TableRename(**one) for one in raw["rename_tables"]),
         schema=None if raw["schema"] is None else AcceptedSchema(**raw["schema"]),
         raise_epoch=raw["raise_epoch"],
     )

@@ -64,11 +64,11 @@ class _Patience:
 class Publisher:
     """Publishes batches on one branch, one at a time."""
 
-    def __init__(self, services: BranchServices) -> None:
+    def __init__(self, services: BranchServices, recoverer: Recoverer) -> None:
         self._services = services
         self._world = services.world
         self._settings = services.settings
-        self._recoverer = Recoverer(services)
+        self._recoverer = recoverer
         self._keeper = ClaimKeeper(services.claims, services.writer, services.settings.grace_s)
         self._releaser = Releaser(services.claims, self._keeper, services.world)
         # Nobody knows at first whether others write here, so the first claim is looked at again.
@@ -208,12 +208,12 @@ class Publisher:
         Returns the manifest when the write turned out to be published, None when it was undone and may be tried
         again; raises the error, with an effect that is true, when it was undone and trying again cannot help.
         """
+        self._keeper.forget(plan.target_version)
         try:
             recovery = self._recoverer.resolve(plan, counters)
         except OmnigraphError as trouble:
             self._orphans.append(plan)
             raise self._unknown(plan, error) from trouble
-        self._keeper.forget(plan.target_version)
         if recovery.kind is RecoveryKind.ROLLED_FORWARD:
             return recovery.manifest
         batch.forget_staged()

@@ -86,6 +86,13 @@ class TombstoneShape(TypedDict):
     dropped_at_ms: int
 
 
+class RenameShape(TypedDict):
+    """A table that the next manifest has under another key."""
+
+    old_key: str
+    new_key: str
+
+
 class SchemaShape(TypedDict):
     """An accepted schema."""
 
@@ -100,6 +107,7 @@ class ChangeShape(TypedDict):
     commits: list[CommitShape]
     put_tables: list[EntryShape]
     drop_tables: list[TombstoneShape]
+    rename_tables: list[RenameShape]
     schema: SchemaShape | None
     raise_epoch: bool
 

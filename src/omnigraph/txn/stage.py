@@ -16,6 +16,7 @@ from omnigraph.runtime import Cost, Counters, World
 from omnigraph.store.staging import (
     StagedCommit,
     stage_change,
+    stage_columns,
     stage_compaction,
     stage_create,
     stage_indexes,
@@ -27,13 +28,14 @@ from omnigraph.txn.changes import (
     Compaction,
     IndexBuilds,
     RowChange,
+    TableAlter,
     TableChange,
     TableDrop,
     TableRegister,
     TableReplace,
 )
 from omnigraph.txn.manifest.file import BranchLine
-from omnigraph.txn.manifest.rows import TableEntry, Tombstone
+from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
 from omnigraph.txn.plan import ActionKind, TableAction
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
@@ -51,6 +53,7 @@ class StagedTable:
     action: TableAction
     entry: TableEntry | None = None
     tombstone: Tombstone | None = None
+    rename: TableRename | None = None
 
 
 class Stager:
@@ -136,15 +139,29 @@ class Stager:
                 return StagedTable(
                     action=TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key), tombstone=stone
                 )
+            case TableAlter():
+                return self._alter(snapshot, change, operation_id, counters)
             case RowChange() | TableReplace() | IndexBuilds() | Compaction():
                 return self._stage_existing(snapshot, change, operation_id, counters)
             case _:
                 assert_never(change)
 
+    def _alter(
+        self, snapshot: Snapshot, change: TableAlter, operation_id: OperationId, counters: Counters
+    ) -> StagedTable:
+        staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id, counters)
+        if staged is None:
+            # What only changes its name stays where and as it is.
+            staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
+        if change.new_key is None:
+            return staged
+        entry = None if staged.entry is None else replace(staged.entry, table_key=change.new_key)
+        return replace(staged, entry=entry, rename=TableRename(old_key=change.table_key, new_key=change.new_key))
+
     def _stage_existing(
         self,
         snapshot: Snapshot,
-        change: RowChange | TableReplace | IndexBuilds | Compaction,
+        change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
         operation_id: OperationId,
         counters: Counters,
     ) -> StagedTable | None:
@@ -169,7 +186,7 @@ class Stager:
     def _stage_commit(
         self,
         table: Table,
-        change: RowChange | TableReplace | IndexBuilds | Compaction,
+        change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
         operation_id: OperationId,
         counters: Counters,
     ) -> StagedCommit | None:
@@ -189,6 +206,15 @@ class Stager:
             case TableReplace():
                 return stage_overwrite(
                     table, change.rows, operation_id=operation_id, world=self._world, counters=counters
+                )
+            case TableAlter():
+                return stage_columns(
+                    table,
+                    table.schema if change.schema is None else change.schema,
+                    change.origins,
+                    operation_id=operation_id,
+                    world=self._world,
+                    counters=counters,
                 )
             case IndexBuilds():
                 staged = stage_indexes(
@@ -227,12 +253,14 @@ class Stager:
         self._syncing.before_publish((commit,))
 
 
-def _action_kind(change: RowChange | TableReplace | IndexBuilds | Compaction) -> ActionKind:
+def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction) -> ActionKind:
     match change:
         case RowChange():
             return change.kind
         case TableReplace():
             return ActionKind.OVERWRITE
+        case TableAlter():
+            return ActionKind.ALTER
         case IndexBuilds():
             return ActionKind.INDEX
         case Compaction():

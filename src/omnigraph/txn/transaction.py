@@ -15,6 +15,7 @@ from omnigraph.txn.changes import (
     IndexBuilds,
     RowChange,
     SchemaChange,
+    TableAlter,
     TableChange,
     TableDrop,
     TableRegister,
@@ -58,7 +59,7 @@ class CommitView:
             case RowChange():
                 pending = {*ids_of(change.inserts), *ids_of(change.upserts)}
                 hidden = set(change.deletes)
-            case IndexBuilds() | Compaction() | None:
+            case TableAlter() | IndexBuilds() | Compaction() | None:
                 pass
             case _:
                 assert_never(change)

@@ -228,7 +228,7 @@ def test_a_column_is_made_required_and_nullable_again(local):
 def test_a_blob_column_is_added_renamed_and_dropped(local):
     blob = pa.field("picture", pa.large_binary(), metadata={b"lance-encoding:blob": b"true", b"property": b"7"})
     pin = reshape(local, local.create("a", n=1), adds=[blob])
-    rows = local.rows("b", n=2).append_column(blob, [[b"x" * 100_000]])
+    rows = local.rows("b", n=2).append_column(blob, pa.chunked_array([pa.array([b"x" * 100_000], pa.large_binary())]))
     pin = local.commit(stage_change(local.open(pin), upserts=rows, **local.origin))
     assert local.content(pin, "picture") == {"a": None, "b": b"x" * 100_000}
     pin = reshape(local, pin, {"picture": "image"})

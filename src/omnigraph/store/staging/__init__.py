@@ -1,7 +1,7 @@
 """Staging: writing what a table's next version needs without moving its head."""
 
 from omnigraph.store.staging.change import DEFAULT_TAIL_LIMIT, stage_change
-from omnigraph.store.staging.columns import stage_add_columns, stage_project
+from omnigraph.store.staging.columns import stage_columns
 from omnigraph.store.staging.commit import StagedCommit
 from omnigraph.store.staging.compaction import stage_compaction
 from omnigraph.store.staging.indexes import IndexBuild, SkippedIndex, StagedIndexes, stage_drop_indexes, stage_indexes
@@ -14,13 +14,12 @@ __all__ = [
     "SkippedIndex",
     "StagedCommit",
     "StagedIndexes",
-    "stage_add_columns",
     "stage_change",
+    "stage_columns",
     "stage_compaction",
     "stage_create",
     "stage_drop_indexes",
     "stage_indexes",
     "stage_overwrite",
-    "stage_project",
     "stage_undo",
 ]

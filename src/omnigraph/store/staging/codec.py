@@ -41,7 +41,11 @@ def operation_to_json(operation: LanceOperation.BaseOperation) -> dict[str, Any]
                 "fragments": _fragments_to_json(operation.fragments),
             }
         case LanceOperation.Project():
-            return {"op": "project", "schema": _schema_to_json(operation.schema)}
+            return {
+                "op": "project",
+                "schema": _schema_to_json(operation.schema),
+                "preserves_nullability": operation.preserves_nullability,
+            }
         case LanceOperation.CreateIndex():
             return {
                 "op": "create_index",
@@ -93,7 +97,9 @@ def _merge(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:
 
 
 def _project(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:
-    return LanceOperation.Project(_schema_from_json(data["schema"]), preserves_nullability=True)
+    return LanceOperation.Project(
+        _schema_from_json(data["schema"]), preserves_nullability=bool(data["preserves_nullability"])
+    )
 
 
 def _create_index(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:

@@ -35,6 +35,14 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TableRename:
+    """A live table that goes on under another key; everything else about it stays."""
+
+    old_key: str
+    new_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSchema:
     """The schema in force: source as written, compiled form, and the hash that transactions compare."""
 
@@ -100,11 +108,15 @@ class ManifestState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestChange:
-    """What one publish does to the state; deterministic, so that recovery can do it instead of the writer."""
+    """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
+
+    Drops and renames name tables as they are called before, ``put_tables`` as they are called afterwards.
+    """
 
     commits: tuple[Commit, ...]
     put_tables: tuple[TableEntry, ...] = ()
     drop_tables: tuple[Tombstone, ...] = ()
+    rename_tables: tuple[TableRename, ...] = ()
     schema: AcceptedSchema | None = None
     raise_epoch: bool = False
 
@@ -114,6 +126,8 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
     tables = dict(state.tables)
     for stone in change.drop_tables:
         tables.pop(stone.table_key, None)
+    moved = [(rename.new_key, tables.pop(rename.old_key)) for rename in change.rename_tables]
+    tables.update({key: replace(entry, table_key=key) for key, entry in moved})
     for entry in change.put_tables:
         tables[entry.table_key] = entry
     head = replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -9,6 +10,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables import TableStore
+from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.plan import PublishPlan
 
 
@@ -39,14 +41,17 @@ class Observation:
         return self.head > self.pin.version
 
 
-def observe_plan(plan: PublishPlan, tables: TableStore, counters: Counters) -> tuple[Observation, ...]:
-    """Classify every table that phase B of the plan moves.
+def observe_plan(
+    plan: PublishPlan, state: ManifestState, tables: TableStore, counters: Counters
+) -> tuple[Observation, ...]:
+    """Classify every table that phase B of the plan moves; ``state`` is the newest one.
 
     A plan is finished only as a whole, so commits that landed while others did not are told apart from commits of a
     plan that landed completely.
     """
+    published = {(entry.pin.location, entry.pin.branch): entry.pin.version for entry in state.tables.values()}
     seen = tuple(
-        _observe_commit(action.table_key, action.commit, plan.operation_id, tables, counters)
+        _observe_commit(action.table_key, action.commit, plan.operation_id, published, tables, counters)
         for action in plan.actions
         if action.commit is not None
     )
@@ -60,21 +65,34 @@ def observe_plan(plan: PublishPlan, tables: TableStore, counters: Counters) -> t
     )
 
 
-def observe_table(table_key: str, pin: TablePin, tables: TableStore, counters: Counters) -> Observation:
-    """Classify a table against the pin that the newest manifest names, whoever moved it."""
+def observe_table(
+    table_key: str, pin: TablePin, tables: TableStore, counters: Counters, *, published: int = 0
+) -> Observation:
+    """Classify a table against a pin, whoever moved it.
+
+    Commits up to the version ``published`` are known to be ours. Looking at them too would make the recovery of an
+    old claim the dearer the more was written since.
+    """
     head = tables.head(pin.location, pin.branch, counters)
     if head <= pin.version:
         klass = TableClass.NO_MOVEMENT if head == pin.version else TableClass.INVARIANT_VIOLATION
         return Observation(table_key=table_key, pin=pin, head=head, klass=klass)
     klass = TableClass.UNEXPECTED_AT_P1 if head == pin.version + 1 else TableClass.UNEXPECTED_MULTISTEP
-    foreign = _has_foreign_commit(pin, head, tables, counters)
+    foreign = _has_foreign_commit(replace(pin, version=max(pin.version, published)), head, tables, counters)
     return Observation(table_key=table_key, pin=pin, head=head, klass=klass, is_foreign=foreign)
 
 
 def _observe_commit(
-    table_key: str, commit: StagedCommit, operation_id: str, tables: TableStore, counters: Counters
+    table_key: str,
+    commit: StagedCommit,
+    operation_id: str,
+    published: Mapping[tuple[str, str | None], int],
+    tables: TableStore,
+    counters: Counters,
 ) -> Observation:
-    found = observe_table(table_key, commit.before, tables, counters)
+    before = commit.before
+    known = published.get((before.location, before.branch), 0)
+    found = observe_table(table_key, before, tables, counters, published=known)
     if found.klass is TableClass.UNEXPECTED_AT_P1:
         mark = tables.commit_mark(commit.after, counters)
         if mark.operation_id == operation_id and mark.uuid == commit.uuid:

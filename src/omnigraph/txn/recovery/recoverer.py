@@ -20,6 +20,7 @@ from omnigraph.errors import (
     TableMovedError,
 )
 from omnigraph.runtime import Counters
+from omnigraph.txn.claims import Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.plan import PublishPlan
@@ -55,6 +56,8 @@ class Recoverer:
 
     def __init__(self, services: BranchServices) -> None:
         self._services = services
+        # Turns of this process that an error ended. Nobody else may go on with them while it lives, so it does.
+        self._broken_off: dict[int, int] = {}
 
     def recover_abandoned(self, counters: Counters) -> tuple[Recovery, ...]:
         """Recover every claim of the branch whose holder is gone; leave those of live writers alone."""
@@ -78,12 +81,19 @@ class Recoverer:
         if plan is None:
             return None
         holding = claims.holding(plan, counters)
-        if not claims.is_abandoned(holding):
-            return None
-        if not claims.take_over(version, holding, self._services.writer, counters):
-            return None
-        self._services.world.failpoints.hit("txn.recover.after_takeover")
-        return self.resolve(plan, counters)
+        turn = holding.turn
+        try:
+            if not self._was_broken_off(version, holding):
+                if not claims.is_abandoned(holding):
+                    return None
+                turn += 1
+                if not claims.take_over(version, holding, self._services.writer, counters):
+                    return None
+            self._services.world.failpoints.hit("txn.recover.after_takeover")
+            return self.resolve(plan, counters)
+        except BaseException:
+            self._broken_off[version] = turn
+            raise
 
     def resolve(self, plan: PublishPlan, counters: Counters) -> Recovery:
         """End the publish of ``plan``, whose claim the caller holds, and remove the claim.
@@ -110,10 +120,14 @@ class Recoverer:
         self._services.claims.release(plan.target_version, counters)
         return recovery
 
+    def _was_broken_off(self, version: int, holding: Holding) -> bool:
+        """Whether the claim is held by a turn of our own that failed; whoever is told so goes on with it."""
+        return self._broken_off.pop(version, 0) == holding.turn > 0 and holding.writer == self._services.writer
+
     def _end(self, plan: PublishPlan, counters: Counters) -> Recovery:
         for _ in range(_MAX_ROUNDS):
             base = self._services.load(counters)
-            observations = observe_plan(plan, self._services.tables, counters)
+            observations = observe_plan(plan, base.state, self._services.tables, counters)
             self._services.world.failpoints.hit("txn.recover.after_classify")
             published = self._services.manifest.find_commit(base, plan.change.commits[-1].id, counters)
             if published is None:
@@ -153,9 +167,8 @@ class Recoverer:
         That is what the plan itself moved after it was fenced, or what a recoverer undid too late. Only tables that
         the newest manifest pins on the same line matter; nobody can reach the others.
         """
-        drifted = [
-            seen for seen in self._observe_current(plan, base, counters) if seen.has_moved and not seen.is_foreign
-        ]
+        moved = [seen for seen in self._observe_current(plan, base, counters) if seen.has_moved and not seen.is_foreign]
+        drifted = self._without_window(moved, base, counters)
         if not drifted:
             return base
         undo = plan_undo(self._services, base, drifted, f"undo of {plan.operation_id}", counters)
@@ -175,6 +188,25 @@ class Recoverer:
             raise
         self._services.claims.release(undo.target_version, counters)
         return manifest
+
+    def _without_window(
+        self, moved: Sequence[Observation], base: LoadedManifest, counters: Counters
+    ) -> Sequence[Observation]:
+        """Leave out tables that stand where the plan of the next version's claim puts them.
+
+        They are in the window of its holder, who publishes them or whose claim gets them undone. On a busy branch
+        there always is such a window: whoever waited for a moment without one could wait for ever.
+        """
+        claim = self._services.claims.read(base.state.version + 1, counters) if moved else None
+        if claim is None:
+            return moved
+        landed = {
+            (commit.before, commit.after.version)
+            for commit in claim.commits
+            if any(seen.pin == commit.before and seen.head == commit.after.version for seen in moved)
+            and self._services.tables.commit_mark(commit.after, counters).uuid == commit.uuid
+        }
+        return [seen for seen in moved if (seen.pin, seen.head) not in landed]
 
     def _observe_current(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> Sequence[Observation]:
         places = {(commit.before.location, commit.before.branch) for commit in plan.commits}

@@ -1,0 +1,81 @@
+"""Branches: creating one is constant, and the first write to a table on it adds a constant."""
+
+import itertools
+import statistics
+from types import SimpleNamespace
+
+import pytest
+
+from omnigraph.runtime import Counters
+from omnigraph.values import BranchName
+from tests.cost.conftest import DEPTHS, WIDTHS
+from tests.cost.driver import sample
+from tests.cost.hops import RUNS, assert_hops
+
+CREATE_CALLS, CREATE_HOPS = 13, 12
+FORK_CALLS, FORK_HOPS = 14, 12
+
+
+def create(driver, name=None):
+    """Create a branch; the result carries the cost as a commit's would."""
+    counters = Counters()
+    driver.graph.create_branch(BranchName(name or driver.fresh_branch_name()), counters=counters)
+    return SimpleNamespace(cost=counters.cost())
+
+
+def ready_branch(driver):
+    """A branch that this process has opened and not written to."""
+    name = driver.fresh_branch_name()
+    create(driver, name)
+    driver.graph.snapshot(BranchName(name), Counters())
+    return name
+
+
+def test_creating_a_branch_costs_the_same_whatever_the_graph_holds(driver_at, endpoint):
+    shapes = set()
+    for depth, tables in itertools.product(DEPTHS, WIDTHS):
+        driver = driver_at(depth, tables)
+        create(driver)
+        found = sample(endpoint, lambda chosen=driver: create(chosen))
+        assert found.calls <= CREATE_CALLS
+        assert found.stages <= CREATE_HOPS
+        assert found.cost.total_calls == found.calls
+        shapes.add(found.kinds)
+    assert len(shapes) == 1
+
+
+def test_the_clock_agrees_on_creating_a_branch(shared_driver, endpoint):
+    driver = shared_driver(DEPTHS[-1], WIDTHS[-1])
+    stages = create(driver).cost.serial_stages
+    assert_hops(endpoint, lambda: create(driver), CREATE_HOPS, stages=stages)
+
+
+@pytest.mark.parametrize("tables", WIDTHS)
+def test_the_first_write_to_a_table_on_a_branch_adds_a_constant(shared_driver, endpoint, tables):
+    driver = shared_driver(100, tables)
+    plain = sample(endpoint, lambda: driver.write("keyed insert"))
+    steady = min(plain.calls, 9)
+    firsts = []
+    for _ in range(4):
+        name = ready_branch(driver)
+        firsts.append(sample(endpoint, lambda chosen=name: driver.write_to_branch(chosen)))
+        second = sample(endpoint, lambda chosen=name: driver.write_to_branch(chosen))
+        assert second.calls <= 12
+        assert second.stages <= 8
+    assert max(item.calls for item in firsts) <= steady + FORK_CALLS + 1
+    assert statistics.median(item.calls for item in firsts) <= steady + FORK_CALLS
+    assert max(item.stages for item in firsts) <= 8 + FORK_HOPS
+    assert [item.cost.total_calls for item in firsts] == [item.calls for item in firsts]
+
+
+def test_the_clock_agrees_on_the_first_write_to_a_table_on_a_branch(shared_driver, endpoint):
+    driver = shared_driver(100, 4)
+    names = []
+
+    def prepare():
+        names.extend(ready_branch(driver) for _ in range(RUNS))
+
+    prepare()
+    stages = driver.write_to_branch(names.pop()).cost.serial_stages
+    names.clear()
+    assert_hops(endpoint, lambda: driver.write_to_branch(names.pop()), 8 + FORK_HOPS, stages=stages, prepare=prepare)
