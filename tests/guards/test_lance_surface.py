@@ -429,6 +429,21 @@ def test_the_id_of_a_dropped_column_is_not_given_out_again(place):
     assert after.max_field_id == 2
 
 
+def test_a_projection_also_adds_columns_and_changes_what_may_be_null(place):
+    """``staging.columns`` puts every change of columns into one commit; a merge would refuse the second half of it."""
+    base = indexed(place.create(rows("a", "b", n=5)), "id", "t")
+    wide = pa.schema([SCHEMA.field(0), pa.field("n", pa.int64(), nullable=False), SCHEMA.field(2), ("x", pa.string())])
+    _, (found, *protos) = LanceSchema.from_pyarrow(wide).__reduce__()
+    schema = LanceSchema._from_protos(found, protos[0], protos[1], protos[3])
+    with pytest.raises(OSError, match="nullable true -> false"):
+        commit(base, Op.Merge(metadata(base), schema))
+    after = commit(base, Op.Project(schema, preserves_nullability=False))
+    assert after.schema.field("n").nullable is False
+    assert after.to_table().to_pydict() == {"id": ["a", "b"], "n": [5, 5], "x": [None, None]}
+    assert [index.name for index in after.describe_indices()] == ["id_idx"]
+    assert ids(after, filter="id = 'b'", fast_search=True) == ["b"]
+
+
 def test_nested_fields_are_numbered_after_their_parent():
     """``staging.columns`` counts on it when it renames a list column."""
     schema = LanceSchema.from_pyarrow(

@@ -19,6 +19,7 @@ PROGRAM = "omnigraph"
 # Spellings of old scripts, each with the words that replaced it.
 _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("check",): ("lint",),
+    ("change",): ("mutate",),
     ("query", "lint"): ("lint",),
     ("query", "check"): ("lint",),
 }
@@ -26,6 +27,8 @@ _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
+        "init": Entry(module="omnigraph.cli.init", summary="Create a graph from a schema."),
+        "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
         "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
         "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),
         "schema": Entry(module="omnigraph.cli.schema", summary="Plan changes of a schema."),
@@ -36,8 +39,9 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "All of these work on files and open no graph. Exit codes: 0 success, 2 invalid input or usage, "
-        "5 not found, 9 too large, 1 a bug in omnigraph."
+        "lint, fmt, schema plan and version open no graph. Exit codes: 0 success, 2 invalid input or usage, "
+        "3 conflict, 4 another head than expected, 5 not found, 9 too large, 1 a bug in omnigraph; "
+        "the errors page lists them all."
     ),
 )
 

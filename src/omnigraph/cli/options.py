@@ -7,3 +7,18 @@ from typing import Annotated
 import typer
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Store = Annotated[
+    str | None,
+    typer.Option("--store", metavar="URI", help="The graph's storage: a path, file:// or s3://bucket/prefix."),
+]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
+Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who asks for it; kept with the commit.")]
+QueryFile = Annotated[
+    str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
+]
+QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="The query itself.")]
+Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Parameters, as a JSON object.")]
+ParamsFile = Annotated[
+    str | None,
+    typer.Option("--params-file", metavar="FILE", help="Parameters, as a JSON file; - reads standard input."),
+]

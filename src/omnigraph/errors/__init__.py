@@ -29,6 +29,8 @@ OmnigraphError
 ├── TableDriftError        a table changed outside of the protocol
 ├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError
 ├── ConstraintViolationError, BadRowsError   rows that break the schema
+├── ExternalBlobError      blob content that is not given but pointed at
+├── MemoryBudgetError      a write that does not fit the memory it may use
 ├── TypeMissingError, BranchMissingError   (also KeyError)
 ├── GraphMissingError      (also FileNotFoundError)
 ├── BranchExistsError, GraphExistsError
@@ -55,7 +57,14 @@ from omnigraph.errors.details import (
     TableRef,
     UnknownOutcome,
 )
-from omnigraph.errors.engine import BadRowsError, ConstraintViolationError, Violation, Violations
+from omnigraph.errors.engine import (
+    BadRowsError,
+    ConstraintViolationError,
+    ExternalBlobError,
+    MemoryBudgetError,
+    Violation,
+    Violations,
+)
 from omnigraph.errors.general import (
     FailpointError,
     FileAccessError,
@@ -144,6 +153,7 @@ __all__ = [
     "Effect",
     "ExistingKeys",
     "ExpectedVersionMismatchError",
+    "ExternalBlobError",
     "FailpointError",
     "FileAccessError",
     "FileMissingError",
@@ -162,6 +172,7 @@ __all__ = [
     "Kind",
     "LimitExceeded",
     "ManifestCorruptError",
+    "MemoryBudgetError",
     "MissingThing",
     "OmnigraphError",
     "OutcomeUnknownError",

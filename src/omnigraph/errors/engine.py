@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import Details
+from omnigraph.errors.details import BadValue, Details, LimitExceeded
 from omnigraph.errors.kinds import Kind
 
 ConstraintRule = Literal[
@@ -46,3 +46,25 @@ class BadRowsError(OmnigraphError):
     """Input rows cannot be read or do not fit their type; nothing was written."""
 
     row = Row(code="load.bad_rows", kind=Kind.INVALID, details=Violations)
+
+
+class ExternalBlobError(OmnigraphError):
+    """A Blob was given as an address outside the graph, and the graph's policy does not allow that address."""
+
+    row = Row(
+        code="blob.external",
+        kind=Kind.INVALID,
+        details=BadValue,
+        hint="give the content itself, as base64:… text",
+    )
+
+
+class MemoryBudgetError(OmnigraphError):
+    """A step of a write does not fit the memory that it is allowed to use; nothing was written."""
+
+    row = Row(
+        code="engine.memory_budget",
+        kind=Kind.TOO_LARGE,
+        details=LimitExceeded,
+        hint="allow more memory, or write in smaller parts",
+    )

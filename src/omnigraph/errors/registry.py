@@ -29,6 +29,8 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     language.SourceTooLargeError,
     engine.ConstraintViolationError,
     engine.BadRowsError,
+    engine.MemoryBudgetError,
+    engine.ExternalBlobError,
     txn.ExpectedVersionMismatchError,
     txn.SchemaMovedError,
     txn.PreconditionFailedError,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -40,21 +41,28 @@ class DiskSync:
         self._linked: set[Path] = set()
         self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-sync")
 
-    def sync_files(self, files: Iterable[str]) -> None:
-        """Wait until these files below the root, and every folder that leads to them, are on the disk."""
+    def sync_files(self, files: Iterable[str], *, record: str | None = None) -> None:
+        """Wait until these files below the root, and every folder that leads to them, are on the disk.
+
+        ``record`` is a transaction's file. Versions hold their transaction themselves, and when two processes send the
+        same commit the one that loses removes the file that both wrote: it is synced if it is there.
+        """
         if not self._is_needed:
             return
         named = {self._storage.path(file) for file in files}
         paths = sorted(named.union(*(iter_blob_files(path) for path in named)))
         if not paths:
             return
-        holders = sorted({path.parent for path in paths})
+        records = [] if record is None else [self._storage.path(record)]
+        holders = sorted({path.parent for path in (*paths, *records)})
         fresh = [folder for folder in holders if folder not in self._linked]
         root = self._storage.path()
         leading = {folder for holder in fresh for folder in _folders(holder, root)}
         with translating("sync files", self._storage.root, effect=Effect.UNKNOWN):
             # Children before parents: an entry must not become durable before what it names.
             list(self._pool.map(sync_file, paths))
+            with suppress(FileNotFoundError):
+                list(self._pool.map(sync_file, records))
             list(self._pool.map(sync_directory, holders))
             for folder in sorted(leading, reverse=True):
                 sync_directory(folder)
@@ -63,7 +71,7 @@ class DiskSync:
     def sync_commit(self, staged: StagedCommit) -> None:
         """Wait until a landed commit is on the disk: its files, its transaction and its manifest."""
         transaction = f"{dataset_root(staged.before)}/_transactions/{staged.before.version}-{staged.uuid}.txn"
-        self.sync_files([*staged.files, transaction, _manifest(staged.after)])
+        self.sync_files([*staged.files, _manifest(staged.after)], record=transaction)
 
     def sync_dataset_version(self, pin: TablePin, data_files: Iterable[str] = (), *, uuid: str | None = None) -> None:
         """Wait until one version of a dataset is on the disk.
@@ -75,9 +83,8 @@ class DiskSync:
         """
         root = dataset_root(pin)
         files = [f"{root}/data/{file}" for file in data_files]
-        if uuid is not None:
-            files.append(f"{root}/_transactions/{pin.version - 1}-{uuid}.txn")
-        self.sync_files([*files, _manifest(pin)])
+        record = None if uuid is None else f"{root}/_transactions/{pin.version - 1}-{uuid}.txn"
+        self.sync_files([*files, _manifest(pin)], record=record)
 
     def close(self) -> None:
         """Let the threads go."""

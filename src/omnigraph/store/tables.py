@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from dataclasses import replace
 
 from lance import LanceDataset, LanceOperation
@@ -22,6 +23,7 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.landing import find_landed, land, land_creation
 from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, metered
 from omnigraph.store.pins import TablePin
+from omnigraph.store.reclaim import reclaim_older
 from omnigraph.store.staging.commit import StagedCommit
 from omnigraph.store.table import ROW_ID, Table
 from omnigraph.store.transactions import CommitMark, read_mark
@@ -141,6 +143,18 @@ class TableStore:
         self._forget(location, None)
         self._handles.forget(location)
         self.control.delete_prefix(location, counters)
+
+    def reclaim_older(self, pin: TablePin, spared: Collection[int], counters: Counters) -> int:
+        """Remove the versions before ``pin`` on its line for good, except ``spared``; return how many.
+
+        Raises:
+            VersionMissingError: ``pin`` does not exist.
+        """
+        reclaimed = reclaim_older(self.datasets, pin, spared, counters)
+        # Whoever asks for one of them is to hear that it is gone, not to read what happens to be in memory.
+        self._forget(pin.location, None)
+        self._handles.forget(pin.location)
+        return len(reclaimed)
 
     def _create(self, staged: StagedCommit, counters: Counters) -> TablePin:
         if not land_creation(self._handles, staged.after.location, staged.lance_transaction(), counters):

@@ -23,7 +23,6 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
-from omnigraph.store.reclaim import reclaim_older
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.branches import BranchRef, BranchRefs
@@ -192,7 +191,7 @@ class GraphStore:
         count = 0
         for pin in pins:
             spared = {other.version for other in named if (other.location, other.branch) == (pin.location, pin.branch)}
-            count += len(reclaim_older(self._stores.datasets, pin, spared, counters))
+            count += self.tables.reclaim_older(pin, spared, counters)
         return count
 
     def _authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:

@@ -2,9 +2,10 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
-from tests.auditor import audit
+from tests.auditor import Auditor, audit
 from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
@@ -64,6 +65,8 @@ def test_an_undo_never_touches_a_table_upon_a_state_that_is_not_the_newest(stora
     # One used up the fenced version, the other took back what was landed after that.
     assert len(undone) == 2
     assert audit(storage.root, present={PERSON: ["late", "overtakes"], TEAM: ["fences"]}) == []
+    # Of the undo that came too late there is nothing to tell.
+    assert {row["writer_kind"] for row in Auditor(storage.root).audit_rows()} == {"insert"}
 
 
 def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(storage):
@@ -121,3 +124,25 @@ def test_an_object_that_is_removed_before_it_is_durable_was_not_created(storage,
     assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is False
     monkeypatch.undo()
     assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is True
+
+
+@pytest.mark.parametrize(
+    ("point", "records"),
+    [
+        ("txn.publish.after_cas", "__manifest/_transactions/1-*"),
+        ("txn.commit.after_table", "nodes/*/_transactions/1-*"),
+    ],
+)
+def test_a_commit_is_durable_without_the_record_that_a_slower_twin_removed(storage, point, records):
+    """A writer and its recoverer send the same commit; the one that loses the race removes the file both wrote."""
+    world = World.system({})
+
+    def remove():
+        (record,) = Path(storage.root).glob(records)
+        record.unlink()
+
+    world.failpoints.enable(point, remove)
+    with open_graph(storage, world=world, settings=TxnSettings(durability="full")) as graph:
+        insert(graph, PERSON, node_rows(["there"]))
+    assert audit(storage.root, present={PERSON: ["there"]}) == []
+    assert Auditor(storage.root).audit_rows() == []

@@ -175,10 +175,11 @@ class Recoverer:
         if not self._services.claims.claim(undo, counters):
             self._wait_for_claim(undo.target_version, counters)
             raise _lost(undo)
+        if self._services.manifest.latest_version(counters) != base.state.version:
+            # What looked like drift may have been the window of whoever published since. No table was touched.
+            self._services.claims.release(undo.target_version, counters)
+            raise _lost(undo)
         try:
-            if self._services.manifest.latest_version(counters) != base.state.version:
-                # What looked like drift may have been the window of whoever published since.
-                raise _lost(undo)
             self._services.phases.commit_tables(undo, counters)
             manifest = self._publish(undo, base, counters)
         except (CompareAndSwapLostError, TableMovedError):

@@ -1,0 +1,60 @@
+"""``omnigraph init``: creates a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.files import read_input
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.output import choose_output
+from omnigraph.engine.session import init_graph
+from omnigraph.store.location import Storage
+
+app = new_app()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitReport:
+    """Where a graph was created."""
+
+    uri: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"uri": self.uri}
+
+    def to_lines(self) -> Iterable[str]:
+        """One line."""
+        return [f"initialized {self.uri}"]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@app.command()
+def init(
+    *,
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="Where the graph will live: a path, file:// or s3://bucket/prefix.")
+    ],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema; - reads standard input.")],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Start over after a failed attempt; a graph is never overwritten."),
+    ] = False,
+) -> int:
+    """Create a graph with an empty table per type of a schema.
+
+    A place that holds a graph already is refused.
+    """
+    # What a failed attempt left behind never stands in the way, so there is nothing that force would have to remove.
+    del force
+    source = read_input(schema)
+    init_graph(Storage.open(uri), source.data, source_name=source.name)
+    choose_output(as_json=False).show(InitReport(uri=uri))
+    return 0

@@ -1,0 +1,97 @@
+"""Referential integrity: every edge joins two nodes that are there after the change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.constraints.evaluation import Evaluation
+from omnigraph.engine.constraints.image import Image, difference, ids_table, without
+from omnigraph.engine.constraints.set_rules import ENDPOINT_MISSING, ORPHANED_EDGE
+from omnigraph.errors import Violation
+
+_NO_REPLACED = ids_table(pa.array([], pa.string()))
+
+
+def check_endpoints(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
+    """Add the written edges that miss a node, then the stored ones that lose one."""
+    if image is not None and image.rows.num_rows:
+        _check_written(run, edge, image)
+    _check_kept(run, edge, image)
+
+
+def _check_written(run: Evaluation, edge: EdgeType, image: Image) -> None:
+    sources, targets = image.counts("src").field("values"), image.counts("dst").field("values")
+    if edge.is_same_type:
+        both = pc.unique(pa.chunked_array([sources, targets]))
+        known_sources = known_targets = ids_table(*run.nodes_after(f"node:{edge.from_type}", both))
+    else:
+        known_sources = ids_table(*run.nodes_after(f"node:{edge.from_type}", sources))
+        known_targets = ids_table(*run.nodes_after(f"node:{edge.to_type}", targets))
+
+    def is_clean() -> bool:
+        lost = difference(sources, known_sources.column("id")), difference(targets, known_targets.column("id"))
+        return not any(map(len, lost))
+
+    found = run.kernel.find(
+        ENDPOINT_MISSING,
+        lambda: {"written": image.written("src", "dst"), "sources": known_sources, "targets": known_targets},
+        unless=is_clean,
+    )
+    if found is not None:
+        run.found.add(found.num_rows, _described_missing(run, edge, image, found))
+
+
+def _described_missing(run: Evaluation, edge: EdgeType, image: Image, found: pa.Table) -> Iterator[Violation]:
+    describer = run.describer(image)
+    for batch in found.to_batches():
+        for one in zip(*(batch.column(name) for name in ("row", "side", "missing")), strict=True):
+            row, side, missing = (value.as_py() for value in one)
+            message = _message(edge, side, missing)
+            yield describer.row("endpoint", row, message, property_name=side, value=missing)
+
+
+def _check_kept(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
+    if run.is_replaced(edge.table_key):
+        return
+    parts = []
+    for side, node in (("src", edge.from_type), ("dst", edge.to_type)):
+        gone = run.gone_nodes(f"node:{node}")
+        if not len(gone):
+            continue
+        met = run.view.rows_where(edge.table_key, side, gone, ("id", side))
+        named = pa.array([side] * met.num_rows, pa.string())
+        parts.append(met.rename_columns(["id", "node"]).add_column(1, "side", named))
+    kept = pa.concat_tables(parts) if parts else None
+    if kept is None or not kept.num_rows:
+        return
+    replaced = _NO_REPLACED if image is None else image.replaced
+    found = run.kernel.find(
+        ORPHANED_EDGE,
+        lambda: {"kept": kept, "replaced": replaced},
+        unless=lambda: not without(kept, replaced).num_rows,
+    )
+    if found is not None:
+        run.found.add(found.num_rows, _described_orphans(edge, found))
+
+
+def _described_orphans(edge: EdgeType, found: pa.Table) -> Iterator[Violation]:
+    for batch in found.to_batches():
+        for one in zip(*(batch.column(name) for name in ("id", "side", "node")), strict=True):
+            identifier, side, node = (value.as_py() for value in one)
+            yield Violation(
+                rule="orphan",
+                type_name=edge.name,
+                message=f"{_message(edge, side, node)} edge={identifier!r}",
+                property=side,
+                entity_id=identifier,
+                value=node,
+            )
+
+
+def _message(edge: EdgeType, side: str, missing: str) -> str:
+    node_type = edge.from_type if side == "src" else edge.to_type
+    return f"{side} '{missing}' not found in {node_type}"

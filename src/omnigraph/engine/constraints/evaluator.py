@@ -1,0 +1,88 @@
+"""The order in which the rules of a schema are asked about a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.constraints.cardinality import check_cardinality
+from omnigraph.engine.constraints.endpoints import check_endpoints
+from omnigraph.engine.constraints.evaluation import Evaluation
+from omnigraph.engine.constraints.image import image_of
+from omnigraph.engine.constraints.kernel import Kernel, KernelSettings
+from omnigraph.engine.constraints.row_rules import RowFinding, find_in_rows
+from omnigraph.engine.constraints.uniqueness import check_uniqueness
+from omnigraph.engine.view import GraphView
+from omnigraph.engine.violations import Describer, ViolationList
+from omnigraph.errors import ConstraintViolationError, Violation, Violations
+
+
+def check_change(
+    change: GraphChange, view: GraphView, *, limit: int = 100, settings: KernelSettings | None = None
+) -> None:
+    """Return if the graph keeps every rule of its schema after ``change``.
+
+    Raises:
+        ConstraintViolationError: it would not; the message is that of the first violation.
+        MemoryBudgetError: the change is too large to be checked within the settings.
+    """
+    found = find_violations(change, view, limit, settings=settings)
+    if found.total:
+        raise ConstraintViolationError(found.items[0].message, details=found)
+
+
+def find_violations(
+    change: GraphChange, view: GraphView, limit: int = 100, *, settings: KernelSettings | None = None
+) -> Violations:
+    """Return what ``change`` would break on ``view``: the first ``limit`` violations, and how many there are.
+
+    Row rules come first, per type; then keys and uniqueness of nodes; then uniqueness, endpoints and cardinality per
+    edge type. Nodes come before edges, types in the order of their names. Rows may hold an id twice: each of them is
+    judged by itself and for uniqueness, and the last one counts for everything else.
+
+    Args:
+        change: what is to be written; its rows are in the layout of their tables.
+        view: the state without the change.
+        limit: how many violations to describe; at least one is.
+        settings: what the relational kernel may use.
+    """
+    found = ViolationList(limit=max(limit, 1))
+    parts = _in_order(change)
+    can_relate = True
+    for part in parts:
+        for finding in () if part.rows is None else find_in_rows(part.type, part.rows):
+            can_relate = can_relate and not finding.is_misfit
+            found.add(len(finding.rows), _described(change, part, finding))
+    if can_relate:
+        with Kernel(settings) as kernel:
+            images = {part.table_key: image_of(part, kernel) for part in parts}
+            _check_sets(Evaluation(change=change, view=view, kernel=kernel, images=images, found=found))
+    return found.finish()
+
+
+def _in_order(change: GraphChange) -> list[TypeChange]:
+    return sorted(change.types.values(), key=lambda part: (isinstance(part.type, EdgeType), part.type.name.encode()))
+
+
+def _described(change: GraphChange, part: TypeChange, finding: RowFinding) -> Iterator[Violation]:
+    describer = Describer(change=change, part=part)
+    for row, value in zip(finding.rows, finding.values, strict=True):
+        plain = value.as_py()
+        message, text = finding.message(plain), finding.text(plain)
+        yield describer.row(finding.rule, row.as_py(), message, property_name=finding.property, value=text)
+
+
+def _check_sets(run: Evaluation) -> None:
+    for node in run.images.values():
+        if not isinstance(node.type, EdgeType):
+            check_uniqueness(run, node)
+    # An edge type that the change does not write to can still lose the nodes it joins.
+    for name in sorted(run.view.catalog.edges, key=str.encode):
+        edge = run.view.catalog.edges[name]
+        image = run.images.get(edge.table_key)
+        if image is not None:
+            check_uniqueness(run, image)
+        check_endpoints(run, edge, image)
+        if image is not None:
+            check_cardinality(run, edge, image)

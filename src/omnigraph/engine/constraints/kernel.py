@@ -1,0 +1,116 @@
+"""The relational kernel in this process: runs the texts of the set rules over Arrow tables and nothing else."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from omnigraph.engine.constraints.set_rules import SetRule
+from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelSettings:
+    """How much a check may use. Beyond the memory it spills to a temporary folder.
+
+    ``uses_proofs`` lets a rule be taken as kept when a cheap look at the change proves so; without it every text is
+    run.
+    """
+
+    memory_limit_bytes: int = 1024 * _MIB
+    threads: int = 2
+    uses_proofs: bool = True
+
+
+class Kernel:
+    """One check run's connection, opened when the first text has to be run."""
+
+    def __init__(self, settings: KernelSettings | None = None) -> None:
+        self.settings = settings or KernelSettings()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection and remove what was spilled."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def find(
+        self,
+        rule: SetRule,
+        relations: Callable[[], Mapping[str, pa.Table]],
+        *,
+        unless: Callable[[], bool],
+        **bounds: int,
+    ) -> pa.Table | None:
+        """Return what ``rule`` finds, or None when there is nothing to find.
+
+        Args:
+            rule: the text to run.
+            relations: makes what it reads; not called when nothing has to be run.
+            unless: proves that it would find nothing.
+            bounds: the numbers it takes.
+
+        Raises:
+            MemoryBudgetError: the relations do not fit the budget, not even with spilling.
+        """
+        if self.settings.uses_proofs and unless():
+            return None
+        tables = relations()
+        try:
+            return self._run(rule, tables, bounds)
+        except duckdb.OutOfMemoryException as error:
+            limit = self.settings.memory_limit_bytes
+            size = sum(table.nbytes for table in tables.values())
+            details = LimitExceeded(resource="constraint memory", limit=limit, actual=size)
+            msg = f"checking the change takes more memory than allowed rule={rule.name} limit={limit}"
+            raise MemoryBudgetError(msg, details=details) from error
+        except duckdb.Error as error:
+            raise InternalError(f"a constraint text cannot be run rule={rule.name}: {error}") from error
+
+    def _run(self, rule: SetRule, relations: Mapping[str, pa.Table], bounds: Mapping[str, int]) -> pa.Table | None:
+        connection = self._open()
+        for name, columns in rule.reads.items():
+            connection.register(name, relations[name].select(list(columns)))
+        text = rule.sql.format(**{name: int(bounds[name]) for name in rule.bounds})
+        found = connection.sql(text).to_arrow_table()
+        for name in rule.reads:
+            connection.unregister(name)
+        return found if found.num_rows else None
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-check-")
+            config: dict[str, Any] = {
+                "threads": self.settings.threads,
+                "memory_limit": f"{max(self.settings.memory_limit_bytes // _MIB, 1)}MiB",
+                "temp_directory": self._folder.name,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                # A relation is what was registered, never a variable of some caller or a file of that name.
+                "python_enable_replacements": False,
+            }
+            self._connection = duckdb.connect(":memory:", config=config)
+            # Refuses the temporary folder when it is given in the same breath.
+            self._connection.execute("SET enable_external_access = false")
+        return self._connection

@@ -1,0 +1,245 @@
+"""Rules that a row keeps or breaks by itself: whole columns are judged at once, only offenders are looked at singly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.constraints import ENDPOINTS
+from omnigraph.catalog.entity_ids import canonical_text
+from omnigraph.catalog.model import (
+    FLOATS,
+    INTEGERS,
+    CheckRule,
+    EdgeType,
+    NodeType,
+    PropertyDef,
+    PropertyType,
+    RangeRule,
+    Scalar,
+)
+from omnigraph.engine.constraints.bounds import above, below
+from omnigraph.errors.engine import ConstraintRule
+
+_SHAPE_WORDS = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowFinding:
+    """Rows that break one rule, ascending, and beside each the value that does it.
+
+    ``message`` and ``text`` take one of ``values`` and say what is wrong and how the value reads.
+    """
+
+    rule: ConstraintRule
+    property: str
+    rows: pa.Array
+    values: pa.Array
+    message: Callable[[Any], str]
+    text: Callable[[Any], str | None]
+    # The whole column has another type, so that its rows cannot be compared with others.
+    is_misfit: bool = False
+
+
+def find_in_rows(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]:
+    """Find the rows that break a rule on their own: types, required values, ``@range``, ``@check``, enums in turn."""
+    misfit = list(_misfits(owner, rows))
+    if misfit:
+        # Judging values of a column that holds something else would only confuse the report.
+        yield from misfit
+        return
+    for name in ("id", *(ENDPOINTS if isinstance(owner, EdgeType) else ())):
+        yield from _required(owner.name, name, "property", rows.column(name))
+    for prop in owner.properties:
+        if not prop.type.nullable:
+            word = _SHAPE_WORDS.get(prop.type.scalar, "property")
+            yield from _required(owner.name, prop.name, word, rows.column(prop.name))
+    ranges = owner.ranges if isinstance(owner, NodeType) else ()
+    checks = owner.checks if isinstance(owner, NodeType) else ()
+    ranged = {rule.property for rule in ranges}
+    for prop in owner.properties:
+        yield from _items_missing(owner.name, prop, rows.column(prop.name))
+        yield from _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
+    for range_rule in ranges:
+        yield from _out_of_range(owner, range_rule, rows.column(range_rule.property))
+    for check_rule in checks:
+        yield from _unmatched(owner, check_rule, rows.column(check_rule.property))
+    for prop in owner.properties:
+        yield from _outside_enum(owner.name, prop, rows.column(prop.name))
+
+
+def _misfits(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]:
+    for field in arrow_schema(owner):
+        prop = owner.get(field.name)
+        # A blob's column has several layouts while it is on its way to storage.
+        if prop is not None and prop.type.scalar is Scalar.BLOB:
+            continue
+        at = rows.schema.get_field_index(field.name)
+        found = None if at < 0 else rows.schema.field(at).type
+        if found == field.type or not rows.num_rows:
+            continue
+        expected = prop.type if prop is not None else "String"
+        message = f"property '{field.name}' expects {expected}, got {found or 'nothing'} type={owner.name}"
+        yield RowFinding(
+            rule="type",
+            property=field.name,
+            rows=pa.array([0], pa.int64()),
+            values=pa.nulls(1),
+            message=_says(message),
+            text=_no_text,
+            is_misfit=True,
+        )
+
+
+def _required(type_name: str, name: str, word: str, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    if not column.null_count:
+        return
+    at = pc.indices_nonzero(pc.is_null(column))
+    message = f"non-nullable {word} '{name}' has null or invalid values type={type_name}"
+    yield _finding("required", name, at, pa.nulls(len(at)), _says(message), _no_text)
+
+
+def _items_missing(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    if not prop.type.is_list and not prop.type.is_vector:
+        return
+    items = _Items.of(prop.type, column)
+    if not items.values.null_count:
+        return
+    at, _ = items.offenders(pc.is_null(items.values))
+    word = "elements must be numeric, found a null or invalid item" if prop.type.is_vector else "null or invalid item"
+    message = f"property '{prop.name}' expects {prop.type}: {word} type={type_name}"
+    yield _finding("type", prop.name, at, pa.nulls(len(at)), _says(message), _no_text)
+
+
+def _not_finite(type_name: str, prop: PropertyDef, column: pa.ChunkedArray, *, says_nan: bool) -> Iterator[RowFinding]:
+    if prop.type.scalar not in FLOATS and not prop.type.is_vector:
+        return
+    items = _Items.of(prop.type, column)
+    # What is wrong with NaN where there is a range is for the range to say.
+    bad = pc.invert(pc.is_finite(items.values)) if says_nan else pc.is_inf(items.values)
+    at, values = items.offenders(bad)
+    if not len(at):
+        return
+
+    def message(value: Any) -> str:
+        return f"property '{prop.name}' expects a finite number type={type_name} value={_number_text(prop, value)}"
+
+    yield _finding("type", prop.name, at, values, message, lambda value: _number_text(prop, value))
+
+
+def _out_of_range(owner: NodeType | EdgeType, rule: RangeRule, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    prop = owner.get(rule.property)
+    if prop is None:
+        return
+    items = _Items.of(prop.type, column)
+    tests = [] if rule.low is None else [below(items.values, rule.low)]
+    tests += [] if rule.high is None else [above(items.values, rule.high)]
+    tests += [pc.is_nan(items.values)] if prop.type.scalar in FLOATS else []
+    bad = tests[0]
+    for test in tests[1:]:
+        bad = pc.or_(bad, test)
+    at, values = items.offenders(bad)
+    if not len(at):
+        return
+
+    def message(value: Any) -> str:
+        return f"@range violation on {owner.name}.{prop.name}: {_range_reason(rule, prop, value)}"
+
+    yield _finding("range", prop.name, at, values, message, lambda value: _number_text(prop, value))
+
+
+def _range_reason(rule: RangeRule, prop: PropertyDef, value: float) -> str:
+    if math.isnan(value):
+        return "value is NaN"
+    if rule.low is not None and value < rule.low:
+        return f"value {_number_text(prop, value)} < min {rule.low}"
+    return f"value {_number_text(prop, value)} > max {rule.high}"
+
+
+def _unmatched(owner: NodeType | EdgeType, rule: CheckRule, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    prop = owner.get(rule.property)
+    if prop is None:
+        return
+    items = _Items.of(prop.type, column)
+    at, values = items.offenders(pc.invert(pc.match_substring_regex(items.values, rule.pattern)))
+    if not len(at):
+        return
+
+    def message(value: str) -> str:
+        return f"@check violation on {owner.name}.{prop.name}: value '{value}' does not match pattern '{rule.pattern}'"
+
+    yield _finding("check", prop.name, at, values, message, str)
+
+
+def _outside_enum(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    if prop.type.enum_values is None:
+        return
+    items = _Items.of(prop.type, column)
+    known = pa.array([*prop.type.enum_values, None], items.values.type)
+    at, values = items.offenders(pc.invert(pc.is_in(items.values, value_set=known)))
+    if not len(at):
+        return
+    expected = ", ".join(prop.type.enum_values)
+
+    def message(value: str) -> str:
+        return f"invalid enum value '{value}' for {type_name}.{prop.name} (expected: {expected})"
+
+    yield _finding("enum", prop.name, at, values, message, str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Items:
+    """The single values of a column, those inside lists and vectors one by one, and the row each belongs to."""
+
+    values: pa.Array | pa.ChunkedArray
+    # The row of each value; None when value and row have the same number.
+    rows: np.ndarray[Any, np.dtype[np.int64]] | None
+
+    @classmethod
+    def of(cls, kind: PropertyType, column: pa.ChunkedArray) -> _Items:
+        if not kind.is_list and not kind.is_vector:
+            return cls(values=column, rows=None)
+        lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+        return cls(values=pc.list_flatten(column), rows=np.repeat(np.arange(len(lengths)), lengths))
+
+    def offenders(self, bad: pa.Array | pa.ChunkedArray) -> tuple[Any, pa.Array | pa.ChunkedArray]:
+        """Return the rows with a bad value, each once, and their first bad value; a null is never bad by itself."""
+        at = pc.indices_nonzero(bad)
+        if self.rows is None or not len(at):
+            return at, self.values.take(at)
+        owners, first = np.unique(self.rows[at.to_numpy()], return_index=True)
+        return owners, self.values.take(at.take(pa.array(first)))
+
+
+def _finding(
+    rule: ConstraintRule,
+    name: str,
+    at: Any,
+    values: Any,
+    message: Callable[[Any], str],
+    text: Callable[[Any], str | None],
+) -> RowFinding:
+    return RowFinding(
+        rule=rule, property=name, rows=pa.array(at, pa.int64()), values=values, message=message, text=text
+    )
+
+
+def _no_text(_: Any) -> None:
+    return None
+
+
+def _says(message: str) -> Callable[[Any], str]:
+    return lambda _: message
+
+
+def _number_text(prop: PropertyDef, value: float) -> str:
+    if prop.type.scalar in INTEGERS or not math.isfinite(value):
+        return str(value)
+    return canonical_text(Scalar.F32 if prop.type.is_vector else prop.type.scalar, value)

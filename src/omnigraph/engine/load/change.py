@@ -1,0 +1,107 @@
+"""Spooled rows into the change that is checked and the transaction that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.load.intake import LINE, SOURCE
+from omnigraph.engine.load.options import LoadMode
+from omnigraph.engine.load.patch import complete, last_of_each
+from omnigraph.engine.load.problems import ProblemList
+from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.spool import Spool
+from omnigraph.engine.view import GraphView
+from omnigraph.errors import KeyExistsError
+from omnigraph.txn.changes import TableReplace
+from omnigraph.txn.transaction import WriteTxn, key_exists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadChange:
+    """What a load wants to write: the change as the rules judge it, rows that repeat an id among them."""
+
+    graph: GraphChange
+    mode: LoadMode
+
+    def repeated_id(self) -> KeyExistsError | None:
+        """Return the error for an id that stands twice in the input where the mode demands each once."""
+        if self.mode == "merge":
+            return None
+        for part in self.graph.types.values():
+            if part.type.key is None and part.rows is not None and not part.has_fresh_ids:
+                repeated = _repeated_ids(part.rows)
+                if repeated:
+                    return key_exists(part.table_key, repeated)
+        return None
+
+    def write(self, txn: WriteTxn) -> None:
+        """Add the rows to a transaction."""
+        for part in self.graph.types.values():
+            if part.rows is None:
+                continue
+            match self.mode:
+                case "overwrite":
+                    txn.change(TableReplace(table_key=part.table_key, rows=part.rows))
+                case "append":
+                    txn.insert(part.table_key, part.rows, has_fresh_ids=part.has_fresh_ids)
+                case "merge":
+                    if part.has_fresh_ids:
+                        txn.insert(part.table_key, part.rows, has_fresh_ids=True)
+                    else:
+                        txn.upsert(part.table_key, last_of_each(part.rows))
+                case _:
+                    assert_never(self.mode)
+
+
+def build_change(spool: Spool, sources: Sequence[Source], mode: LoadMode) -> LoadChange:
+    """Return the change that the spooled rows make."""
+    types = {
+        key: _type_change(owner, spool.table(key), mode, has_fresh_ids=key in spool.fresh)
+        for key, owner in spool.owners.items()
+    }
+    return LoadChange(graph=GraphChange(types=types, sources=tuple(source.name for source in sources)), mode=mode)
+
+
+def build_patch(spool: Spool, sources: Sequence[Source], view: GraphView, problems: ProblemList) -> LoadChange:
+    """Return the change that patches make on the rows that ``view`` shows; rows that lack something are problems."""
+    types = {}
+    for key, owner in spool.owners.items():
+        patches = spool.table(key)
+        stored = view.rows_of(key, patches.column("id"), arrow_schema(owner).names)
+        patched = complete(owner, patches, stored)
+        problems.add(problem.violation(sources[number].name) for number, problem in patched.problems)
+        if not patched.problems:
+            types[key] = _type_change(owner, patched.rows, "merge", has_fresh_ids=key in spool.fresh)
+    graph = GraphChange(types=types, sources=tuple(source.name for source in sources))
+    return LoadChange(graph=graph, mode="merge")
+
+
+def _type_change(owner: NodeType | EdgeType, spooled: pa.Table, mode: LoadMode, *, has_fresh_ids: bool) -> TypeChange:
+    schema = arrow_schema(owner)
+    rows = pa.Table.from_arrays([spooled.column(name) for name in schema.names], schema=schema)
+    places = pa.table({"source": spooled.column(SOURCE), "line": spooled.column(LINE)})
+    return TypeChange(
+        type=owner,
+        rows=rows,
+        strict=mode == "append",
+        has_fresh_ids=has_fresh_ids,
+        replaces_all=mode == "overwrite",
+        sources=places,
+    )
+
+
+def _repeated_ids(rows: pa.Table) -> list[str]:
+    ids = rows.column("id")
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return []
+    counts = pc.value_counts(ids)
+    repeated: list[str] = counts.field("values").filter(pc.greater(counts.field("counts"), 1)).to_pylist()
+    return repeated

@@ -1,0 +1,83 @@
+"""Reading all sources of a load: good rows into the spool, the others into the list of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.engine.load.csv import read_csv
+from omnigraph.engine.load.fresh_ids import fill_ids
+from omnigraph.engine.load.jsonl import ReadChunk, read_jsonl
+from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
+from omnigraph.engine.load.parquet import read_parquet
+from omnigraph.engine.load.problems import ProblemList
+from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.spool import Spool
+from omnigraph.engine.rows import ChunkDecoder, TypeRows
+from omnigraph.runtime.ids import IdSource
+
+# Names that no property can have, so that a spooled row keeps everything that is known about it in one table.
+SOURCE, LINE, GIVEN = ":source", ":line", ":given "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """Reads sources against a catalog."""
+
+    catalog: Catalog
+    settings: LoadSettings
+    ids: IdSource
+    is_patch: bool = False
+
+    def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
+        """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
+
+        Raises:
+            FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: a source cannot be read at all.
+        """
+        decoder = ChunkDecoder(self.catalog, is_patch=self.is_patch)
+        sizes = [source.size_bytes for source in sources]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        done = rows = 0
+        for number, source in enumerate(sources):
+            for chunk in self._chunks(source, decoder):
+                problems.add(problem.violation(source.name) for problem in chunk.decoded.problems)
+                for part in chunk.decoded.types.values():
+                    rows += part.rows.num_rows
+                    if not problems.total and part.rows.num_rows:
+                        is_fresh = part.rows.column("id").null_count == part.rows.num_rows
+                        spool.add(part.owner, self._spooled(part, number), has_fresh_ids=is_fresh)
+                if problems.total:
+                    spool.forget()
+                if progress is not None:
+                    progress(
+                        LoadProgress(phase="read", bytes_read=done + chunk.bytes_read, bytes_total=total, rows=rows)
+                    )
+            done += sizes[number] or 0
+
+    def _chunks(self, source: Source, decoder: ChunkDecoder) -> Iterator[ReadChunk]:
+        match source.kind:
+            case "jsonl":
+                return read_jsonl(source, decoder, self.settings)
+            case "csv":
+                return read_csv(source, self.catalog, is_patch=self.is_patch)
+            case "parquet":
+                return read_parquet(source, self.catalog, self.settings, is_patch=self.is_patch)
+            case _:
+                assert_never(source.kind)
+
+    def _spooled(self, part: TypeRows, source: int) -> pa.Table:
+        rows = part.rows
+        ids = rows.column("id").combine_chunks()
+        rows = rows.set_column(0, rows.schema.field("id"), fill_ids(ids, self.ids))
+        rows = rows.append_column(SOURCE, pa.array(np.full(len(ids), source, dtype=np.int32)))
+        rows = rows.append_column(LINE, part.lines)
+        if part.given is not None:
+            for prop in part.owner.properties:
+                rows = rows.append_column(f"{GIVEN}{prop.name}", part.given.column(prop.name))
+        return rows

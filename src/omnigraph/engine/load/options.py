@@ -1,0 +1,63 @@
+"""What a load may be asked for, what it tells while it runs, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from omnigraph.runtime import Cost
+from omnigraph.txn.manifest.rows import Commit
+
+LoadMode = Literal["append", "merge", "overwrite"]
+LoadPhase = Literal["read", "check", "write"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """What a load may use of the machine.
+
+    Args:
+        chunk_bytes: how much of a file is decoded at once.
+        max_line_bytes: the longest line that is read; a longer one ends the load.
+        memory_bytes: how many decoded rows may stay in memory; what is beyond goes to temporary files.
+        threads: how many chunks are decoded side by side.
+        batch_rows: how many rows of a Parquet file are converted at once.
+    """
+
+    chunk_bytes: int = 16 << 20
+    max_line_bytes: int = 64 << 20
+    memory_bytes: int = 512 << 20
+    threads: int = 2
+    batch_rows: int = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """How far a load is. ``bytes_total`` is None when some source does not know its size."""
+
+    phase: LoadPhase
+    bytes_read: int = 0
+    bytes_total: int | None = None
+    rows: int = 0
+
+
+Progress = Callable[[LoadProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What a load did. Counts are input rows per type; ``commit`` is None when there was no row at all."""
+
+    mode: LoadMode
+    branch: str
+    nodes_loaded: Mapping[str, int]
+    edges_loaded: Mapping[str, int]
+    commit: Commit | None
+    manifest_version: int
+    cost: Cost
+
+    @property
+    def total(self) -> int:
+        """All input rows."""
+        return sum(self.nodes_loaded.values()) + sum(self.edges_loaded.values())

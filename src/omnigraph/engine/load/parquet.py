@@ -1,0 +1,81 @@
+"""Parquet sources: all rows of one type, columns of Arrow types."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.catalog.model import Catalog, PropertyType, Scalar
+from omnigraph.engine.load.arrays import can_parse, parse_array
+from omnigraph.engine.load.binding import Binding, bind, owner_of
+from omnigraph.engine.load.jsonl import ReadChunk
+from omnigraph.engine.load.options import LoadSettings
+from omnigraph.engine.load.sources import STDIN, Source, reading
+from omnigraph.engine.load.tables import ParsedColumn, TableReader, column_kind
+from omnigraph.engine.rows import DecodedChunk, RowProblem
+from omnigraph.engine.rows.cells import INLINE_BLOB
+from omnigraph.errors import BadValue, UsageError
+
+
+def read_parquet(source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool) -> Iterator[ReadChunk]:
+    """Yield the rows of a Parquet source, a batch at a time. Lines count rows from 1.
+
+    Raises:
+        FileAccessError: it cannot be read.
+        TypeMissingError: the schema has no type for it.
+        UsageError: it is standard input, which cannot be read from its end.
+    """
+    if source.path == STDIN:
+        details = BadValue(what="path", value=STDIN, expected="a file")
+        raise UsageError("a Parquet file cannot be read from standard input", details=details)
+    owner = owner_of(source, catalog)
+    with reading(source.name):
+        file = pq.ParquetFile(source.path)
+    with file:
+        schema = file.schema_arrow
+        binding = bind(source, owner, schema.names)
+        problems = [binding] if isinstance(binding, RowProblem) else _misfits(binding, schema)
+        if isinstance(binding, RowProblem) or problems:
+            yield ReadChunk(decoded=DecodedChunk(types={}, problems=tuple(problems)), bytes_read=0)
+            return
+        table = TableReader(catalog, binding, _parse, is_patch=is_patch)
+        size = source.size_bytes or 0
+        batches = file.iter_batches(batch_size=settings.batch_rows)
+        row = 0
+        while True:
+            with reading(source.name):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            numbers = np.arange(row + 1, row + 1 + batch.num_rows)
+            row += batch.num_rows
+            decoded = table.read(batch, numbers)
+            yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
+
+
+def _misfits(binding: Binding, schema: pa.Schema) -> list[RowProblem]:
+    owner = binding.owner
+    found = []
+    for target, column in binding.columns.items():
+        kind, given = column_kind(owner, target), schema.field(column).type
+        if not can_parse(kind, given):
+            text = f"property '{target}' expects {kind}, got a column of {given}"
+            found.append(RowProblem(line=1, rule="type", message=text, type_name=owner.name, property=target))
+    return found
+
+
+def _parse(kind: PropertyType, column: pa.Array) -> ParsedColumn:
+    values, flavour, bad = parse_array(kind, column)
+
+    def value_at(row: int) -> Any:
+        value = (column if bad is not None else values)[row].as_py()
+        if kind.scalar is Scalar.BLOB and isinstance(value, bytes):
+            return INLINE_BLOB + base64.b64encode(value).decode()
+        return value
+
+    return ParsedColumn(values=values, flavour=flavour, bad=bad, value_at=value_at)

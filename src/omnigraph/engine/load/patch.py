@@ -1,0 +1,71 @@
+"""Patches: rows that say only what changes, completed from the rows that are stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.load.intake import GIVEN, LINE, SOURCE
+from omnigraph.engine.rows import RowProblem
+from omnigraph.engine.rows.decoder import required_problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patched:
+    """Whole rows, and with their source's number the rows that cannot be completed."""
+
+    rows: pa.Table
+    problems: tuple[tuple[int, RowProblem], ...]
+
+
+def complete(owner: NodeType | EdgeType, patches: pa.Table, stored: pa.Table) -> Patched:
+    """Return patches as whole rows: what a patch does not give is taken from the stored row of its id, else null.
+
+    Args:
+        owner: the type of the rows.
+        patches: spooled rows with distinct ids and their flags.
+        stored: the stored rows of these ids, all columns.
+    """
+    at = pc.index_in(patches.column("id"), value_set=stored.column("id"))
+    old = stored.take(_one(at))
+    rows = patches
+    problems: dict[int, tuple[int, RowProblem]] = {}
+    for prop in owner.properties:
+        given = _one(patches.column(f"{GIVEN}{prop.name}"))
+        field = patches.schema.field(prop.name)
+        column = choose(given, _one(patches.column(prop.name)), _one(old.column(prop.name)).cast(field.type))
+        rows = rows.set_column(rows.schema.get_field_index(prop.name), field, column)
+        if prop.type.nullable or not column.null_count:
+            continue
+        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+            source, line = patches.column(SOURCE)[row].as_py(), patches.column(LINE)[row].as_py()
+            problems.setdefault(row, (source, required_problem(owner, prop, line, is_given=False)))
+    return Patched(rows=rows, problems=tuple(problem for _, problem in sorted(problems.items())))
+
+
+def choose(given: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:
+    """Return the new value where it is given, else the old one; for columns of every type."""
+    count = len(given)
+    places = np.arange(count)
+    places[~given.to_numpy(zero_copy_only=False)] += count
+    return pa.concat_arrays([new, old]).take(pa.array(places))
+
+
+def last_of_each(rows: pa.Table) -> pa.Table:
+    """Return the rows with, of those that share an id, only the last."""
+    ids = rows.column("id")
+    if pc.count_distinct(ids).as_py() == len(ids):
+        return rows
+    numbered = pa.table({"id": ids, "at": np.arange(len(ids))})
+    last = numbered.group_by("id").aggregate([("at", "max")]).column("at_max")
+    return rows.take(pa.array(np.sort(last.to_numpy())))
+
+
+def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -1,0 +1,123 @@
+"""Decoded rows until they are all there: in memory up to a budget, beyond it in temporary files.
+
+A file holds the columns exactly as they are in memory, so what is read back through a memory map costs no copy and
+the system may drop its pages at any time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.model import EdgeType, NodeType
+
+_PREFIX = "omnigraph-load-"
+
+
+@dataclass
+class _Part:
+    """The rows of one type so far."""
+
+    owner: NodeType | EdgeType
+    tables: list[pa.Table] = field(default_factory=list)
+    writer: Any = None
+    path: Path | None = None
+    count: int = 0
+    is_fresh: bool = True
+    whole: pa.Table | None = None
+
+
+class Spool:
+    """Rows by type, in the order they came. Made by :func:`open_spool`."""
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._held_bytes = 0
+        self._parts: dict[str, _Part] = {}
+        self._folder: Path | None = None
+        self._maps: list[pa.MemoryMappedFile] = []
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many rows each table has, by table key."""
+        return {key: part.count for key, part in sorted(self._parts.items())}
+
+    @property
+    def owners(self) -> dict[str, NodeType | EdgeType]:
+        """The types that have rows, by table key."""
+        return {key: part.owner for key, part in sorted(self._parts.items())}
+
+    @property
+    def fresh(self) -> frozenset[str]:
+        """The tables all of whose ids were made up by this load."""
+        return frozenset(key for key, part in self._parts.items() if part.is_fresh)
+
+    def add(self, owner: NodeType | EdgeType, rows: pa.Table, *, has_fresh_ids: bool) -> None:
+        """Take over rows of a type."""
+        part = self._parts.setdefault(owner.table_key, _Part(owner))
+        part.is_fresh = part.is_fresh and has_fresh_ids
+        part.count += rows.num_rows
+        part.tables.append(rows)
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > self._memory_bytes:
+            self._spill()
+
+    def forget(self) -> None:
+        """Let go of all rows; what comes later is still counted."""
+        for part in self._parts.values():
+            part.tables.clear()
+        self._held_bytes = 0
+
+    def table(self, table_key: str) -> pa.Table:
+        """Return all rows of a type; nothing may be added to it afterwards."""
+        part = self._parts[table_key]
+        if part.whole is not None:
+            return part.whole
+        tables = list(part.tables)
+        if part.writer is not None and part.path is not None:
+            part.writer.close()
+            part.writer = None
+            mapped = pa.memory_map(str(part.path), "r")
+            self._maps.append(mapped)
+            tables.insert(0, pa.ipc.open_file(mapped).read_all())
+        part.whole = pa.concat_tables(tables)
+        return part.whole
+
+    def close(self) -> None:
+        """Remove the temporary files."""
+        for part in self._parts.values():
+            if part.writer is not None:
+                part.writer.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _spill(self) -> None:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        for number, part in enumerate(self._parts.values()):
+            if not part.tables:
+                continue
+            if part.writer is None:
+                part.path = self._folder / f"{number}.arrow"
+                part.writer = pa.ipc.new_file(str(part.path), part.tables[0].schema)
+            for table in part.tables:
+                part.writer.write_table(table)
+            part.tables.clear()
+        self._held_bytes = 0
+
+
+@contextmanager
+def open_spool(memory_bytes: int) -> Iterator[Spool]:
+    """Make a spool that leaves no file behind."""
+    spool = Spool(memory_bytes)
+    try:
+        yield spool
+    finally:
+        spool.close()

@@ -1,0 +1,120 @@
+"""``MutationStaging``: the snapshot as a mutation sees it, its own earlier statements on top."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.entity_ids import entity_id
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.mutate.comparison import Comparison
+from omnigraph.engine.mutate.pending import PendingTable
+from omnigraph.engine.view import GraphView
+from omnigraph.store.table import KEY
+from omnigraph.txn.changes import RowChange
+from omnigraph.txn.transaction import WriteTxn
+
+
+class MutationStaging:
+    """Collects the effects of statements and answers what each of them may see."""
+
+    def __init__(self, txn: WriteTxn, catalog: Catalog) -> None:
+        self._txn = txn
+        self._catalog = catalog
+        self._view = GraphView(txn.snapshot, catalog, txn.counters)
+        self._tables: dict[str, PendingTable] = {}
+
+    def pending(self, owner: NodeType | EdgeType) -> PendingTable:
+        """Return what is pending for a type."""
+        known = self._tables.get(owner.table_key)
+        if known is None:
+            known = self._tables[owner.table_key] = PendingTable(owner)
+        return known
+
+    def find(self, owner: NodeType | EdgeType, where: Comparison, columns: Sequence[str]) -> pa.Table:
+        """Return columns of every entity that matches at this point of the mutation.
+
+        The write depends on the whole answer, so it is only published while the table stays as it was read.
+        """
+        self._txn.read_table(owner.table_key)
+        pending = self.pending(owner)
+        plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in columns])
+        if where.is_never:
+            return plain.empty_table()
+        needed = list(dict.fromkeys([*columns, KEY, where.column]))
+        stored = pending.visible(self._stored(owner, where, needed))
+        rows = pending.rows()
+        matched = [stored, rows.filter(where.mask(rows))]
+        return pa.concat_tables([part.select(list(columns)).cast(plain) for part in matched])
+
+    def find_edges(self, edge: EdgeType, node: NodeType, node_ids: pa.Array) -> set[str]:
+        """Return the ids of all edges of a type that start or end at one of the nodes, as of this point."""
+        self._txn.read_table(edge.table_key)
+        pending = self.pending(edge)
+        rows = pending.rows()
+        found: set[str] = set()
+        for column, end_type in (("src", edge.from_type), ("dst", edge.to_type)):
+            if end_type != node.name:
+                continue
+            stored = self._view.rows_where(edge.table_key, column, node_ids, [KEY])
+            found.update(pending.visible(stored).column(KEY).to_pylist())
+            touching = rows.filter(pc.is_in(rows.column(column), value_set=node_ids))
+            found.update(touching.column(KEY).to_pylist())
+        return found
+
+    def net_change(self) -> GraphChange:
+        """Return the net effect of all statements and hand it to the transaction."""
+        types: dict[str, TypeChange] = {}
+        for table_key, pending in sorted(self._tables.items()):
+            change = self._row_change(pending)
+            if change is None:
+                continue
+            self._txn.change(change)
+            types[table_key] = TypeChange(
+                type=pending.owner,
+                rows=change.written,
+                strict=change.inserts is not None and change.upserts is None,
+                has_fresh_ids=change.has_fresh_ids and change.upserts is None,
+                deletes=change.deletes,
+            )
+        return GraphChange(types=types)
+
+    def _row_change(self, pending: PendingTable) -> RowChange | None:
+        rows, table_key = pending.rows(), pending.owner.table_key
+        removed = set(pending.removed)
+        if pending.uncertain:
+            asked = pa.array(sorted(pending.uncertain), pa.string())
+            stored = self._view.existing_ids(table_key, asked).to_pylist()
+            removed -= pending.uncertain - set(stored)
+        if not rows.num_rows and not removed:
+            return None
+        is_made = pc.is_in(rows.column(KEY), value_set=pa.array(sorted(pending.made), pa.string()))
+        made, others = rows.filter(is_made), rows.filter(pc.invert(is_made))
+        return RowChange(
+            table_key=table_key,
+            inserts=made if made.num_rows else None,
+            has_fresh_ids=bool(made.num_rows),
+            upserts=others if others.num_rows else None,
+            deletes=tuple(sorted(removed)),
+        )
+
+    def _stored(self, owner: NodeType | EdgeType, where: Comparison, columns: list[str]) -> pa.Table:
+        """Return columns of the stored rows that match."""
+        if where.op == "=" and owner.key == (where.column,) and where.verdict is None:
+            # The id follows from the key, and looking an id up is cheaper than asking for a value.
+            key = pa.array([entity_id(owner, {where.column: where.value})], pa.string())
+            found = self._view.rows_of(owner.table_key, key, columns)
+            return found.filter(where.mask(found))
+        table = self._txn.snapshot.table(owner.table_key, self._txn.counters)
+        predicate = where.sql()
+        if predicate is not None:
+            found = table.read(columns, predicate, counters=self._txn.counters)
+            return found.filter(where.mask(found))
+        # Without a predicate every row passes by: only what decides is read of it, blobs least of all.
+        narrow = table.read([KEY, where.column], counters=self._txn.counters)
+        ids = narrow.filter(where.mask(narrow)).column(KEY)
+        return self._view.rows_of(owner.table_key, ids, columns)

@@ -1,0 +1,134 @@
+"""From what a statement assigns to what the table stores."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
+from omnigraph.ir.convert import fit_assigned
+from omnigraph.ir.model import Assign, Constant, ParameterRef
+
+_BASE64 = "base64:"
+_PROVIDER_HINT = "assign the vector, or name an embedding provider in OMNIGRAPH_EMBED_PROVIDER with its API key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The values of one request: its decoded parameters and its instant."""
+
+    parameters: Mapping[str, Any]
+    now_ms: int
+
+    def value(self, expression: Constant | ParameterRef) -> Any:
+        """Return the decoded value that an expression stands for; None is NULL."""
+        if isinstance(expression, Constant):
+            return expression.value
+        return self.now_ms if expression.is_now else self.parameters[expression.name]
+
+    def end(self, owner: EdgeType, name: str, expression: Constant | ParameterRef | None) -> str:
+        """Return the id of an end of an edge.
+
+        Raises:
+            QueryMeaningError: it is NULL.
+        """
+        value = None if expression is None else self.value(expression)
+        if value is None:
+            raise _refusal(f"missing required edge endpoint: '{name}' of '{owner.name}' is NULL")
+        return str(value)
+
+    def stored(self, owner: NodeType | EdgeType, assign: Assign) -> Any:
+        """Return what a property stores for an assignment.
+
+        Whether a text belongs to an enum is asked of the net effect, like every rule about values.
+
+        Raises:
+            QueryMeaningError: the value does not fit the property.
+            ExternalBlobError: a Blob is given as an address outside the graph.
+        """
+        value = self.value(assign.value)
+        where = f"{owner.name}.{assign.property}"
+        if value is None:
+            if assign.type.nullable:
+                return None
+            raise _refusal(f"NULL does not fit {assign.type}: property={where}")
+        if assign.type.scalar is Scalar.BLOB:
+            return _blob(value, where)
+        try:
+            return fit_assigned(value, replace(assign.type, enum_values=None))
+        except ValueFormatError as problem:
+            raise _refusal(f"{problem.message} property={where}") from problem
+
+
+def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of every property; what is not assigned is NULL.
+
+    Raises:
+        QueryMeaningError: a required property is missing, which only a vector that nothing computes can be here.
+    """
+    for prop in owner.properties:
+        if not prop.type.nullable and values.get(prop.name) is None:
+            raise _missing(owner, prop)
+    return {prop.name: values.get(prop.name) for prop in owner.properties}
+
+
+def rows_of(owner: NodeType | EdgeType, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Return whole rows, system columns included, in the layout of the type's table."""
+    schema = arrow_schema(owner)
+    return pa.table([stored_array([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+
+
+def stored_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return stored values as Arrow has them; dates are given as numbers of days and milliseconds.
+
+    >>> stored_array([1], pa.date64()).view(pa.int64()).to_pylist()
+    [1]
+    """
+    if pa.types.is_date32(kind):
+        return pa.array(values, pa.int32()).view(kind)
+    if pa.types.is_date64(kind):
+        # A cast from Python values would cut the time of day.
+        return pa.array(values, pa.int64()).view(kind)
+    if pa.types.is_list(kind) and pa.types.is_date(kind.value_type):
+        lists = pa.array(values, pa.list_(pa.int32() if pa.types.is_date32(kind.value_type) else pa.int64()))
+        items = lists.values.view(kind.value_type)
+        return pa.ListArray.from_arrays(lists.offsets, items, type=kind, mask=lists.is_null())
+    return pa.array(values, kind)
+
+
+def repeated(value: Any, of: PropertyType, kind: pa.DataType, count: int) -> pa.Array:
+    """Return one stored value ``count`` times."""
+    single = stored_array([value], kind)
+    return pa.nulls(count, kind) if value is None and of.nullable else single.take(pa.array([0] * count, pa.int64()))
+
+
+def _blob(text: str, where: str) -> bytes:
+    if not text.startswith(_BASE64):
+        shown = text if len(text) <= 80 else text[:79] + "…"
+        details = BadValue(what="blob", value=shown, expected="base64:…")
+        raise ExternalBlobError(f"external blob is not allowed here: property={where} uri={shown}", details=details)
+    try:
+        return base64.b64decode(text[len(_BASE64) :], validate=True)
+    except (binascii.Error, ValueError) as problem:
+        raise _refusal(f"invalid base64 blob data: property={where}") from problem
+
+
+def _missing(owner: NodeType | EdgeType, prop: PropertyDef) -> QueryMeaningError:
+    if prop.embed is None:
+        return _refusal(f"missing required property '{prop.name}' of '{owner.name}'")
+    message = (
+        f"no value for the required vector '{prop.name}' of '{owner.name}': it is computed from"
+        f" '{prop.embed.source}', and no embedding provider is configured"
+    )
+    return _refusal(message, suggestion=_PROVIDER_HINT)
+
+
+def _refusal(message: str, *, suggestion: str | None = None) -> QueryMeaningError:
+    return QueryMeaningError(message, details=Diagnostic(suggestion=suggestion))

@@ -1,0 +1,171 @@
+"""One JSON value into the value that a column stores.
+
+Dates become day counts and instants millisecond counts, as everywhere below this room. A value that does not fit
+raises :class:`ValueFormatError`, whose details name the rule in ``what`` and the value.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from typing import Any, assert_never
+
+import numpy as np
+
+from omnigraph.catalog.model import PropertyDef, PropertyType, Scalar
+from omnigraph.engine.rows.problem import kind_of, show
+from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.temporal import check_date_range, parse_date, parse_datetime
+
+INTEGER_RANGES = {
+    Scalar.I32: (-(1 << 31), (1 << 31) - 1, "Int32"),
+    Scalar.I64: (-(1 << 63), (1 << 63) - 1, "Int64"),
+    Scalar.U32: (0, (1 << 32) - 1, "UInt32"),
+    Scalar.U64: (0, (1 << 64) - 1, "UInt64"),
+}
+INLINE_BLOB = "base64:"
+EXTERNAL_BLOB_RULE = "external_blob_policy"
+
+
+def read_cell(prop: PropertyDef, value: Any) -> Any:
+    """Return what the column of ``prop`` stores for a JSON value that is not null.
+
+    Raises:
+        ValueFormatError: the value does not fit the property's type.
+    """
+    kind = prop.type
+    if kind.is_vector:
+        return _vector(prop, value)
+    if not kind.is_list:
+        return read_scalar(prop, value)
+    if not isinstance(value, list):
+        raise refused("type", value, f"property '{prop.name}' expects a JSON array, got {kind_of(value)}")
+    items = []
+    for at, item in enumerate(value):
+        try:
+            items.append(read_scalar(prop, item))
+        except ValueFormatError as error:
+            text = f"property '{prop.name}' has a null or invalid item at [{at}]: {error}"
+            raise refused("type", item, text) from error
+    return items
+
+
+def read_scalar(prop: PropertyDef, value: Any) -> Any:  # noqa: C901, PLR0912 - a table: one case per scalar type
+    """Return what is stored for one value, or one item of a list.
+
+    Raises:
+        ValueFormatError: the value does not fit the scalar type.
+    """
+    scalar = prop.type.scalar
+    match scalar:
+        case Scalar.STRING:
+            if isinstance(value, str):
+                return value
+        case Scalar.BOOL:
+            if isinstance(value, bool):
+                return value
+        case Scalar.I32 | Scalar.I64 | Scalar.U32 | Scalar.U64:
+            if isinstance(value, int) and not isinstance(value, bool):
+                return _integer(prop, scalar, value)
+        case Scalar.F32 | Scalar.F64:
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return _float(prop.name, scalar, value)
+        case Scalar.DATE | Scalar.DATETIME:
+            if isinstance(value, int | str) and not isinstance(value, bool):
+                return read_temporal(scalar, value)
+        case Scalar.BLOB:
+            return _blob(prop, value)
+        case Scalar.VECTOR:
+            return _vector(prop, value)
+        case _:
+            assert_never(scalar)
+    raise refused("type", value, f"property '{prop.name}' expects {_expected(prop.type)}, got {kind_of(value)}")
+
+
+def read_temporal(scalar: Scalar, value: int | str) -> int:
+    """Return the days or milliseconds that a text or a count stands for.
+
+    Raises:
+        ValueFormatError: malformed text, or out of range.
+    """
+    if isinstance(value, str):
+        return parse_date(value) if scalar is Scalar.DATE else parse_datetime_in_range(value)
+    if scalar is Scalar.DATE:
+        return check_date_range(value)
+    return _instant(value)
+
+
+def parse_datetime_in_range(text: str) -> int:
+    """Return the milliseconds since the epoch, if a column can hold them.
+
+    Raises:
+        ValueFormatError: malformed, or outside of 64 bits.
+    """
+    return _instant(parse_datetime(text))
+
+
+def refused(rule: str, value: Any, message: str) -> ValueFormatError:
+    """Return the error for a value that breaks a rule of its column."""
+    return ValueFormatError(message, details=BadValue(what=rule, value=show(value), expected=""))
+
+
+def _expected(kind: PropertyType) -> str:
+    return str(kind) if not kind.is_list else kind.scalar.value
+
+
+def _integer(prop: PropertyDef, scalar: Scalar, value: int) -> int:
+    low, high, name = INTEGER_RANGES[scalar]
+    if not low <= value <= high:
+        raise refused("type", value, f"value {show(value)} of property '{prop.name}' exceeds {name} range")
+    return value
+
+
+def _float(name: str, scalar: Scalar, value: float) -> float:
+    try:
+        wide = float(value)
+    except OverflowError:
+        wide = math.inf
+    if scalar is Scalar.F32:
+        with np.errstate(over="ignore"):
+            wide = float(np.float32(wide))
+    if math.isnan(wide):
+        raise refused("type", value, f"value of property '{name}' is not a number: NaN")
+    if not math.isfinite(wide):
+        width = "Float32" if scalar is Scalar.F32 else "Float64"
+        raise refused("type", value, f"value {show(value)} of property '{name}' exceeds {width} range")
+    return wide
+
+
+def _instant(value: int) -> int:
+    low, high, name = INTEGER_RANGES[Scalar.I64]
+    if not low <= value <= high:
+        raise refused("type", value, f"DateTime value {show(value)} exceeds {name} range")
+    return value
+
+
+def _vector(prop: PropertyDef, value: Any) -> list[float]:
+    if not isinstance(value, list):
+        raise refused("type", value, f"property '{prop.name}' expects a JSON array, got {kind_of(value)}")
+    dimension = prop.type.dimension
+    if len(value) != dimension:
+        text = f"property '{prop.name}' expects {dimension} dimensions, got {len(value)}"
+        raise refused("type", value, text)
+    for at, item in enumerate(value):
+        if not isinstance(item, int | float) or isinstance(item, bool):
+            text = f"property '{prop.name}' has {kind_of(item)} at [{at}]: elements must be numeric"
+            raise refused("type", item, text)
+    return [_float(prop.name, Scalar.F32, item) for item in value]
+
+
+def _blob(prop: PropertyDef, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise refused("type", value, f"property '{prop.name}' must be a URI string or base64, got {kind_of(value)}")
+    if not value.startswith(INLINE_BLOB):
+        text = f"property '{prop.name}' names an external blob, which is not allowed in this graph; use {INLINE_BLOB}…"
+        raise refused(EXTERNAL_BLOB_RULE, value, text)
+    try:
+        return base64.b64decode(value[len(INLINE_BLOB) :].encode(), validate=True)
+    except (binascii.Error, ValueError) as error:
+        text = f"property '{prop.name}' holds invalid base64 blob data: {str(error).lower()}"
+        raise refused("type", value, text) from error

@@ -1,0 +1,102 @@
+"""The columnar reader: all lines of one type at once.
+
+It reads with Arrow's JSON reader under an explicit schema, which refuses unknown and repeated members and wrong JSON
+types by itself. What that reader lets pass (NaN, missing members, null items, any number as a double) is looked at
+afterwards, column by column.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns, SureRows, mask_of
+from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
+from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED
+from omnigraph.engine.rows.lines import text_of
+
+_CHANGED = re.compile(r"Column\(/data/([A-Za-z0-9_]+)(?:/\[\])?\) changed from (?:string to number|number to string)")
+
+
+class ColumnarReader:
+    """Reads lines of one type. Threads may share it."""
+
+    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False) -> None:
+        self._owner = owner
+        self._is_patch = is_patch
+        self._checker = ColumnChecker(owner, is_patch=is_patch)
+        # Files spell dates as text or as counts, all rows alike: what the last chunk had is tried first.
+        self._flavours: dict[str, Flavour] = {
+            prop.name: "text" for prop in owner.properties if prop.type.scalar in TEMPORAL
+        }
+
+    def read(self, lines: pa.Array, numbers: npt.NDArray[np.int64]) -> SureRows | None:
+        """Return the rows of ``lines`` with their line numbers; None when all of them are doubtful."""
+        flavours = dict(self._flavours)
+        text = text_of(lines)
+        parsed = self._parse(text, flavours)
+        if parsed is None or parsed.num_rows != len(lines):
+            return None
+        self._flavours = flavours
+        data = _only_chunk(parsed["data"])
+        values = {field.name: data.field(at) for at, field in enumerate(data.type)}
+        doubt = _perhaps_null(lines, text, data, b'"data"') | _perhaps_null(lines, text, values["id"], b'"id"')
+        if isinstance(self._owner, EdgeType):
+            values |= {column: _only_chunk(parsed[field]) for field, column in ENDPOINT_FIELDS.items()}
+        if self._is_patch:
+            # A null that was written and a member that was left out look alike, and a patch must tell them apart.
+            doubt |= mask_of(pc.match_substring(lines, b"null"))
+        return self._checker.check(ParsedColumns(values=values, flavours=flavours, doubt=doubt, numbers=numbers))
+
+    def _parse(self, text: pa.Buffer, flavours: dict[str, Flavour]) -> pa.Table | None:
+        tried: set[str] = set()
+        while True:
+            try:
+                return pj.read_json(
+                    pa.BufferReader(text),
+                    read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
+                    parse_options=pj.ParseOptions(
+                        explicit_schema=_json_schema(self._owner, flavours), unexpected_field_behavior="error"
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                changed = _CHANGED.search(str(error))
+                name = changed[1] if changed else ""
+                if name not in flavours or name in tried:
+                    return None
+                tried.add(name)
+                flavours[name] = "count" if flavours[name] == "text" else "text"
+
+
+def _json_schema(owner: NodeType | EdgeType, flavours: dict[str, Flavour]) -> pa.Schema:
+    members = [
+        pa.field(prop.name, json_type(prop.type, flavours.get(prop.name, "text")))
+        for prop in owner.properties
+        if prop.name not in RESERVED
+    ]
+    data = pa.field("data", pa.struct([pa.field("id", pa.string()), *members]))
+    if isinstance(owner, EdgeType):
+        return pa.schema([pa.field(name, pa.string()) for name in ("edge", *ENDPOINT_FIELDS)] + [data])
+    return pa.schema([pa.field("type", pa.string()), data])
+
+
+def _perhaps_null(lines: pa.Array, text: pa.Buffer, column: pa.Array, name: bytes) -> Mask:
+    """Rows that may hold an explicit null, which is an error where leaving the member out is none."""
+    named = np.zeros(len(lines), dtype=bool)
+    if column.null_count:
+        plain = text.to_pybytes()
+        # The name can only be spelt otherwise with an escape of an ASCII letter.
+        for spelling in (name, b"\\u00"):
+            if spelling in plain:
+                named |= mask_of(pc.match_substring(lines, spelling))
+    return mask_of(column.is_null()) & named
+
+
+def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

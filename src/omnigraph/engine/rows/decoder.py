@@ -1,0 +1,239 @@
+"""The exact decoder: one line of the load format into one row of a type, or what is wrong with it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog.entity_ids import entity_id
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Scalar
+from omnigraph.engine.rows.cells import read_cell
+from omnigraph.engine.rows.problem import RowProblem, kind_of, show
+from omnigraph.engine.rows.strict_json import read_object
+from omnigraph.errors import BadValue, ValueFormatError
+
+RESERVED = frozenset(
+    {"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
+)
+ENDPOINT_FIELDS = {"from": "src", "to": "dst"}
+_NODE_FIELDS = frozenset({"type", "data"})
+_EDGE_FIELDS = frozenset({"edge", "from", "to", "data"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedRow:
+    """One row: ``values`` holds what was given, as stored; ``id`` is None when one has to be made up."""
+
+    line: int
+    owner: NodeType | EdgeType
+    id: str | None
+    src: str | None = None
+    dst: str | None = None
+    values: Mapping[str, Any]
+
+
+class RowDecoder:
+    """Decodes lines against a catalog.
+
+    Args:
+        catalog: the accepted schema.
+        is_patch: rows may leave out required properties, because a stored row may have them.
+    """
+
+    def __init__(self, catalog: Catalog, *, is_patch: bool = False) -> None:
+        self.catalog = catalog
+        self.is_patch = is_patch
+
+    def decode(self, line: bytes, number: int) -> DecodedRow | RowProblem:
+        """Return the row that a line holds; the first problem found when it holds none."""
+        envelope = read_object(line, number)
+        if isinstance(envelope, RowProblem):
+            return envelope
+        return self.decode_envelope(envelope, number)
+
+    def decode_envelope(self, envelope: Mapping[str, Any], number: int) -> DecodedRow | RowProblem:
+        """Return the row that an envelope holds, as :meth:`decode` does for a line."""
+        owner = self._owner(envelope, number)
+        if isinstance(owner, RowProblem):
+            return owner
+        bad = _bad_field(envelope, owner, number) or _bad_endpoint(envelope, owner, number)
+        if bad is not None:
+            return bad
+        data = envelope.get("data", {})
+        if not isinstance(data, dict):
+            text = f"field 'data' must be an object, got {kind_of(data)}"
+            return RowProblem(line=number, rule="envelope", message=text, type_name=owner.name, value=show(data))
+        return self.decode_row(owner, data, number, src=envelope.get("from"), dst=envelope.get("to"))
+
+    def decode_row(
+        self,
+        owner: NodeType | EdgeType,
+        data: Mapping[str, Any],
+        number: int,
+        *,
+        src: str | None = None,
+        dst: str | None = None,
+    ) -> DecodedRow | RowProblem:
+        """Return the row of ``owner`` that the members of ``data`` describe."""
+        problem = _bad_member(data, owner, number)
+        if problem is not None:
+            return problem
+        values: dict[str, Any] = {}
+        for prop in owner.properties:
+            value = data.get(prop.name)
+            if value is None:
+                problem = self._missing(owner, prop, number, is_given=prop.name in data)
+                if problem is not None:
+                    return problem
+                if prop.name in data:
+                    values[prop.name] = None
+                continue
+            try:
+                values[prop.name] = read_cell(prop, value)
+            except ValueFormatError as error:
+                return _bad_cell(owner, prop, number, error)
+        return self._identified(owner, data, values, number, src=src, dst=dst)
+
+    def _owner(self, envelope: Mapping[str, Any], number: int) -> NodeType | EdgeType | RowProblem:
+        if ("type" in envelope) == ("edge" in envelope):
+            found = "both" if "type" in envelope else "neither"
+            text = f"a row has exactly one of 'type' or 'edge', found {found}"
+            return RowProblem(line=number, rule="envelope", message=text)
+        field = "type" if "type" in envelope else "edge"
+        name = envelope[field]
+        if not isinstance(name, str):
+            text = f"field '{field}' must be a string, got {kind_of(name)}"
+            return RowProblem(line=number, rule="envelope", message=text, value=show(name))
+        owner = self.catalog.node(name) if field == "type" else self.catalog.edge(name)
+        if owner is not None:
+            return owner
+        known: Iterable[str] = self.catalog.nodes if field == "type" else self.catalog.edges
+        near = difflib.get_close_matches(name[:200], list(known), n=1)
+        advice = f"; did you mean '{near[0]}'?" if near else ""
+        shown = show(name)[1:-1]
+        text = f"unknown {'node' if field == 'type' else 'edge'} type '{shown}'{advice}"
+        return RowProblem(line=number, rule="envelope", message=text, type_name=shown, value=show(name))
+
+    def _missing(
+        self, owner: NodeType | EdgeType, prop: PropertyDef, number: int, *, is_given: bool
+    ) -> RowProblem | None:
+        if prop.type.nullable or (self.is_patch and not is_given):
+            return None
+        return required_problem(owner, prop, number, is_given=is_given)
+
+    def _identified(
+        self,
+        owner: NodeType | EdgeType,
+        data: Mapping[str, Any],
+        values: Mapping[str, Any],
+        number: int,
+        *,
+        src: str | None,
+        dst: str | None,
+    ) -> DecodedRow | RowProblem:
+        given = data.get("id")
+        if "id" in data and not isinstance(given, str):
+            text = f"field 'id' must be a string, got {kind_of(given)}"
+            return RowProblem(
+                line=number, rule="id", message=text, type_name=owner.name, property="id", value=show(given)
+            )
+        if owner.key is not None:
+            for column in owner.key:
+                prop = owner.get(column)
+                if prop is not None and values.get(column) is None:
+                    return required_problem(owner, prop, number, is_given=False)
+            derived = entity_id(owner, {**values, "src": src, "dst": dst})
+            if given is not None and given != derived:
+                text = f"id {show(given)} does not match the id that follows from the key, {show(derived)}"
+                return RowProblem(
+                    line=number, rule="id", message=text, type_name=owner.name, property="id", value=show(given)
+                )
+            given = derived
+        return DecodedRow(line=number, owner=owner, id=given, src=src, dst=dst, values=values)
+
+
+def required_problem(owner: NodeType | EdgeType, prop: PropertyDef, number: int, *, is_given: bool) -> RowProblem:
+    """Return the problem of a row that has no value for a required property."""
+    what = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}.get(prop.type.scalar, "property")
+    found = "it is null" if is_given else "it is missing"
+    return RowProblem(
+        line=number,
+        rule="required",
+        message=f"non-nullable {what} '{prop.name}' of {owner.name} has null or invalid values: {found}",
+        type_name=owner.name,
+        property=prop.name,
+        value="null" if is_given else None,
+    )
+
+
+def _bad_field(envelope: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> RowProblem | None:
+    allowed = _EDGE_FIELDS if isinstance(owner, EdgeType) else _NODE_FIELDS
+    for name in envelope:
+        if name not in allowed:
+            shown = show(name)[1:-1]
+            text = (
+                f"field '{shown}' is reserved physical state"
+                if name in RESERVED
+                else f"unknown top-level field '{shown}'"
+            )
+            return RowProblem(line=number, rule="envelope", message=text, type_name=owner.name, property=shown)
+    return None
+
+
+def _bad_endpoint(envelope: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> RowProblem | None:
+    if not isinstance(owner, EdgeType):
+        return None
+    for field in ENDPOINT_FIELDS:
+        value = envelope.get(field)
+        if isinstance(value, str):
+            continue
+        text = f"field '{field}' must be a string, got {kind_of(value)}"
+        if field not in envelope:
+            text = f"edge {owner.name} requires field '{field}'"
+        return RowProblem(
+            line=number,
+            rule="envelope",
+            message=text,
+            type_name=owner.name,
+            property=field,
+            value=show(value) if field in envelope else None,
+        )
+    return None
+
+
+def _bad_member(data: Mapping[str, Any], owner: NodeType | EdgeType, number: int) -> RowProblem | None:
+    for name in data:
+        if name in RESERVED:
+            text = f"field '{name}' is reserved physical state"
+        elif name == "id" or owner.get(name) is not None:
+            continue
+        elif isinstance(owner, EdgeType) and name in {"src", "dst"}:
+            text = f"field '{name}' in the data of an edge is reserved structural state; use 'from' and 'to'"
+        else:
+            near = difflib.get_close_matches(name[:200], [prop.name for prop in owner.properties], n=1)
+            advice = f"; did you mean '{near[0]}'?" if near else ""
+            text = f"unknown input field '{show(name)[1:-1]}' for {owner.name}{advice}"
+        shown = show(name)[1:-1]
+        return RowProblem(line=number, rule="field", message=text, type_name=owner.name, property=shown)
+    return None
+
+
+def _bad_cell(owner: NodeType | EdgeType, prop: PropertyDef, number: int, error: ValueFormatError) -> RowProblem:
+    details = error.details
+    rule, value = "type", None
+    if isinstance(details, BadValue):
+        rule, value = details.what, details.value
+    message = error.message
+    if not prop.type.nullable and prop.type.scalar not in {Scalar.VECTOR, Scalar.BLOB}:
+        message = f"non-nullable property '{prop.name}' has null or invalid values: {message}"
+    return RowProblem(
+        line=number,
+        # Texts that are no date keep the word of the calendar in their details.
+        rule="type" if rule in {"Date", "DateTime"} else rule,
+        message=message,
+        type_name=owner.name,
+        property=prop.name,
+        value=value,
+    )

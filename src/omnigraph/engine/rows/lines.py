@@ -1,0 +1,121 @@
+"""Lines of a chunk as an Arrow array over its bytes, sorted by the type that each names first.
+
+Nothing is parsed here. A line that does not have the plain form (an object from its first to its last byte, the type
+named first) is *odd*: it may be quite right, but only the exact decoder can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
+_BLANK = b" \t\r\n"
+# What may stand behind a closing brace without a doubt. Anything else could be a second value on the line, which
+# the columnar reader takes for a row of its own, or fails on.
+_AFTER_CLOSE = np.zeros(256, dtype=bool)
+_AFTER_CLOSE[list(b",}]\n")] = True
+_HEAD: Final = re.compile(rb'\{ ?"(type|edge)" ?: ?"([A-Za-z0-9_]+)"')
+_MAX_HEADS = 128
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """How a line begins: whether it is an edge, and the name of its type."""
+
+    is_edge: bool
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """The lines of a chunk.
+
+    ``whole`` has one item per physical line, its line break included; the index lists are in ascending order.
+    """
+
+    whole: pa.Array
+    by_head: tuple[tuple[Head, npt.NDArray[np.int64]], ...]
+    odd: npt.NDArray[np.int64]
+
+
+def split(data: bytes) -> Lines:
+    """Sort the lines of ``data``, whose last byte is a line break; blank lines belong nowhere."""
+    raw = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(raw == _NEWLINE)
+    offsets = np.concatenate([[0], ends + 1]).astype(np.int32)
+    whole = pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    starts = offsets[:-1]
+    is_plain = (raw[starts] == _OPEN) & _ends_well(raw, starts, ends)
+    is_plain[_lines_with_doubt(raw, ends)] = False
+    is_blank = np.zeros(len(ends), dtype=bool)
+    for line in np.flatnonzero(~is_plain).tolist():
+        is_blank[line] = not data[starts[line] : ends[line]].strip(_BLANK)
+    if not _is_utf8(whole):
+        is_plain[:] = False
+    by_head = _by_head(data, whole, starts, is_plain)
+    is_odd = ~is_blank
+    for _, at in by_head:
+        is_odd[at] = False
+    return Lines(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
+
+
+def text_of(lines: pa.Array) -> pa.Buffer:
+    """Return the bytes of consecutive items of a line array without a copy."""
+    _, offsets, data = lines.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return data.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+
+
+def _ends_well(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int64]) -> Mask:
+    last = raw[np.maximum(ends - 1, starts)]
+    before = raw[np.maximum(ends - 2, starts)]
+    mask: Mask = (last == _CLOSE) | ((last == _RETURN) & (before == _CLOSE))
+    return mask
+
+
+def _lines_with_doubt(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    closes = np.flatnonzero(raw == _CLOSE)
+    after = raw[closes + 1]
+    fine = _AFTER_CLOSE[after]
+    returns = np.flatnonzero(after == _RETURN)
+    fine[returns] = raw[np.minimum(closes[returns] + 2, len(raw) - 1)] == _NEWLINE
+    return np.unique(np.searchsorted(ends, closes[~fine]))
+
+
+def _is_utf8(lines: pa.Array) -> bool:
+    try:
+        lines.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _by_head(
+    data: bytes, whole: pa.Array, starts: npt.NDArray[np.int32], is_plain: Mask
+) -> tuple[tuple[Head, npt.NDArray[np.int64]], ...]:
+    waiting = is_plain.copy()
+    found: dict[tuple[bool, str], list[npt.NDArray[np.int64]]] = {}
+    first, heads = 0, 0
+    while heads < _MAX_HEADS and waiting[first:].any():
+        first += int(waiting[first:].argmax())
+        match = _HEAD.match(data, int(starts[first]))
+        if match is None:
+            waiting[first] = False
+            continue
+        heads += 1
+        same = pc.starts_with(whole, pattern=match[0]).to_numpy(zero_copy_only=False) & waiting
+        waiting &= ~same
+        # Two spellings of one head come together here.
+        found.setdefault((match[1] == b"edge", match[2].decode()), []).append(np.flatnonzero(same))
+    return tuple(
+        (Head(is_edge=is_edge, name=name), np.sort(np.concatenate(parts))) for (is_edge, name), parts in found.items()
+    )

@@ -1,0 +1,80 @@
+"""What is wrong with one input row, in words that a person can act on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.errors import Violation
+
+_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowProblem:
+    """One row that cannot be read: where it stands, the rule it breaks, and the value that breaks it.
+
+    ``line`` counts from 1: lines of a JSONL file, records of a CSV file (its header is line 1), rows of a Parquet file.
+    """
+
+    line: int
+    rule: str
+    message: str
+    type_name: str = ""
+    property: str | None = None
+    value: str | None = None
+
+    def violation(self, source: str) -> Violation:
+        """Return the problem as errors carry it."""
+        return Violation(
+            rule=self.rule,
+            type_name=self.type_name,
+            message=self.message,
+            property=self.property,
+            value=self.value,
+            source=source,
+            line=self.line,
+        )
+
+
+def show(value: Any) -> str:
+    """Return a value as messages show it: short, whatever its size.
+
+    >>> show("a" * 200)[-3:], show([1, 2]), show(True)
+    ('a…"', 'an array', 'true')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= _SHOWN else f'"{value[:_SHOWN]}…"'
+        case bytes():
+            return show(value[: _SHOWN + 1].decode(errors="replace"))
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case _:
+            text = str(value)
+            return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def kind_of(value: Any) -> str:
+    """Return what a JSON value is, with its article."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a number with a fraction or exponent"
+        case str():
+            return "a string"
+        case list():
+            return "an array"
+        case _:
+            return "an object"

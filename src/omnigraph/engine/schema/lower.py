@@ -1,0 +1,77 @@
+"""From one schema to another in terms of tables: which are added, dropped, renamed, or get other columns.
+
+What continues what is told by the numbers that survive renames, so nothing here has to interpret single steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.accepted import table_of
+from omnigraph.txn.changes import TableAlter, TableChange, TableDrop
+from omnigraph.values.identity import TypeId
+
+TableType = NodeType | EdgeType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continued:
+    """A type that both schemas have, whatever it is called in each of them."""
+
+    before: TableType
+    after: TableType
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """The columns that go on: the name of each afterwards, and before."""
+        old_names = {prop.id: prop.name for prop in self.before.properties}
+        kept = {prop.name: old_names[prop.id] for prop in self.after.properties if prop.id in old_names}
+        system = [field.name for field in arrow_schema(self.after) if self.after.get(field.name) is None]
+        return {**{name: name for name in system}, **kept}
+
+    @property
+    def drops_columns(self) -> bool:
+        """Whether a property of the type goes."""
+        return not {prop.id for prop in self.before.properties} <= {prop.id for prop in self.after.properties}
+
+
+def lower_schema(accepted: Catalog, desired: Catalog) -> list[TableChange]:
+    """Return what has to happen to the tables of a graph, at most one change per table."""
+    changes: list[TableChange] = [TableDrop(table_key=owner.table_key) for owner in dropped_types(accepted, desired)]
+    continued = {pair.after.id: pair for pair in continued_types(accepted, desired)}
+    for owner in _by_id(desired).values():
+        pair = continued.get(owner.id)
+        change = table_of(owner) if pair is None else _altered(pair)
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def continued_types(accepted: Catalog, desired: Catalog) -> list[Continued]:
+    """Return the types that stay, nodes before edges, by the name they have afterwards."""
+    before = _by_id(accepted)
+    return [
+        Continued(before=before[number], after=owner) for number, owner in _by_id(desired).items() if number in before
+    ]
+
+
+def dropped_types(accepted: Catalog, desired: Catalog) -> list[TableType]:
+    """Return the types that go."""
+    after = _by_id(desired)
+    return [owner for number, owner in _by_id(accepted).items() if number not in after]
+
+
+def _altered(pair: Continued) -> TableAlter | None:
+    before, after = arrow_schema(pair.before), arrow_schema(pair.after)
+    new_key = None if pair.before.table_key == pair.after.table_key else pair.after.table_key
+    if before.equals(after, check_metadata=True):
+        return None if new_key is None else TableAlter(table_key=pair.before.table_key, new_key=new_key)
+    return TableAlter(table_key=pair.before.table_key, new_key=new_key, schema=after, origins=pair.origins)
+
+
+def _by_id(catalog: Catalog) -> dict[TypeId, TableType]:
+    owners: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return {owner.id: owner for owner in owners}

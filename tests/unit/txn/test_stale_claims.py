@@ -1,0 +1,74 @@
+"""Claims that outlived their version: ending them costs the same however long ago it was, and disturbs nobody."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.auditor import audit
+from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
+
+from omnigraph.runtime import Counters, World
+from omnigraph.runtime.failpoints import on_nth
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return init_graph(tmp_path / "g")
+
+
+def _leave_claim(storage, graph_world, graph):
+    """Commit a row and return a function that brings its claim back, as that of a process that died long ago."""
+    folder = Path(storage.root, "__recovery", "main~main")
+    kept = {}
+
+    def keep():
+        (path,) = folder.glob("*.json")
+        kept[path] = json.loads(path.read_text(encoding="utf-8"))
+
+    graph_world.failpoints.enable("txn.claim.after_put", on_nth(1, keep))
+    insert(graph, PERSON, node_rows(["claimed"]))
+    graph_world.failpoints.disable("txn.claim.after_put")
+    ((path, plan),) = kept.items()
+    plan["writer"]["started"] = "another process"
+
+    def bring_back():
+        path.write_text(json.dumps(plan), encoding="utf-8")
+
+    return bring_back
+
+
+@pytest.mark.parametrize("table_key", [PERSON, TEAM])
+def test_ending_a_stale_claim_costs_the_same_whatever_was_published_since(storage, table_key):
+    world = World.system({})
+    costs = []
+    with open_graph(storage, world=world) as graph:
+        bring_back = _leave_claim(storage, world, graph)
+        for commits in (2, 20):
+            for number in range(commits):
+                insert(graph, table_key, node_rows([f"{commits}-{number}"]))
+            bring_back()
+            counters = Counters()
+            graph.refresh(counters)
+            costs.append(counters.cost().total_calls)
+    # Opening a version for the first time may cost a call more or less; twenty of them would show.
+    assert costs[1] <= costs[0] + 4
+    assert audit(storage.root) == []
+
+
+def test_the_window_of_a_live_writer_is_not_taken_for_drift(storage):
+    """Somebody ends a stale claim while another writer has landed the same table and not published it yet."""
+    world = World.system({})
+    with open_graph(storage, world=world) as graph:
+        bring_back = _leave_claim(storage, world, graph)
+        insert(graph, TEAM, node_rows(["between"]))
+
+        def recover_meanwhile():
+            bring_back()
+            with open_graph(storage) as other:
+                assert read_ids(other, PERSON) == ["claimed"]
+
+        world.failpoints.enable("txn.commit.after_tables", on_nth(1, recover_meanwhile))
+        insert(graph, PERSON, node_rows(["live"]))
+        assert read_ids(graph, PERSON) == ["claimed", "live"]
+        assert [commit.operation for commit in history(graph)] == ["insert", "insert", "insert", "init"]
+    assert audit(storage.root, present={PERSON: ["claimed", "live"]}) == []
