@@ -5,9 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 MINUTES ?= 5
+SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test fuzz crash soak cost-deep demo bench clean
+.PHONY: help setup check format test fuzz crash soak cost-deep demo bench bench-load clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,6 +53,10 @@ demo: setup ## Run the main job end to end on an example domain
 bench: setup ## Print the benchmark tables
 	$(BIN)/python bench/lang.py
 	$(BIN)/python bench/write_path.py
+
+bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug (SIZE=S or M)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python bench/load.py --size $(SIZE)
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -28,10 +28,11 @@ _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
         "init": Entry(module="omnigraph.cli.init", summary="Create a graph from a schema."),
+        "load": Entry(module="omnigraph.cli.load", summary="Load rows from files."),
         "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
         "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
         "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),
-        "schema": Entry(module="omnigraph.cli.schema", summary="Plan changes of a schema."),
+        "schema": Entry(module="omnigraph.cli.schema", summary="Show, plan and apply schemas."),
         "version": Entry(module="omnigraph.cli.version", summary="Show the versions of package and storage format."),
     }
 
@@ -39,7 +40,7 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "lint, fmt, schema plan and version open no graph. Exit codes: 0 success, 2 invalid input or usage, "
+        "lint, fmt, schema plan --from and version open no graph. Exit codes: 0 success, 2 invalid input or usage, "
         "3 conflict, 4 another head than expected, 5 not found, 9 too large, 1 a bug in omnigraph; "
         "the errors page lists them all."
     ),

@@ -11,8 +11,15 @@ Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph's storage: a path, file:// or s3://bucket/prefix."),
 ]
+Uri = Annotated[str | None, typer.Argument(metavar="[URI]", help="The graph: a path, file:// or s3://bucket/prefix.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
 Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who asks for it; kept with the commit.")]
+DesiredSchema = Annotated[
+    str, typer.Option("--schema", metavar="FILE", help="The schema to move to; - reads standard input.")
+]
+AllowDataLoss = Annotated[
+    bool, typer.Option("--allow-data-loss", help="Make every drop a hard one, which cannot be undone.")
+]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
 ]

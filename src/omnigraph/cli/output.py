@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TextIO
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import OmnigraphError, Violations
 
 
 class Report(Protocol):
@@ -89,7 +89,19 @@ def error_lines(error: OmnigraphError) -> Sequence[str]:
     ['error: broken', 'hint: report it', 'code: internal']
     """
     hint = [f"hint: {error.hint}"] if error.hint else []
-    return [*f"error: {error}".split("\n"), *hint, f"code: {error.code}"]
+    return [*f"error: {error}".split("\n"), *_violation_lines(error), *hint, f"code: {error.code}"]
+
+
+def _violation_lines(error: OmnigraphError) -> list[str]:
+    """The rows of files that an error is about, unless its message has said it all."""
+    found = error.details
+    if not isinstance(found, Violations) or not found.items or found.items[0].source is None:
+        return []
+    if found.total == 1 and error.message.startswith(f"{found.items[0].source}:"):
+        return []
+    lines = [f"  {item.source}:{item.line}: {item.message}" for item in found.items]
+    rest = found.total - len(lines)
+    return [*lines, f"  and {rest} more"] if rest else lines
 
 
 def write_line(line: str, stream: TextIO) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
+from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source, load
 from omnigraph.engine.mutate import MutationResult, is_insert_only, run_mutation
 from omnigraph.engine.schema import SchemaApplyResult, apply_schema
 from omnigraph.errors import SchemaMovedError
@@ -151,13 +153,50 @@ class GraphSession:
                     plan,
                     _decode(query, params, params_form),
                     actor=actor,
-                    expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
+                    expected_head=_commit_id(expected_head),
                     now_ms=now_ms,
                     schema_hash=schema.hash,
                 )
             except SchemaMovedError:
                 if attempt >= _ATTEMPTS or not is_insert_only(plan):
                     raise
+
+    def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+        self,
+        sources: Sequence[Source | str],
+        mode: LoadMode = "append",
+        *,
+        patch: bool = False,
+        branch: str = MAIN,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | None = None,
+        errors_to: str | Path | None = None,
+        progress: Callable[[LoadProgress], None] | None = None,
+        limit: int = 100,
+        settings: LoadSettings | None = None,
+    ) -> LoadResult:
+        """Read every row of the sources and publish all of them as one commit, or nothing.
+
+        Takes and raises what :func:`omnigraph.engine.load.load` does.
+        """
+        authority = self.store.authority(BranchName.parse(branch), Counters())
+        schema = authority.snapshot(Counters()).state.schema
+        return load(
+            authority,
+            self._catalogs.get(schema),
+            sources,
+            mode,
+            patch=patch,
+            actor=actor,
+            message=message,
+            expected_head=_commit_id(expected_head),
+            schema_hash=schema.hash,
+            errors_to=errors_to,
+            progress=progress,
+            limit=limit,
+            settings=settings,
+        )
 
     def apply_schema(
         self,
@@ -184,9 +223,13 @@ class GraphSession:
             catalog_of=self._catalogs.get,
             allow_data_loss=allow_data_loss,
             actor=actor,
-            expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
+            expected_head=_commit_id(expected_head),
             source_name=source_name,
         )
+
+
+def _commit_id(text: str | None) -> CommitId | None:
+    return None if text is None else CommitId(Ulid.parse(text))
 
 
 def _decode(query: CompiledQuery, params: Any, form: ParamsForm) -> Mapping[str, Any]:

@@ -33,15 +33,15 @@ class Tail:
     big: tuple[FragmentRef, ...]
 
 
-def look_up(table: PinnedTable, ids: Sequence[str], columns: Sequence[str], counters: Counters) -> pa.Table:
+def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence[str], counters: Counters) -> pa.Table:
     """Return ``id``, row id, row address and ``columns`` of the rows with these ids."""
     table.datasets.handles.check_process()
     extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
     names = [KEY, ROW_ID, ROW_ADDRESS, *extra]
     empty = _result_schema(table, names).empty_table()
-    if not ids or not table.fragments:
+    if not len(ids) or not table.fragments:
         return empty
-    wanted = pc.unique(pa.array(ids, type=table.schema.field(KEY).type))
+    wanted = pc.unique(ids if isinstance(ids, pa.Array) else pa.array(ids, type=table.schema.field(KEY).type))
     if len(wanted) > _IDS_PER_PREDICATE:
         return _scan_for(table, wanted, names, counters)
     covered = key_coverage(table, counters)

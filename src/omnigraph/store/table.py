@@ -16,7 +16,7 @@ __all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "IndexSegment", "Search",
 class Table(PinnedTable):
     """One immutable version of a table. Safe to share between threads."""
 
-    def lookup(self, ids: Sequence[str], columns: Sequence[str], counters: Counters) -> pa.Table:
+    def lookup(self, ids: Sequence[str] | pa.Array, columns: Sequence[str], counters: Counters) -> pa.Table:
         """Return ``id``, row id, row address and ``columns`` of the rows with these ids; unknown ids are left out.
 
         Fragments that an index on the id covers are asked through it, small ones without an index in memory.

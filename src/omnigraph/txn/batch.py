@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pyarrow.compute as pc
+
 from omnigraph.errors import OmnigraphError
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
-from omnigraph.txn.changes import RowChange, TableChange, ids_of
+from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange
 from omnigraph.txn.plan import PublishPlan
@@ -181,7 +183,7 @@ def _accept(
 def _refuse_taken_ids(change: RowChange, earlier: CommitView) -> None:
     if change.inserts is None or change.has_fresh_ids:
         return
-    ids = ids_of(change.inserts)
-    taken = earlier.existing_ids(change.table_key, ids)
-    if taken:
-        raise key_exists(change.table_key, [text for text in ids if text in taken])
+    ids = id_array(change.inserts)
+    taken = earlier.taken_ids(change.table_key, ids)
+    if len(taken):
+        raise key_exists(change.table_key, ids.filter(pc.is_in(ids, value_set=taken)).to_pylist())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.manifest.rows import AcceptedSchema
@@ -40,14 +41,16 @@ class RowChange:
 
     def then(self, later: RowChange) -> RowChange:
         """Return the net effect of this change followed by ``later`` on the same table: the last word per id wins."""
-        touched = {*ids_of(later.inserts), *ids_of(later.upserts), *later.deletes}
+        written = pa.concat_arrays([id_array(later.inserts), id_array(later.upserts)])
+        touched = pa.concat_arrays([written, pa.array(later.deletes, written.type)])
+        deletes = pa.array(sorted({*self.deletes, *later.deletes}), written.type)
         return replace(
             self,
             inserts=_join(_without(self.inserts, touched), later.inserts),
             has_fresh_ids=(self.inserts is None or self.has_fresh_ids)
             and (later.inserts is None or later.has_fresh_ids),
             upserts=_join(_without(self.upserts, touched), later.upserts),
-            deletes=tuple(sorted({*self.deletes, *later.deletes} - {*ids_of(later.inserts), *ids_of(later.upserts)})),
+            deletes=tuple(deletes.filter(pc.invert(pc.is_in(deletes, value_set=written))).to_pylist()),
         )
 
 
@@ -125,11 +128,19 @@ def ids_of(rows: pa.Table | None) -> Sequence[str]:
     return ids
 
 
-def _without(rows: pa.Table | None, ids: set[str]) -> pa.Table | None:
-    if rows is None or not ids:
+def id_array(rows: pa.Table | None) -> pa.Array:
+    """Return the ids of rows as one array, in order; many rows never become Python objects."""
+    none = pa.array([], pa.string())
+    if rows is None:
+        return none
+    column = rows.column("id")
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([none, *column.chunks])
+
+
+def _without(rows: pa.Table | None, ids: pa.Array) -> pa.Table | None:
+    if rows is None or not len(ids):
         return rows
-    gone = pa.compute.is_in(rows.column("id"), value_set=pa.array(sorted(ids), pa.string()))
-    kept = rows.filter(pa.compute.invert(gone))
+    kept = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=ids)))
     return kept if kept.num_rows else None
 
 

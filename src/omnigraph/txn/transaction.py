@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
 from omnigraph.runtime import Counters
@@ -20,7 +21,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
-    ids_of,
+    id_array,
 )
 from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
@@ -48,24 +49,30 @@ class CommitView:
 
     def existing_ids(self, table_key: str, ids: Sequence[str]) -> frozenset[str]:
         """Return those of ``ids`` that the table would hold after the changes."""
+        return frozenset(self.taken_ids(table_key, pa.array(ids, pa.string())).to_pylist())
+
+    def taken_ids(self, table_key: str, ids: pa.Array) -> pa.Array:
+        """Return the same as :meth:`existing_ids` for many ids, in columns."""
         change = self.changes.get(table_key)
-        pending: set[str] = set()
-        hidden: set[str] = set()
         match change:
             case TableReplace() | TableRegister():
-                return frozenset(ids_of(change.rows)).intersection(ids)
+                return ids.filter(pc.is_in(ids, value_set=id_array(change.rows)))
             case TableDrop():
-                return frozenset()
+                return ids.slice(0, 0)
             case RowChange():
-                pending = {*ids_of(change.inserts), *ids_of(change.upserts)}
-                hidden = set(change.deletes)
+                is_pending = pc.is_in(ids, value_set=id_array(change.written))
+                is_hidden = pc.is_in(ids, value_set=pa.array(change.deletes, pa.string()))
+                asked = ids.filter(pc.invert(pc.or_(is_pending, is_hidden)))
+                return pa.concat_arrays([ids.filter(is_pending), *self._stored(table_key, asked).chunks])
             case TableAlter() | IndexBuilds() | Compaction() | None:
-                pass
+                return pa.concat_arrays([ids.slice(0, 0), *self._stored(table_key, ids).chunks])
             case _:
                 assert_never(change)
-        asked = [text for text in ids if text not in pending and text not in hidden]
-        stored = self.snapshot.existing_ids(table_key, asked, self._counters) if asked else set()
-        return frozenset(stored | (pending & set(ids)))
+
+    def _stored(self, table_key: str, ids: pa.Array) -> pa.ChunkedArray:
+        if not len(ids):
+            return pa.chunked_array([], pa.string())
+        return self.snapshot.table(table_key, self._counters).lookup(ids, (), self._counters).column("id")
 
 
 Check = Callable[[CommitView], None]
@@ -178,8 +185,8 @@ def combine(earlier: RowChange, later: RowChange) -> RowChange:
     Raises:
         KeyExistsError: ``later`` inserts an id that ``earlier`` has written.
     """
-    written = {*ids_of(earlier.inserts), *ids_of(earlier.upserts)}
-    repeated = tuple(text for text in ids_of(later.inserts) if text in written)
+    inserts = id_array(later.inserts)
+    repeated = inserts.filter(pc.is_in(inserts, value_set=id_array(earlier.written))).to_pylist()
     if repeated:
         raise key_exists(later.table_key, repeated)
     return earlier.then(later)

@@ -116,3 +116,29 @@ def test_one_of_several_declarations_is_chosen_by_name(root):
     with open_session(root) as session:
         session.mutate(text, name="b")
         assert list(read_graph(session)["node:Person"]) == ["b"]
+
+
+def test_loaded_rows_and_an_applied_schema_are_seen_by_the_next_mutation(root, tmp_path):
+    lines = '{"type": "Person", "data": {"name": "Ann"}}\n{"type": "Person", "data": {"name": "Bo", "age": 3}}\n'
+    (tmp_path / "people.jsonl").write_text(lines, encoding="utf-8")
+    wider = SCHEMA.replace("age: I32?", "age: I32?  nick: String?")
+    with open_session(root) as session:
+        assert session.load([str(tmp_path / "people.jsonl")]).nodes_loaded == {"Person": 2}
+        before = session.catalog()
+        assert session.apply_schema(wider).applied
+        assert session.catalog() is not before
+        done = session.mutate('query q() { update Person set { nick: "x" } where name = "Bo" }')
+        assert done.affected_nodes == 1
+        assert read_graph(session)["node:Person"] == {
+            "Ann": {"name": "Ann", "age": None, "nick": None},
+            "Bo": {"name": "Bo", "age": 3, "nick": "x"},
+        }
+
+
+def test_insert_is_compiled_again_for_a_schema_that_moved(root):
+    wider = SCHEMA.replace("age: I32?", "age: I32?  nick: String?")
+    with open_session(root) as session, open_session(root) as other:
+        session.catalog()
+        other.apply_schema(wider)
+        session.mutate('query q() { insert Person { name: "Ann", nick: "A" } }')
+        assert read_graph(session)["node:Person"] == {"Ann": {"name": "Ann", "age": None, "nick": "A"}}

@@ -1,12 +1,6 @@
 """Undoing can be interrupted too: what an undo was built on is not what the graph published."""
 
 import pytest
-
-from omnigraph.errors import FailpointError
-from omnigraph.runtime import Counters, World
-from omnigraph.runtime.failpoints import fail, on_nth
-from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.settings import TxnSettings
 from tests.auditor import audit
 from tests.txn_graph import (
     PERSON,
@@ -20,6 +14,12 @@ from tests.txn_graph import (
     open_graph,
     read_ids,
 )
+
+from omnigraph.errors import FailpointError
+from omnigraph.runtime import Counters, World
+from omnigraph.runtime.failpoints import fail, on_nth
+from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.settings import TxnSettings
 
 IMPATIENT = TxnSettings(durability="relaxed", grace_s=0.0)
 

@@ -40,6 +40,9 @@ class HintDiagnostic:
     message: str
     place: Place
 
+    def __str__(self) -> str:
+        return f"{self.place.source}:{self.place.line}:{self.place.column}: {self.message}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the diagnostic as JSON values."""
         place = {"line": self.place.line, "column": self.place.column}

@@ -6,13 +6,15 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import duckdb
 import pyarrow as pa
 
 from omnigraph.engine.constraints.set_rules import SetRule
 from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
+
+if TYPE_CHECKING:
+    import duckdb
 
 _MIB = 1 << 20
 
@@ -76,6 +78,9 @@ class Kernel:
         """
         if self.settings.uses_proofs and unless():
             return None
+        # Loading the engine takes longer than most writes, and most writes are proven clean.
+        import duckdb  # noqa: PLC0415 - see above
+
         tables = relations()
         try:
             return self._run(rule, tables, bounds)
@@ -99,6 +104,8 @@ class Kernel:
         return found if found.num_rows else None
 
     def _open(self) -> duckdb.DuckDBPyConnection:
+        import duckdb  # noqa: PLC0415 - as in find
+
         if self._connection is None:
             self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-check-")
             config: dict[str, Any] = {

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
@@ -37,9 +38,10 @@ Offsets = dict[int, npt.NDArray[np.uint32]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hits:
-    """Which of the touched ids exist: their row ids, and where their rows stand."""
+    """Which of the touched ids exist: their row ids in the same order, and where their rows stand."""
 
-    row_ids: dict[str, int]
+    ids: pa.Array
+    row_ids: npt.NDArray[np.uint64]
     offsets: Offsets
 
 
@@ -82,13 +84,15 @@ def stage_change(
     ids = _distinct_ids(table, rows)
     if not table.fragments:
         return _stage_first_rows(table, rows, origin, counters)
-    touched = [*deletes] if assume_new else [*ids, *deletes]
-    hits = _find(table, touched, counters)
+    leaving = pa.array(deletes, ids.type)
+    hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]), counters)
+    # Where an id stands among the hits; -1 for one that is new.
+    places = _places(ids, hits)
     if expect_new:
-        _refuse_existing(table, ids, hits)
-    folded = fold_tail(table, hits.offsets, adds_fragment=bool(ids), tail_limit=tail_limit, counters=counters)
+        _refuse_existing(table, ids.filter(pa.array(places >= 0)))
+    folded = fold_tail(table, hits.offsets, adds_fragment=len(ids) > 0, tail_limit=tail_limit, counters=counters)
     remaining = {fragment: offsets for fragment, offsets in hits.offsets.items() if fragment not in folded.removed}
-    new_rows, carried = _ordered(rows, ids, hits, folded)
+    new_rows, carried = _ordered(rows, places, hits, folded)
     written, updated, removed = _write(table, new_rows, remaining, counters)
     new = carry_row_ids(written, carried)
     _remember(table, new, new_rows, updated, remaining)
@@ -101,8 +105,9 @@ def stage_change(
         fields_for_preserving_frag_bitmap=field_ids(table),
         update_mode="rewrite_rows",
     )
-    deleted = len(set(deletes) & hits.row_ids.keys() - set(ids))
-    inserted = sum(key not in hits.row_ids for key in ids)
+    updates = int(np.count_nonzero(places >= 0))
+    deleted = len(hits.ids) - updates
+    inserted = len(ids) - updates
     return staged_on(
         table,
         operation,
@@ -147,9 +152,10 @@ def _with_sentinel(table: Table, updated: list[FragmentMetadata], removed: Seque
     return updated if is_touched else [sentinel, *updated]
 
 
-def _distinct_ids(table: Table, rows: pa.Table) -> list[str]:
-    ids: list[str] = rows[KEY].to_pylist()
-    if len(set(ids)) != len(ids) or None in ids:
+def _distinct_ids(table: Table, rows: pa.Table) -> pa.Array:
+    column = rows[KEY]
+    ids = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
+    if ids.null_count or pc.count_distinct(ids).as_py() != len(ids):
         raise InternalError(f"rows to upsert repeat an id or lack one location={table.pin.location}")
     return ids
 
@@ -168,35 +174,44 @@ def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin, counters: Co
     )
 
 
-def _find(table: Table, ids: Sequence[str], counters: Counters) -> _Hits:
+def _find(table: Table, ids: pa.Array, counters: Counters) -> _Hits:
     found = table.lookup(ids, (), counters)
     addresses = found[ROW_ADDRESS].to_numpy()
     owners, offsets = addresses >> 32, (addresses & 0xFFFFFFFF).astype(np.uint32)
     return _Hits(
-        row_ids=dict(zip(found[KEY].to_pylist(), found[ROW_ID].to_pylist(), strict=True)),
+        ids=pa.concat_arrays([pa.array([], ids.type), *found[KEY].chunks]),
+        row_ids=found[ROW_ID].to_numpy().astype(np.uint64),
         offsets={int(owner): np.sort(offsets[owners == owner]) for owner in np.unique(owners)},
     )
 
 
-def _refuse_existing(table: Table, ids: Sequence[str], hits: _Hits) -> None:
-    taken = [key for key in ids if key in hits.row_ids]
-    if taken:
-        shown = tuple(taken[:_SHOWN_KEYS])
+def _places(ids: pa.Array, hits: _Hits) -> npt.NDArray[np.int64]:
+    if not len(hits.ids):
+        return np.full(len(ids), -1, dtype=np.int64)
+    places: npt.NDArray[np.int64] = pc.fill_null(pc.index_in(ids, value_set=hits.ids), -1).to_numpy().astype(np.int64)
+    return places
+
+
+def _refuse_existing(table: Table, taken: pa.Array) -> None:
+    if len(taken):
+        shown = tuple(taken.slice(0, _SHOWN_KEYS).to_pylist())
         raise KeyExistsError(
-            f"{len(taken)} of the ids exist already location={table.pin.location} first={taken[0]!r}",
+            f"{len(taken)} of the ids exist already location={table.pin.location} first={shown[0]!r}",
             details=ExistingKeys(location=table.pin.location, ids=shown, count=len(taken)),
         )
 
 
 def _ordered(
-    rows: pa.Table, ids: Sequence[str], hits: _Hits, folded: Folded
+    rows: pa.Table, places: npt.NDArray[np.int64], hits: _Hits, folded: Folded
 ) -> tuple[pa.Table, npt.NDArray[np.uint64]]:
     """Return all rows to write, those that keep a row id first and ascending by it, and these row ids."""
-    known = np.array([key in hits.row_ids for key in ids], dtype=bool)
+    known = places >= 0
+    if not known.any() and not folded.rows.num_rows:
+        # Nothing to bring into order, and big inserts are not copied.
+        return rows, folded.row_ids
     updates = rows.filter(pa.array(known))
     inserts = rows.filter(pa.array(~known))
-    row_ids = np.array([hits.row_ids[key] for key in ids if key in hits.row_ids], dtype=np.uint64)
-    carried = np.concatenate([folded.row_ids, row_ids])
+    carried = np.concatenate([folded.row_ids, hits.row_ids[places[known]]])
     keeping = pa.concat_tables([folded.rows, updates]) if folded.rows.num_rows else updates
     # Ascending row ids are stored as ranges, which keeps the table's manifest small.
     order = np.argsort(carried, kind="stable")
