@@ -175,17 +175,17 @@ def show_progress(*, is_wanted: bool) -> Iterator[Progress | None]:
         yield None
         return
     # Only a terminal pays for the library that draws.
-    from rich.console import Console  # noqa: PLC0415 - see above
-    from rich.progress import BarColumn, DownloadColumn, Progress as Bar, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - see above
+    from rich import console  # noqa: PLC0415 - see above
+    from rich import progress as drawing  # noqa: PLC0415 - see above
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TextColumn("{task.fields[rows]} rows"),
-        TimeElapsedColumn(),
+        drawing.TextColumn("{task.description}"),
+        drawing.BarColumn(),
+        drawing.DownloadColumn(binary_units=True),
+        drawing.TextColumn("{task.fields[rows]} rows"),
+        drawing.TimeElapsedColumn(),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with drawing.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading", total=None, rows=0)
 
         def show(state: LoadProgress) -> None:

@@ -10,9 +10,7 @@ from omnigraph import __version__
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
-
-# The number stamped on stored graphs; it moves only when their layout does.
-INTERNAL_SCHEMA = 1
+from omnigraph.values.formats import STORAGE_FORMAT
 
 app = new_app()
 
@@ -40,5 +38,5 @@ class VersionReport:
 @app.command()
 def version(*, as_json: AsJson = False) -> int:
     """Show the versions of the package and of the storage format."""
-    choose_output(as_json=as_json).show(VersionReport(package=__version__, internal_schema=INTERNAL_SCHEMA))
+    choose_output(as_json=as_json).show(VersionReport(package=__version__, internal_schema=STORAGE_FORMAT))
     return 0

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from omnigraph.errors import FormatMismatch, FormatRange, FormatUnsupportedError, ManifestCorruptError
-from omnigraph.txn.manifest.codec import CURRENT_FORMAT, FORMAT_KEY
+from omnigraph.txn.manifest.codec import FORMAT_KEY
+from omnigraph.values.formats import STORAGE_FORMAT
 
 OLDEST_FORMAT = 1
 
@@ -25,7 +26,7 @@ class FormatChain:
     """The formats served, with the step that leads from each older one to the next."""
 
     oldest: int = OLDEST_FORMAT
-    newest: int = CURRENT_FORMAT
+    newest: int = STORAGE_FORMAT
     steps: Mapping[int, UpgradeStep] = field(default_factory=dict)
 
     def stamp_of(self, schema: pa.Schema) -> int:

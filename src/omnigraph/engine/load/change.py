@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +20,7 @@ from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.view import GraphView
-from omnigraph.errors import KeyExistsError
+from omnigraph.errors import KeyExistsError, Violation
 from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.transaction import WriteTxn, key_exists
 
@@ -41,6 +42,25 @@ class LoadChange:
                 if repeated:
                     return key_exists(part.table_key, repeated)
         return None
+
+    def rows_with(self, table_key: str, ids: pa.Array) -> Iterator[Violation]:
+        """Return the rows of the input that have one of these ids, as problems."""
+        part = self.graph.types[table_key]
+        if part.rows is None or part.sources is None:
+            return
+        found = pc.is_in(part.rows.column("id"), value_set=ids).to_numpy()
+        for row in np.flatnonzero(found).tolist():
+            text = part.rows.column("id")[row].as_py()
+            yield Violation(
+                rule="id",
+                type_name=part.type.name,
+                message=f"the table already has this id table={table_key} id={text!r}",
+                property="id",
+                entity_id=text,
+                value=text,
+                source=self.graph.sources[part.sources.column("source")[row].as_py()],
+                line=part.sources.column("line")[row].as_py(),
+            )
 
     def write(self, txn: WriteTxn) -> None:
         """Add the rows to a transaction."""

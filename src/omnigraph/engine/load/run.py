@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints import check_change, find_violations
@@ -20,12 +22,15 @@ from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
     BadValue,
     ConstraintViolationError,
+    ExistingKeys,
     ExpectedVersionMismatchError,
+    KeyExistsError,
     SchemaMovedError,
     UsageError,
     VersionMismatch,
     Violations,
 )
+from omnigraph.runtime import Counters
 from omnigraph.txn.authority import CommitResult, GraphPublishAuthority
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.transaction import CommitView, WriteTxn
@@ -127,7 +132,10 @@ class _Job:
         change.write(txn)
         if not change.graph.is_empty:
             txn.add_check(check)
-        return self.authority.commit(txn)
+        try:
+            return self.authority.commit(txn)
+        except KeyExistsError as error:
+            raise self._located(change, error) from error
 
     def patch(self, begin: Callable[[], WriteTxn]) -> CommitResult:
         """Complete the rows from what is stored and publish them, again when that has changed meanwhile."""
@@ -155,6 +163,21 @@ class _Job:
         repeated = change.repeated_id()
         if repeated is not None:
             raise repeated
+
+    def _located(self, change: LoadChange, error: KeyExistsError) -> KeyExistsError:
+        """Say which row of the input has the id that exists; all such rows go to the file for problems."""
+        if not isinstance(error.details, ExistingKeys):
+            return error
+        table_key, ids = error.details.location, pa.array(error.details.ids, pa.string())
+        first = next(change.rows_with(table_key, ids), None)
+        rows = change.graph.types[table_key].rows
+        if self.problems.has_file and rows is not None:
+            snapshot = self.authority.snapshot(Counters())
+            taken = GraphView(snapshot, self.catalog, Counters()).existing_ids(table_key, rows.column("id"))
+            self.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
+        if first is None:
+            return error
+        return KeyExistsError(f"{first.source}:{first.line}: {error.message}", details=error.details)
 
 
 def _refuse_moved(txn: WriteTxn, view: CommitView) -> None:

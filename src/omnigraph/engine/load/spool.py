@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.errors import BadValue, FileAccessError
 
 _PREFIX = "omnigraph-load-"
 
@@ -60,7 +61,11 @@ class Spool:
         return frozenset(key for key, part in self._parts.items() if part.is_fresh)
 
     def add(self, owner: NodeType | EdgeType, rows: pa.Table, *, has_fresh_ids: bool) -> None:
-        """Take over rows of a type."""
+        """Take over rows of a type.
+
+        Raises:
+            FileAccessError: there is no room for temporary files.
+        """
         part = self._parts.setdefault(owner.table_key, _Part(owner))
         part.is_fresh = part.is_fresh and has_fresh_ids
         part.count += rows.num_rows
@@ -99,18 +104,28 @@ class Spool:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _spill(self) -> None:
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        for number, part in enumerate(self._parts.values()):
-            if not part.tables:
-                continue
-            if part.writer is None:
-                part.path = self._folder / f"{number}.arrow"
-                part.writer = pa.ipc.new_file(str(part.path), part.tables[0].schema)
-            for table in part.tables:
-                part.writer.write_table(table)
-            part.tables.clear()
+        try:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            for number, part in enumerate(self._parts.values()):
+                if part.tables:
+                    _append(part, self._folder / f"{number}.arrow")
+        except (OSError, pa.ArrowException) as error:
+            where = str(self._folder or tempfile.gettempdir())
+            details = BadValue(what="folder", value=where, expected="room for temporary files")
+            raise FileAccessError(
+                f"temporary files cannot be written: {str(error).lower()}: path={where}", details=details
+            ) from error
         self._held_bytes = 0
+
+
+def _append(part: _Part, path: Path) -> None:
+    if part.writer is None:
+        part.path = path
+        part.writer = pa.ipc.new_file(str(path), part.tables[0].schema)
+    for table in part.tables:
+        part.writer.write_table(table)
+    part.tables.clear()
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from omnigraph.txn.manifest.rows import (
     freeze_tables,
 )
 from omnigraph.values import BranchName, CommitId, Ulid
+from omnigraph.values.formats import STORAGE_FORMAT
 
-CURRENT_FORMAT = 1
 FORMAT_KEY = "omnigraph:internal_schema_version"
 
 _TABLE, _TOMBSTONE, _SCHEMA, _COMMIT, _HEAD = "table", "table_tombstone", "schema", "graph_commit", "graph_head"
@@ -40,7 +40,7 @@ _FIELDS = [
 ]
 
 
-def manifest_schema(format_version: int = CURRENT_FORMAT) -> pa.Schema:
+def manifest_schema(format_version: int = STORAGE_FORMAT) -> pa.Schema:
     """Return the schema of the manifest dataset, stamped with the storage format."""
     return pa.schema(_FIELDS, metadata={FORMAT_KEY: str(format_version)})
 

@@ -15,6 +15,7 @@ from omnigraph.errors import (
     ConstraintViolationError,
     FileAccessError,
     FileMissingError,
+    KeyExistsError,
     SourceTooLargeError,
     TypeMissingError,
     UsageError,
@@ -135,6 +136,20 @@ def test_all_constraint_violations_go_to_the_errors_file(graph, tmp_path):
         load_lines(graph, tmp_path / "data.jsonl", lines, "append", errors_to=errors, limit=10)
     assert len(caught.value.details.items) == 10
     assert len(errors.read_text().splitlines()) == caught.value.details.total == 501
+
+
+def test_all_rows_that_exist_go_to_the_errors_file(graph, tmp_path):
+    lines = ADA.replace("Ada", "Bob") + ADA
+    errors = tmp_path / "errors.jsonl"
+    with pytest.raises(KeyExistsError, match=r"data\.jsonl:2: the table already has this id .*id='Ada'"):
+        load_lines(graph, tmp_path / "data.jsonl", lines, "append", errors_to=errors)
+    assert [json.loads(line)["line"] for line in errors.read_text().splitlines()] == [2]
+
+
+def test_full_disk_for_temporary_files_is_named(graph, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(FileAccessError, match="temporary files cannot be written"):
+        load_lines(graph, tmp_path / "a.jsonl", _people(10), "append", settings=LoadSettings(memory_bytes=0))
 
 
 def test_good_load_leaves_no_errors_file(tmp_path):

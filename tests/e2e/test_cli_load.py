@@ -1,0 +1,186 @@
+"""``omnigraph load`` as people and scripts meet it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.process import clean_environment, omnigraph
+from tests.load_graph import export
+from tests.session_graph import open_session
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: Date? }\n"
+PEOPLE = '{"type":"Person","data":{"name":"Ada","age":36}}\n{"type":"Person","data":{"name":"Bob"}}\n'
+KNOWS = '{"edge":"Knows","from":"Ada","to":"Bob","data":{"since":"2020-05-01"}}\n'
+ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    (tmp_path / "schema.pg").write_text(SCHEMA)
+    (tmp_path / "rows.jsonl").write_text(PEOPLE + KNOWS)
+    assert omnigraph("init", "--schema", "schema.pg", "g", cwd=tmp_path).code == 0
+    return tmp_path
+
+
+def ages(folder: Path) -> dict[str, int | None]:
+    with open_session(folder / "g") as session:
+        return {row["data"]["name"]: row["data"]["age"] for row in export(session) if "type" in row}
+
+
+def test_text_result_is_one_line(graph: Path):
+    done = omnigraph("load", "g", "--data", "rows.jsonl", "--mode", "append", cwd=graph)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "loaded g on branch main with append: 3 entities across 1 node type and 1 edge type\n"
+    assert ages(graph) == {"Ada": 36, "Bob": None}
+
+
+def test_json_result_has_the_counts_and_the_commit(graph: Path):
+    done = omnigraph(
+        "load", "--store", "g", "--data", "rows.jsonl", "--mode", "merge", "--as", "mira", "--json", cwd=graph
+    )
+    report = json.loads(done.out)
+    commit = report.pop("commit")
+    assert report == {
+        "uri": "g",
+        "branch": "main",
+        "base_branch": None,
+        "branch_created": False,
+        "mode": "merge",
+        "nodes": [{"type_name": "Person", "entities_loaded": 2}],
+        "edges": [{"type_name": "Knows", "entities_loaded": 1}],
+        "total_entities": 3,
+        "actor_id": "mira",
+    }
+    assert ULID.fullmatch(commit["graph_commit_id"])
+    assert commit["actor_id"] == "mira"
+
+
+def test_rows_come_from_standard_input(graph: Path):
+    done = omnigraph("load", "g", "--data", "-", "--mode", "append", cwd=graph, stdin=PEOPLE)
+    assert (done.code, done.err) == (0, "")
+    assert ages(graph) == {"Ada": 36, "Bob": None}
+
+
+def test_compressed_standard_input_is_recognised(graph: Path):
+    packed = gzip.compress(PEOPLE.encode())
+    assert omnigraph("load", "g", "--data", "-", "--mode", "append", cwd=graph, stdin=packed).code == 0
+    assert ages(graph) == {"Ada": 36, "Bob": None}
+
+
+def test_load_without_rows_says_so(graph: Path):
+    done = omnigraph("load", "g", "--data", "-", "--mode", "append", cwd=graph, stdin="\n")
+    assert (done.code, done.out) == (0, "nothing to load into g on branch main: no rows, no commit\n")
+
+
+def test_bad_rows_are_listed_with_file_and_line(graph: Path):
+    (graph / "bad.jsonl").write_text(PEOPLE + '{"type":"Person","data":{"name":"Cid","age":"7"}}\noops\n')
+    done = omnigraph("load", "g", "--data", "bad.jsonl", "--mode", "append", "--errors-to", "bad.out", cwd=graph)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "error: bad.jsonl:3: property 'age' expects I32?, got a string (and 1 more)\n"
+        "  bad.jsonl:3: property 'age' expects I32?, got a string\n"
+        "  bad.jsonl:4: invalid strict JSON at line 4: invalid character (byte 0)\n"
+        "code: load.bad_rows\n"
+    )
+    assert [json.loads(line)["line"] for line in (graph / "bad.out").read_text().splitlines()] == [3, 4]
+    assert ages(graph) == {}
+
+
+def test_broken_rules_are_listed_with_file_and_line(graph: Path):
+    (graph / "edges.jsonl").write_text(KNOWS)
+    done = omnigraph("load", "g", "--data", "edges.jsonl", "--mode", "append", cwd=graph)
+    assert done.code == 2
+    assert done.err == (
+        "error: src 'Ada' not found in Person\n"
+        "  edges.jsonl:1: src 'Ada' not found in Person\n"
+        "  edges.jsonl:1: dst 'Bob' not found in Person\n"
+        "code: constraint.violated\n"
+    )
+
+
+def test_row_that_exists_exits_with_3(graph: Path):
+    first = omnigraph("load", "g", "--data", "rows.jsonl", "--mode", "append", cwd=graph)
+    again = omnigraph("load", "g", "--data", "rows.jsonl", "--mode", "append", cwd=graph)
+    assert (first.code, again.code, again.out) == (0, 3, "")
+    assert "the table already has this id table=node:Person id='Ada'" in again.err
+
+
+def test_table_files_and_column_mappings(graph: Path):
+    (graph / "staff.csv").write_text("who,years\nAda,36\n")
+    (graph / "Knows.csv").write_text("from,to\nAda,Ada\n")
+    done = omnigraph(
+        *("load", "g", "--mode", "append", "--table", "Person=staff.csv", "--data", "*.csv.nope"),
+        *("--column", "Person.name=who", "--column", "Person.age=years"),
+        cwd=graph,
+    )
+    assert done.code == 5
+    done = omnigraph(
+        *("load", "g", "--mode", "append", "--table", "Person=staff.csv", "--data", "Knows.csv"),
+        *("--column", "Person.name=who", "--column", "Person.age=years"),
+        cwd=graph,
+    )
+    assert (done.code, done.err) == (0, "")
+    assert ages(graph) == {"Ada": 36}
+
+
+def test_patch_keeps_what_a_row_does_not_mention(graph: Path):
+    omnigraph("load", "g", "--data", "rows.jsonl", "--mode", "append", cwd=graph)
+    row = '{"type":"Person","data":{"name":"Ada"}}\n'
+    assert omnigraph("load", "g", "--data", "-", "--mode", "merge", "--patch", cwd=graph, stdin=row).code == 0
+    assert ages(graph)["Ada"] == 36
+    assert omnigraph("load", "g", "--data", "-", "--mode", "merge", cwd=graph, stdin=row).code == 0
+    assert ages(graph)["Ada"] is None
+
+
+def test_missing_branch_is_created_from_its_base(graph: Path):
+    arguments = ("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--branch", "review")
+    assert omnigraph(*arguments, cwd=graph).code == 5
+    done = omnigraph(*arguments, "--from", "main", cwd=graph)
+    assert done.out.splitlines()[0] == "branch review created from main"
+    again = omnigraph(*arguments, "--from", "main", "--json", cwd=graph)
+    assert json.loads(again.out)["branch_created"] is False
+    assert ages(graph) == {}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["g", "--data", "rows.jsonl"],
+        ["g", "--mode", "append"],
+        ["g", "--data", "rows.jsonl", "--mode", "replace"],
+        ["--data", "rows.jsonl", "--mode", "append"],
+        ["g", "--data", "rows.jsonl", "--mode", "append", "--patch"],
+        ["g", "--table", "staff.csv", "--mode", "append"],
+        ["g", "--data", "rows.jsonl", "--mode", "append", "--column", "age=years"],
+        ["g", "--data", "-", "--data", "-", "--mode", "append"],
+    ],
+)
+def test_wrong_arguments_exit_with_2(graph: Path, arguments: list[str]):
+    done = omnigraph("load", *arguments, cwd=graph)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error: ")
+    assert "code: usage" in done.err
+
+
+def test_bar_is_drawn_on_a_terminal_and_only_there(graph: Path):
+    command = [sys.executable, "-m", "omnigraph", "load", "g", "--data", "rows.jsonl", "--mode", "merge"]
+    master, terminal = pty.openpty()
+    try:
+        finished = subprocess.run(
+            command, cwd=graph, env=clean_environment(TERM="xterm"), stdout=subprocess.PIPE, stderr=terminal, check=True
+        )
+        os.close(terminal)
+        drawn = os.read(master, 65536).decode()
+    finally:
+        os.close(master)
+    assert "rows" in drawn
+    assert finished.stdout.decode().startswith("loaded g on branch main with merge: 3 entities")

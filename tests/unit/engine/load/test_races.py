@@ -1,0 +1,84 @@
+"""Loads beside other writers: nothing that somebody else committed is lost, and rules hold on what is published."""
+
+from __future__ import annotations
+
+import pytest
+from tests.load_graph import export, load_lines, make_graph
+
+from omnigraph.errors import ConstraintViolationError, ExpectedVersionMismatchError, KeyExistsError
+from omnigraph.runtime import Counters
+from omnigraph.values import MAIN, BranchName
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  city: String? }
+edge Knows: Person -> Person
+"""
+OLDER = '{"type":"Person","data":{"name":"Ada","age":2}}\n'
+ADA = '{"type":"Person","data":{"name":"Ada","age":1,"city":"Rome"}}\n'
+
+
+@pytest.fixture
+def graph(tmp_path):
+    with make_graph(tmp_path / "graph", SCHEMA) as opened:
+        load_lines(opened, tmp_path / "seed.jsonl", ADA, "append")
+        yield opened
+
+
+@pytest.fixture
+def meanwhile(graph, monkeypatch, tmp_path):
+    """Let another load be published between the reading of the next one and its commit."""
+    authority = graph.store.authority(BranchName(MAIN), Counters())
+    commit = authority.commit
+
+    def arrange(lines, mode, times=1, **options):
+        waiting = [None] * times
+
+        def first_the_other(txn):
+            if waiting:
+                waiting.pop()
+                monkeypatch.setattr(authority, "commit", commit)
+                load_lines(graph, tmp_path / "other.jsonl", lines, mode, **options)
+                monkeypatch.setattr(authority, "commit", first_the_other)
+            return commit(txn)
+
+        monkeypatch.setattr(authority, "commit", first_the_other)
+
+    return arrange
+
+
+def test_patch_keeps_what_somebody_else_changed_meanwhile(graph, meanwhile, tmp_path):
+    meanwhile('{"type":"Person","data":{"name":"Ada","city":"Oslo"}}\n', "merge", patch=True)
+    load_lines(graph, tmp_path / "p.jsonl", OLDER, "merge", patch=True)
+    assert export(graph)[0]["data"] == {"id": "Ada", "name": "Ada", "age": 2, "city": "Oslo"}
+
+
+def test_patch_gives_up_when_its_rows_never_hold_still(graph, meanwhile, tmp_path):
+    meanwhile('{"type":"Person","data":{"name":"Ada","city":"Oslo"}}\n', "merge", times=100, patch=True)
+    with pytest.raises(ExpectedVersionMismatchError):
+        load_lines(graph, tmp_path / "p.jsonl", OLDER, "merge", patch=True)
+    assert export(graph)[0]["data"]["age"] == 1
+
+
+def test_append_meets_an_id_that_came_meanwhile(graph, meanwhile, tmp_path):
+    bob = ADA.replace("Ada", "Bob")
+    meanwhile(bob, "append")
+    with pytest.raises(KeyExistsError, match=r"b\.jsonl:1"):
+        load_lines(graph, tmp_path / "b.jsonl", bob, "append")
+
+
+def test_edge_to_a_node_that_went_meanwhile_is_refused(graph, meanwhile, tmp_path):
+    meanwhile(ADA.replace("Ada", "Bob"), "overwrite")
+    with pytest.raises(ConstraintViolationError, match="src 'Ada' not found in Person"):
+        load_lines(graph, tmp_path / "e.jsonl", '{"edge":"Knows","from":"Ada","to":"Ada"}\n', "append")
+
+
+def test_overwrite_of_a_table_that_moved_meanwhile_is_refused(graph, meanwhile, tmp_path):
+    meanwhile(ADA.replace("Ada", "Bob"), "append")
+    with pytest.raises(ExpectedVersionMismatchError):
+        load_lines(graph, tmp_path / "o.jsonl", ADA.replace("Ada", "Cid"), "overwrite")
+
+
+def test_overwrite_of_nodes_sees_an_edge_that_came_meanwhile(graph, meanwhile, tmp_path):
+    meanwhile('{"edge":"Knows","from":"Ada","to":"Ada"}\n', "append")
+    with pytest.raises(ConstraintViolationError, match="'Ada' not found in Person"):
+        load_lines(graph, tmp_path / "o.jsonl", ADA.replace("Ada", "Cid"), "overwrite")
