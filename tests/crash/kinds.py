@@ -1,0 +1,248 @@
+"""Every kind of writer, each with a graph to write to and one write that a crash can hit anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from omnigraph.runtime import World
+from omnigraph.store.location import Storage
+from omnigraph.store.staging import IndexBuild
+from omnigraph.txn.changes import Compaction, IndexBuilds, TableAlter, TableDrop, TableRegister, TableReplace
+from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.rows import AcceptedSchema
+from omnigraph.txn.plan import WriteKind
+from omnigraph.values import MAIN, BranchName
+from tests.txn_graph import (
+    EDGE_SCHEMA,
+    KNOWS,
+    NODE_SCHEMA,
+    PERSON,
+    RELAXED,
+    SCHEMA,
+    TEAM,
+    authority_of,
+    edge_rows,
+    history,
+    init_graph,
+    insert,
+    node_rows,
+    open_graph,
+    registrations,
+)
+
+ACTOR = "crash-test"
+CITY = "node:City"
+GROUP = "node:Group"
+DRAFT = "draft"
+CURRENT = FormatChain()
+NEWER = FormatChain(newest=2, steps={1: lambda rows: rows})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WriterKind:
+    """One kind of write.
+
+    Args:
+        name: what the cases are called.
+        commits: how many tables phase B moves; a plan without any is finished by its publish alone.
+        write: the write, on an open graph.
+        branch: the branch it goes to.
+        formats: the storage formats that the graph is opened with.
+    """
+
+    name: str
+    commits: int
+    write: Callable[[GraphStore], object]
+    branch: str = MAIN
+    formats: FormatChain = CURRENT
+
+    @property
+    def writes_on_open(self) -> bool:
+        """Whether opening the graph is the write."""
+        return self.name == "upgrade"
+
+    def prepare(self, root: str, options: dict[str, str] | None) -> Storage:
+        """Make the graph that the write will change."""
+        storage = init_graph(root, options)
+        with open_graph(storage) as graph:
+            for name in ("a", "b", "c"):
+                insert(graph, PERSON, node_rows([name]))
+            insert(graph, TEAM, node_rows(["t"]))
+            insert(graph, KNOWS, edge_rows([("ab", "a", "b"), ("bc", "b", "c")]))
+            if self.branch != MAIN or self.name == "branch_merge":
+                graph.create_branch(BranchName(DRAFT))
+            if self.name in {"branch_write_and_fork", "branch_merge"}:
+                insert(graph, PERSON, node_rows(["drafted"]), branch=DRAFT)
+        return storage
+
+    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> GraphStore:
+        """Open the graph as this kind of writer does."""
+        return open_graph(storage, formats=self.formats, world=world, mode=mode)
+
+    def run(self, storage: Storage, world: World) -> None:
+        """Open the graph, write, and close it."""
+        with self.open(storage, world=world) as graph:
+            self.write(graph)
+
+
+def _txn(graph, kind, branch=MAIN, **begin):
+    authority = authority_of(graph, branch)
+    return authority, authority.begin(kind, actor=ACTOR, **begin)
+
+
+def _insert_one(graph):
+    insert(graph, PERSON, node_rows(["new"]), actor=ACTOR)
+
+
+def _insert_three(graph):
+    authority, txn = _txn(graph, WriteKind.INSERT)
+    txn.insert(PERSON, node_rows(["new"]))
+    txn.insert(TEAM, node_rows(["new"]))
+    txn.insert(KNOWS, edge_rows([("new", "a", "new")]), has_fresh_ids=True)
+    authority.commit(txn)
+
+
+def _mutate(graph):
+    authority, txn = _txn(graph, WriteKind.MUTATE)
+    txn.upsert(PERSON, node_rows(["a", "new"], value=5))
+    txn.delete(PERSON, ["b"])
+    txn.delete(KNOWS, ["ab", "bc"])
+    txn.upsert(TEAM, node_rows(["t"], value=7))
+    authority.commit(txn)
+
+
+def _load_append(graph):
+    authority, txn = _txn(graph, WriteKind.LOAD_APPEND)
+    txn.insert(PERSON, node_rows([f"loaded{number}" for number in range(50)]))
+    txn.insert(KNOWS, edge_rows([("loaded", "a", "c")]))
+    authority.commit(txn)
+
+
+def _load_merge(graph):
+    authority, txn = _txn(graph, WriteKind.LOAD_MERGE)
+    txn.upsert(PERSON, node_rows(["a", "b", "merged"], value=2))
+    txn.upsert(TEAM, node_rows(["merged"]))
+    authority.commit(txn)
+
+
+def _load_overwrite(graph):
+    authority, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
+    txn.change(TableReplace(table_key=PERSON, rows=node_rows(["only"])))
+    txn.change(TableReplace(table_key=KNOWS, rows=edge_rows([])))
+    authority.commit(txn)
+
+
+def _overwrite_by_nothing(graph):
+    authority, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
+    txn.change(TableReplace(table_key=TEAM, rows=node_rows([])))
+    authority.commit(txn)
+
+
+def _schema_apply(graph, *, with_rows=False):
+    authority, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
+    rows = node_rows(["rome"])
+    txn.change(TableRegister(table_key=CITY, object_id="7", folder="nodes", schema=NODE_SCHEMA, rows=rows))
+    txn.change(TableDrop(table_key=KNOWS))
+    txn.set_schema(AcceptedSchema(source="node City {}", compiled="{}", hash="sha256:1"))
+    if with_rows:
+        txn.upsert(PERSON, node_rows(["a"], value=9))
+    authority.commit(txn)
+
+
+def _schema_apply_with_rows(graph):
+    _schema_apply(graph, with_rows=True)
+
+
+def _schema_alter(graph):
+    authority, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
+    columns = pa.schema([NODE_SCHEMA.field("id"), pa.field("worth", pa.int64(), nullable=False), ("note", pa.string())])
+    txn.change(
+        TableAlter(table_key=TEAM, new_key=GROUP, schema=columns, origins={"id": "id", "worth": "value"}),
+    )
+    kept = {name: name for name in EDGE_SCHEMA.names}
+    txn.change(TableAlter(table_key=KNOWS, schema=EDGE_SCHEMA.append(pa.field("since", pa.date32())), origins=kept))
+    txn.set_schema(AcceptedSchema(source="node Group {}", compiled="{}", hash="sha256:2"))
+    authority.commit(txn)
+
+
+def _ensure_indices(graph):
+    authority, txn = _txn(graph, WriteKind.ENSURE_INDICES)
+    for table_key in (PERSON, TEAM):
+        build = IndexBuild(column="id", kind="btree", name="id_btree")
+        txn.change(IndexBuilds(table_key=table_key, builds=(build,)))
+    authority.commit(txn)
+
+
+def _optimize(graph):
+    authority, txn = _txn(graph, WriteKind.OPTIMIZE)
+    txn.change(Compaction(table_key=PERSON))
+    authority.commit(txn)
+
+
+def _branch_write(graph):
+    authority, txn = _txn(graph, WriteKind.INSERT, branch=DRAFT)
+    txn.insert(PERSON, node_rows(["new"]))
+    txn.insert(TEAM, node_rows(["new"]))
+    authority.commit(txn)
+
+
+def _branch_merge(graph):
+    authority, txn = _txn(graph, WriteKind.BRANCH_MERGE, merged_parent=history(graph, DRAFT)[0].id)
+    txn.upsert(PERSON, node_rows(["drafted"]))
+    txn.delete(KNOWS, ["ab"])
+    authority.commit(txn)
+
+
+def _group(graph):
+    authority, first = _txn(graph, WriteKind.INSERT)
+    _, second = _txn(graph, WriteKind.INSERT)
+    first.insert(PERSON, node_rows(["first"]))
+    second.insert(PERSON, node_rows(["second"]))
+    second.insert(TEAM, node_rows(["second"]))
+    # What the queue hands over when two writers wait; handing it over here needs no second thread.
+    for outcome in authority._run([first, second]):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+def _nothing(graph):
+    """The write was the opening of the graph."""
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        WriterKind(name="insert", commits=1, write=_insert_one),
+        WriterKind(name="insert_three_tables", commits=3, write=_insert_three),
+        WriterKind(name="mutate", commits=3, write=_mutate),
+        WriterKind(name="load_append", commits=2, write=_load_append),
+        WriterKind(name="load_merge", commits=2, write=_load_merge),
+        WriterKind(name="load_overwrite", commits=2, write=_load_overwrite),
+        WriterKind(name="overwrite_by_nothing", commits=1, write=_overwrite_by_nothing),
+        WriterKind(name="schema_apply", commits=0, write=_schema_apply),
+        WriterKind(name="schema_apply_with_rows", commits=1, write=_schema_apply_with_rows),
+        WriterKind(name="schema_alter", commits=2, write=_schema_alter),
+        WriterKind(name="ensure_indices", commits=2, write=_ensure_indices),
+        WriterKind(name="optimize", commits=1, write=_optimize),
+        WriterKind(name="branch_fork", commits=0, write=_branch_write, branch=DRAFT),
+        WriterKind(name="branch_write_and_fork", commits=1, write=_branch_write, branch=DRAFT),
+        WriterKind(name="branch_merge", commits=2, write=_branch_merge),
+        WriterKind(name="group", commits=2, write=_group),
+        WriterKind(name="upgrade", commits=0, write=_nothing, formats=NEWER),
+    )
+}
+
+
+def initialise(storage: Storage, world: World) -> None:
+    """Create a graph; not a writer kind, since there is nothing yet that a crash could leave half changed."""
+    GraphStore.init(storage, schema=SCHEMA, tables=registrations(), settings=RELAXED, world=world)
+
+
+def create_branch(storage: Storage, world: World) -> None:
+    """Create a branch; it has no claim and no plan, only a moment before and a moment after its ref."""
+    with open_graph(storage, world=world) as graph:
+        graph.create_branch(BranchName(DRAFT))

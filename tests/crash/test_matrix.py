@@ -1,0 +1,175 @@
+"""A writer killed anywhere leaves all of its change or none of it, and nobody has to clean up after it."""
+
+import pytest
+
+from omnigraph.errors import GraphMissingError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.location import Storage
+from tests.crash.checks import (
+    assert_history_tells,
+    assert_next_write_succeeds,
+    assert_sound,
+    recovery_kinds,
+    state_of,
+    visible_state,
+    without_indexes,
+)
+from tests.crash.child import Job
+from tests.crash.dying import Morgue, crash_alone, crash_together
+from tests.crash.kinds import create_branch, initialise
+from tests.crash.matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES, FORWARD
+from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+
+
+def _params(chosen):
+    return [pytest.param(store, case, id=f"{store}-{case.name}") for store, cases in chosen.items() for case in cases]
+
+
+def _job(crash, storage, *, act="write", point=None, nth=1, name=None):
+    return Job(
+        name=name or crash.name,
+        root=storage.root,
+        options=dict(storage.options),
+        kind=crash.kind,
+        act=act,
+        point=point,
+        nth=nth,
+    )
+
+
+def _kill_writers(crashes, places):
+    storages = {crash.name: crash.writer.prepare(places.fresh(), places.options) for crash in crashes}
+    crash_together(_job(crash, storages[crash.name], point=crash.point, nth=crash.nth) for crash in crashes)
+    return storages
+
+
+def _kill_recoverers(cases, places):
+    storages = {case.name: case.crash.writer.prepare(places.fresh(), places.options) for case in cases}
+    crash_together(
+        _job(case.crash, storages[case.name], point=case.crash.point, nth=case.crash.nth, name=case.name)
+        for case in cases
+    )
+    for turn in range(max(len(case.points) for case in cases)):
+        crash_together(
+            _job(
+                case.crash,
+                storages[case.name],
+                act="recover",
+                point=case.points[turn][0],
+                nth=case.points[turn][1],
+                name=case.name,
+            )
+            for case in cases
+            if len(case.points) > turn
+        )
+    return storages
+
+
+@pytest.fixture(scope="module")
+def killed(places_of):
+    return _morgues(CHOSEN_CRASHES, places_of, _kill_writers)
+
+
+@pytest.fixture(scope="module")
+def killed_twice(places_of):
+    return _morgues(CHOSEN_RECOVERIES, places_of, _kill_recoverers)
+
+
+def _morgues(chosen, places_of, kill):
+    opened = {}
+
+    def storage_of(store, case):
+        if store not in opened:
+            opened[store] = Morgue(chosen[store], places_of(store), kill)
+        return opened[store].storage_of(case)
+
+    return storage_of
+
+
+@pytest.mark.parametrize(("store", "crash"), _params(CHOSEN_CRASHES))
+def test_a_killed_writer_leaves_all_or_nothing(store, crash, killed, twins):
+    storage = killed(store, crash)
+    before, after = twins.of(crash.kind)
+    seen = visible_state(crash.writer, storage)
+    assert seen == (after if crash.is_visible else before)
+    _assert_recovers(crash, storage, twins, crash.recovery)
+
+
+@pytest.mark.parametrize(("store", "broken"), _params(CHOSEN_RECOVERIES))
+def test_a_killed_recoverer_changes_nothing_about_the_outcome(store, broken, killed_twice, twins):
+    storage = killed_twice(store, broken)
+    seen = without_indexes(visible_state(broken.crash.writer, storage))
+    assert seen in [without_indexes(state) for state in twins.of(broken.crash.kind)]
+    _assert_recovers(broken.crash, storage, twins, broken.crash.recovery)
+
+
+def _assert_recovers(crash, storage, twins, recovery):
+    before, after = twins.of(crash.kind)
+    with crash.writer.open(storage) as graph:
+        if crash.succeeds or crash.writer.writes_on_open:
+            assert state_of(graph) == after
+        else:
+            assert without_indexes(state_of(graph)) == without_indexes(before)
+        recovered = recovery_kinds(storage)
+        assert recovered == ([] if recovery is None else [recovery])
+        if not crash.writer.writes_on_open:
+            assert_history_tells(graph, crash.writer.branch, recovered)
+        assert_sound(storage)
+        if not crash.succeeds:
+            # A retry starts clean: the same write goes through and gives what it would have given at first.
+            crash.writer.write(graph)
+            assert state_of(graph) == after
+    assert_next_write_succeeds(crash.writer, storage)
+
+
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_a_killed_init_leaves_no_graph_and_the_next_one_succeeds(store, places_of):
+    places = places_of(store)
+    storage = Storage.open(places.fresh(), places.options)
+    name = "init"
+    point = "txn.init.before_manifest"
+    crash_together([Job(name=name, root=storage.root, options=places.options, kind="", act="init", point=point)])
+    for mode in ("read_only", "read_write"):
+        with pytest.raises(GraphMissingError):
+            open_graph(storage, mode=mode)
+    initialise(storage, World.system())
+    assert_sound(storage)
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["a"]))
+        assert read_ids(graph, PERSON) == ["a"]
+
+
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store, places_of):
+    places = places_of(store)
+    storage = init_graph(places.fresh(), places.options)
+    point = "txn.branch.after_line"
+    crash_together([Job(name="branch", root=storage.root, options=places.options, kind="", act="branch", point=point)])
+    with open_graph(storage) as graph:
+        assert graph.branch_names(Counters()) == ["main"]
+        insert(graph, PERSON, node_rows(["a"]))
+    create_branch(storage, World.system())
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["b"]), branch="draft")
+        assert (read_ids(graph, PERSON), read_ids(graph, PERSON, "draft")) == (["a"], ["a", "b"])
+    assert_sound(storage)
+
+
+@pytest.mark.parametrize(("store", "crash"), _params(CHOSEN_ALONE))
+def test_a_process_killed_in_the_very_moment_leaves_all_or_nothing(store, crash, places_of, twins):
+    """Threads of the writer die in the middle of whatever they do, so how many tables moved is a matter of luck."""
+    places = places_of(store)
+    storage = crash.writer.prepare(places.fresh(), places.options)
+    crash_alone(_job(crash, storage), crash.point, crash.nth)
+    before, after = twins.of(crash.kind)
+    assert visible_state(crash.writer, storage) == (after if crash.is_visible else before)
+    with crash.writer.open(storage) as graph:
+        state = state_of(graph)
+        recovered = recovery_kinds(storage)
+        if not crash.writer.writes_on_open:
+            expected = after if crash.is_visible or recovered == [FORWARD] else before
+            assert without_indexes(state) == without_indexes(expected)
+            assert len(recovered) == (crash.recovery is not None)
+            assert_history_tells(graph, crash.writer.branch, recovered)
+        assert_sound(storage)
+    assert_next_write_succeeds(crash.writer, storage)

@@ -1,0 +1,288 @@
+"""Every object-store call of an operation fails once in turn, until the operation passes untouched.
+
+Whatever happens, the graph has changed completely or not at all, the error is one of ours, what it says about its
+effect is true for ever, and the next write succeeds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from omnigraph.errors import BranchMissingError, Effect, OmnigraphError
+from omnigraph.runtime import Counters, World
+from omnigraph.testing.s3 import FOREVER, Fault
+from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.values import MAIN, BranchName
+from tests.crash.checks import assert_sound
+from tests.crash.later import Torn, later_world, tear_at
+from tests.crash.matrix import IS_FULL
+from tests.txn_graph import (
+    KNOWS,
+    PERSON,
+    TEAM,
+    authority_of,
+    edge_rows,
+    init_graph,
+    insert,
+    node_rows,
+    open_graph,
+    read_ids,
+)
+
+# A claim that is left behind must not make the next write of the same process wait until somebody presumes it dead.
+IMPATIENT = TxnSettings(durability="relaxed", claim_wait_s=6.0)
+_MOST_CALLS = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """How a call fails."""
+
+    name: str
+    action: str
+    when: str
+    times: int = 1
+
+    def on_call(self, nth: int, prefix: str) -> Fault:
+        return Fault(action=self.action, when=self.when, times=self.times, nth=nth, key=prefix)
+
+
+ERROR_BEFORE = Trouble(name="error-before", action="error", when="before")
+ERROR_AFTER = Trouble(name="error-after", action="error", when="after")
+DROP_BEFORE = Trouble(name="drop-before", action="drop", when="before")
+DROP_AFTER = Trouble(name="drop-after", action="drop", when="after")
+OUTAGE = Trouble(name="outage", action="error", when="before", times=FOREVER)
+LOST_ANSWERS = Trouble(name="lost-answers", action="drop", when="after", times=FOREVER)
+TROUBLES = [ERROR_BEFORE, ERROR_AFTER, DROP_BEFORE, DROP_AFTER, OUTAGE, LOST_ANSWERS]
+
+
+class Insert:
+    """One row into one table."""
+
+    branch = MAIN
+    keys = (PERSON,)
+    fewest_calls = 10
+
+    def prepare(self, storage, mark):
+        """Bring the graph into the state that the operation starts from."""
+
+    def run(self, graph, mark):
+        authority = authority_of(graph, self.branch)
+        txn = authority.begin(WriteKind.INSERT)
+        for key in self.keys:
+            rows = edge_rows([(mark, "a", "a")]) if key == KNOWS else node_rows([mark])
+            txn.insert(key, rows)
+        authority.commit(txn)
+
+    def branch_of(self, mark):
+        return self.branch
+
+
+class ThreeTables(Insert):
+    """One commit over three tables."""
+
+    keys = (PERSON, TEAM, KNOWS)
+
+
+class FirstWriteOnBranch(Insert):
+    """A write that forks two tables, upon a branch made for it."""
+
+    keys = (PERSON, TEAM)
+
+    def branch_of(self, mark):
+        return f"b-{mark}"
+
+    def prepare(self, storage, mark):
+        with open_graph(storage) as graph:
+            graph.create_branch(BranchName(self.branch_of(mark)))
+
+    def run(self, graph, mark):
+        authority = authority_of(graph, self.branch_of(mark))
+        txn = authority.begin(WriteKind.INSERT)
+        for key in self.keys:
+            txn.insert(key, node_rows([mark]))
+        authority.commit(txn)
+
+
+class CreateBranch(Insert):
+    """A branch and nothing on it."""
+
+    keys = ()
+
+    def branch_of(self, mark):
+        return f"b-{mark}"
+
+    def run(self, graph, mark):
+        graph.create_branch(BranchName(self.branch_of(mark)))
+
+
+class Recovery(ThreeTables):
+    """The end of a write whose writer is gone: finished or undone, by whoever opens the graph."""
+
+    def __init__(self, point, nth=1):
+        self._point = point
+        self._nth = nth
+
+    def prepare(self, storage, mark):
+        world = tear_at(World.system({}), self._point, self._nth)
+        with open_graph(storage, world=world) as graph, pytest.raises(Torn):
+            super().run(graph, mark)
+
+    def run(self, graph, mark):
+        graph.refresh()
+
+
+OPERATIONS = {
+    "insert": Insert(),
+    "three_tables": ThreeTables(),
+    "first_write_on_branch": FirstWriteOnBranch(),
+    "create_branch": CreateBranch(),
+    "roll_forward": Recovery("txn.commit.after_tables"),
+    "roll_back": Recovery("txn.commit.before_table", 3),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """One run of the loop; the plain run leaves out calls between those that it fails.
+
+    ``goes_on``: after the failure the same process writes again. Otherwise it gives up, and somebody else who
+    presumes it dead comes next.
+    """
+
+    operation: str
+    trouble: Trouble
+    goes_on: bool
+    step: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.operation}-{self.trouble.name}-{'goes-on' if self.goes_on else 'gives-up'}"
+
+
+PLAIN = [
+    Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True),
+    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=2),
+    Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=3),
+    Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=5),
+    Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=7),
+    Loop(operation="create_branch", trouble=DROP_BEFORE, goes_on=False, step=3),
+    Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=7),
+    Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=7),
+]
+FULL = [
+    Loop(operation=name, trouble=trouble, goes_on=goes_on)
+    for name in OPERATIONS
+    for trouble in TROUBLES
+    for goes_on in (True, False)
+]
+
+
+@pytest.mark.parametrize("loop", [pytest.param(loop, id=loop.name) for loop in (FULL if IS_FULL else PLAIN)])
+@pytest.mark.timeout(900)
+def test_no_failing_call_breaks_the_graph_or_makes_an_error_lie(loop, clean_s3_endpoint):
+    endpoint, operation, trouble = clean_s3_endpoint, OPERATIONS[loop.operation], loop.trouble
+    for nth in range(1, _MOST_CALLS, loop.step):
+        mark = f"{trouble.name}{nth:03}"
+        # A graph of its own for each turn: history makes lookups read more, and the calls that matter would recede.
+        storage = init_graph(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)
+        with open_graph(storage) as graph:
+            insert(graph, PERSON, node_rows(["a"]))
+        operation.prepare(storage, mark)
+        was_hit = _fail_call(endpoint, storage, operation, trouble, nth, mark, goes_on=loop.goes_on)
+        if IS_FULL or not was_hit or nth % 4 == 1:
+            assert_sound(storage)
+        if not was_hit:
+            break
+    else:
+        pytest.fail("the operation never passed untouched")
+    assert nth > operation.fewest_calls
+
+
+def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
+    """Fail one call, look, let the graph settle, look again; return whether the call came at all."""
+    branch = operation.branch_of(mark)
+    is_recovery = isinstance(operation, Recovery)
+    world = later_world() if is_recovery else None
+    mode = "read_only" if is_recovery else "read_write"
+    error = None
+    graph = open_graph(storage, settings=IMPATIENT, world=world, mode=mode)
+    graph._mode = "read_write"
+    try:
+        if not is_recovery and not isinstance(operation, CreateBranch):
+            graph.snapshot(BranchName(branch), Counters())
+        since = endpoint.last_sequence()
+        fault = endpoint.add_fault(trouble.on_call(nth, storage.prefix))
+        try:
+            operation.run(graph, mark)
+        except OmnigraphError as caught:
+            error = caught
+        _finish_releases(graph)
+        endpoint.clear_faults()
+        was_hit = any(call.fault == fault for call in endpoint.calls(since=since))
+        seen = _look(storage, operation, mark)
+        if not is_recovery:
+            _assert_effect_is_true(error, seen)
+        if goes_on:
+            insert(graph, TEAM, node_rows([f"next-{mark}"]))
+    finally:
+        endpoint.clear_faults()
+        graph.close()
+    assert was_hit or error is None, f"failed without a fault: {error!r}"
+    _assert_settles(storage, operation, mark, error, seen)
+    return was_hit
+
+
+def _assert_settles(storage, operation, mark, error, seen):
+    with open_graph(storage, world=later_world(hours=2), settings=IMPATIENT) as graph:
+        final = _look(storage, operation, mark)
+        if not isinstance(operation, Recovery):
+            _assert_effect_is_true(error, final)
+        assert final or not seen, "a visible change has gone"
+        assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+        _assert_heads_are_pins(graph)
+        branch = operation.branch_of(mark)
+        if branch != MAIN and branch not in graph.branch_names(Counters()):
+            graph.create_branch(BranchName(branch))
+        insert(graph, PERSON, node_rows([f"after-{mark}"]), branch=branch)
+        insert(graph, TEAM, node_rows([f"after-{mark}"]))
+
+
+def _look(storage, operation, mark):
+    """Whether the change is there; half of it is a failure by itself."""
+    branch = operation.branch_of(mark)
+    with open_graph(storage, mode="read_only") as graph:
+        try:
+            graph.snapshot(BranchName(branch), Counters())
+        except BranchMissingError:
+            return False
+        found = {mark in read_ids(graph, key, branch) for key in operation.keys} or {True}
+    assert len(found) == 1, "half of the change is there"
+    return found.pop()
+
+
+def _assert_effect_is_true(error, is_there):
+    match None if error is None else error.effect:
+        case None | Effect.PUBLISHED:
+            assert is_there, "an acknowledged change is not there"
+        case Effect.NONE | Effect.STAGED:
+            assert not is_there, f"the error said that nothing happened: {error!r}"
+        case _:
+            assert error.effect is Effect.UNKNOWN
+
+
+def _finish_releases(graph):
+    for authority in graph._authorities.values():
+        last = authority._publisher._releaser._last
+        if last is not None:
+            last.result()
+
+
+def _assert_heads_are_pins(graph):
+    counters = Counters()
+    state = graph.snapshot(BranchName(MAIN), counters).state
+    for entry in state.tables.values():
+        assert graph.tables.head(entry.pin.location, entry.pin.branch, counters) == entry.pin.version
