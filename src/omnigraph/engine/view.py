@@ -15,6 +15,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.predicates import comparable, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.runtime import Counters
+from omnigraph.store.lookup import filter_stream
 from omnigraph.store.matching import rows_matching
 from omnigraph.store.table import KEY, Table
 from omnigraph.txn.changes import (
@@ -145,9 +146,11 @@ class GraphView:
                 self.counters,
             )
         streamed = [*columns, *(() if column in columns else (column,))]
-        reader = table.scan(streamed, counters=self.counters)
-        batches = [batch.filter(pc.is_in(comparable(batch.column(column)), value_set=value_set)) for batch in reader]
-        return pa.Table.from_batches(batches, schema=reader.schema)
+        return filter_stream(
+            table.scan(streamed, counters=self.counters),
+            lambda rows: pc.is_in(comparable(_one_array(rows.column(column))), value_set=value_set),
+            wanted_count=len(wanted),
+        )
 
     def _parts(self, table_key: str) -> tuple[Table | None, pa.Table | None, pa.Array | None]:
         """Return the stored table, pending rows, and ids of stored rows that are hidden by pending changes."""

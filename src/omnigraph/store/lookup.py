@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -194,10 +194,35 @@ def _scan_fragments(
         return found
 
 
+def filter_stream(
+    reader: pa.RecordBatchReader, matches: Callable[[pa.Table], pa.ChunkedArray], *, wanted_count: int
+) -> pa.Table:
+    """Return the rows of a stream that match, asked in pieces of at least ``wanted_count`` rows.
+
+    Asking whether a value is one of many starts with a hash table of all of them, so each time must pay for as many
+    rows.
+    """
+    found, waiting, count = [reader.schema.empty_table()], list[pa.RecordBatch](), 0
+    for batch in reader:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= wanted_count:
+            rows = pa.Table.from_batches(waiting)
+            found.append(rows.filter(matches(rows)))
+            waiting, count = [], 0
+    if waiting:
+        rows = pa.Table.from_batches(waiting)
+        found.append(rows.filter(matches(rows)))
+    return pa.concat_tables(found)
+
+
 def _scan_for(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
-    reader = table.scan(names, counters=counters)
-    batches = [batch.filter(pc.is_in(batch.column(KEY), value_set=wanted)) for batch in reader]
-    return pa.Table.from_batches(batches, schema=reader.schema).select(names).cast(_result_schema(table, names))
+    found = filter_stream(
+        table.scan(names, counters=counters),
+        lambda rows: pc.is_in(rows.column(KEY), value_set=wanted),
+        wanted_count=len(wanted),
+    )
+    return found.select(names).cast(_result_schema(table, names))
 
 
 def _one_of(wanted: pa.Array) -> str:

@@ -15,7 +15,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.load.intake import LINE, SOURCE
 from omnigraph.engine.load.options import LoadMode
-from omnigraph.engine.load.patch import complete, last_of_each
+from omnigraph.engine.load.patch import columns_left_out, complete, last_of_each
 from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
@@ -95,7 +95,7 @@ def build_patch(spool: Spool, sources: Sequence[Source], view: GraphView, proble
     types = {}
     for key, owner in spool.owners.items():
         patches = spool.table(key)
-        stored = view.rows_of(key, patches.column("id"), arrow_schema(owner).names)
+        stored = view.rows_of(key, patches.column("id"), ["id", *columns_left_out(owner, patches)])
         patched = complete(owner, patches, stored)
         problems.add(problem.violation(sources[number].name) for number, problem in patched.problems)
         if not patched.problems:

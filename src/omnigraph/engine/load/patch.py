@@ -22,26 +22,34 @@ class Patched:
     problems: tuple[tuple[int, RowProblem], ...]
 
 
+def columns_left_out(owner: NodeType | EdgeType, patches: pa.Table) -> list[str]:
+    """Return the properties that some patch does not give."""
+    return [
+        prop.name for prop in owner.properties if not pc.all(patches.column(f"{GIVEN}{prop.name}"), min_count=0).as_py()
+    ]
+
+
 def complete(owner: NodeType | EdgeType, patches: pa.Table, stored: pa.Table) -> Patched:
     """Return patches as whole rows: what a patch does not give is taken from the stored row of its id, else null.
 
     Args:
         owner: the type of the rows.
-        patches: spooled rows with distinct ids and their flags.
-        stored: the stored rows of these ids, all columns.
+        patches: spooled rows with their flags.
+        stored: the stored rows of these ids, at least the columns that some patch leaves out.
     """
-    at = pc.index_in(patches.column("id"), value_set=stored.column("id"))
-    old = stored.take(_one(at))
+    old = stored.take(_one(pc.index_in(patches.column("id"), value_set=stored.column("id"))))
     rows = patches
     problems: dict[int, tuple[int, RowProblem]] = {}
+    for name in columns_left_out(owner, patches):
+        field = patches.schema.field(name)
+        given = _one(patches.column(f"{GIVEN}{name}"))
+        column = choose(given, _one(patches.column(name)), _one(old.column(name)).cast(field.type))
+        rows = rows.set_column(rows.schema.get_field_index(name), field, column)
     for prop in owner.properties:
-        given = _one(patches.column(f"{GIVEN}{prop.name}"))
-        field = patches.schema.field(prop.name)
-        column = choose(given, _one(patches.column(prop.name)), _one(old.column(prop.name)).cast(field.type))
-        rows = rows.set_column(rows.schema.get_field_index(prop.name), field, column)
+        column = rows.column(prop.name)
         if prop.type.nullable or not column.null_count:
             continue
-        for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+        for row in np.flatnonzero(column.is_null().to_numpy()).tolist():
             source, line = patches.column(SOURCE)[row].as_py(), patches.column(LINE)[row].as_py()
             problems.setdefault(row, (source, required_problem(owner, prop, line, is_given=False)))
     return Patched(rows=rows, problems=tuple(problem for _, problem in sorted(problems.items())))
