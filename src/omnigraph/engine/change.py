@@ -16,7 +16,8 @@ class TypeChange:
 
     Args:
         type: the node or edge type.
-        rows: whole rows in the table's Arrow schema, each id once; None when nothing is written.
+        rows: whole rows in the table's Arrow schema; None when nothing is written. Of rows with one id the last
+            counts, and all of them are judged.
         strict: the rows must not exist yet; otherwise a row of the same id is replaced as a whole.
         deletes: ids to remove; an id in ``rows`` is never in here.
         replaces_all: every stored row that is not in ``rows`` goes too.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +21,7 @@ _SCHEMA = pa.schema(
     [
         pa.field("recovery_kind", pa.string(), nullable=False),
         pa.field("operation_id", pa.string(), nullable=False),
+        pa.field("plan_id", pa.string(), nullable=False),
         pa.field("writer_kind", pa.string(), nullable=False),
         pa.field("branch", pa.string(), nullable=False),
         pa.field("original_actor", pa.string()),
@@ -38,6 +38,7 @@ class AuditRow:
 
     recovery_kind: str
     operation_id: OperationId
+    plan_id: str
     writer_kind: str
     branch: str
     original_actor: str | None
@@ -57,7 +58,10 @@ class AuditLog:
         self._datasets = datasets
 
     def record(self, row: AuditRow, counters: Counters) -> None:
-        """Append ``row`` unless the operation already has one: a recovery that is repeated is recorded once."""
+        """Append ``row`` unless its plan already has one: a recovery that is repeated is recorded once.
+
+        An operation may have several, because each attempt of a write is a plan of its own.
+        """
         rows = pa.Table.from_pylist([_to_record(row)], schema=_SCHEMA)
         while True:
             dataset = self._open(counters)
@@ -67,11 +71,12 @@ class AuditLog:
                 except AlreadyExistsError:
                     continue
                 return
-            if row.operation_id in self._datasets.read(dataset, None, ["operation_id"], counters)[0].to_pylist():
+            if row.plan_id in self._datasets.read(dataset, None, ["plan_id"], counters)[0].to_pylist():
                 return
             fragment = self._datasets.stage_fragment(dataset, rows, counters)
             try:
-                self._datasets.replace(dataset, (*dataset.fragments, fragment), _SCHEMA, {}, _uuid_for(row), counters)
+                # The swap is idempotent by this id: an answer that was lost cannot append the row a second time.
+                self._datasets.replace(dataset, (*dataset.fragments, fragment), _SCHEMA, {}, row.plan_id, counters)
             except CompareAndSwapLostError:
                 continue
             return
@@ -99,6 +104,7 @@ def _to_record(row: AuditRow) -> dict[str, Any]:
     return {
         "recovery_kind": row.recovery_kind,
         "operation_id": row.operation_id,
+        "plan_id": row.plan_id,
         "writer_kind": row.writer_kind,
         "branch": row.branch,
         "original_actor": row.original_actor,
@@ -106,9 +112,3 @@ def _to_record(row: AuditRow) -> dict[str, Any]:
         "tables": encode_json(tables).decode(),
         "recovered_at_ms": row.recovered_at_ms,
     }
-
-
-def _uuid_for(row: AuditRow) -> str:
-    # The swap is idempotent by this id: an answer that was lost cannot append the row a second time.
-    number = row.operation_id.number
-    return str(UUID(int=number))

@@ -107,6 +107,7 @@ class Recoverer:
             AuditRow(
                 recovery_kind=recovery.kind.value,
                 operation_id=plan.operation_id,
+                plan_id=plan.publish_uuid,
                 writer_kind=plan.kind.value,
                 branch=plan.branch,
                 original_actor=plan.actor,

@@ -1,0 +1,49 @@
+"""Every recovery leaves exactly one row, however often it is repeated and however many recover at once."""
+
+import dataclasses
+
+import pytest
+
+from omnigraph.runtime import Counters, World
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.location import Storage
+from omnigraph.txn.recovery.audit import AuditLog, AuditRow
+
+
+@pytest.fixture
+def log(tmp_path):
+    return AuditLog(DatasetStore(Storage.open(str(tmp_path / "g")), World.system({})))
+
+
+def _row(world, **changes):
+    row = AuditRow(
+        recovery_kind="RolledBack",
+        operation_id=world.ids.ulid(),
+        plan_id=world.ids.uuid(),
+        writer_kind="insert",
+        branch="main",
+        original_actor="ann",
+        commit_id=world.ids.ulid(),
+        observations=(),
+        recovered_at_ms=1,
+    )
+    return dataclasses.replace(row, **changes)
+
+
+def test_no_recovery_no_rows(log):
+    assert log.rows(Counters()) == []
+
+
+def test_a_recovery_that_is_repeated_is_recorded_once(log):
+    row = _row(World.system({}))
+    for _ in range(3):
+        log.record(row, Counters())
+    assert [found["operation_id"] for found in log.rows(Counters())] == [row.operation_id]
+
+
+def test_each_attempt_of_one_operation_has_a_row_of_its_own(log):
+    world = World.system({})
+    first = _row(world)
+    log.record(first, Counters())
+    log.record(dataclasses.replace(first, plan_id=world.ids.uuid(), recovery_kind="RolledForward"), Counters())
+    assert [row["recovery_kind"] for row in log.rows(Counters())] == ["RolledBack", "RolledForward"]
