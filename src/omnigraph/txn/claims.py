@@ -56,10 +56,6 @@ class ClaimBook:
         """
         return self._create(self._claim_key(plan.target_version), encode_plan(plan), counters)
 
-    def is_held(self, version: int, counters: Counters) -> bool:
-        """Whether somebody has claimed a version."""
-        return self._control.exists(self._claim_key(version), counters)
-
     def release(self, version: int, counters: Counters) -> None:
         """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
         for key in self._siblings(version, counters):

@@ -109,17 +109,13 @@ class Publisher:
         patience.attempts += 1
         if patience.attempts > self._settings.max_attempts:
             raise self._busy(base, patience)
-        if self._is_contended() and self._services.claims.is_held(base.state.version + 1, counters):
-            # What is staged beside somebody else's window is staged for nothing.
-            self._wait(base, patience, counters)
-            return None
         batch.prepare(self._services, base, counters)
         plan = batch.plan(self._services, base)
         if plan is None:
             return base
         self._world.failpoints.hit("txn.stage.after_files")
         if not self._claim(plan, counters):
-            self._wait(base, patience, counters)
+            self._wait(plan, base, patience, counters)
             return None
         if self._is_overtaken(plan, counters):
             # The version was published and released before this claim was made: it holds nothing, and the
@@ -246,17 +242,17 @@ class Publisher:
             self._recoverer.resolve(self._orphans[0], counters)
             self._orphans.pop(0)
 
-    def _wait(self, base: LoadedManifest, patience: _Patience, counters: Counters) -> None:
-        """Wait until the version after ``base`` is published, its claim is gone, or its holder is."""
+    def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience, counters: Counters) -> None:
+        """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
         self._saw_others()
-        clock, claims, wanted = self._world.clock, self._services.claims, base.state.version + 1
+        clock, claims = self._world.clock, self._services.claims
         while self._services.manifest.latest_version(counters) == base.state.version:
             waited_s = clock.monotonic_s() - patience.started_s
             if waited_s - patience.looked_s > _LOOK_AT_HOLDER_AFTER_S:
                 patience.looked_s = waited_s
-                if claims.read(wanted, counters) is None:
+                if claims.read(plan.target_version, counters) is None:
                     return
-                if self._recoverer.recover_if_abandoned(wanted, counters) is not None:
+                if self._recoverer.recover_if_abandoned(plan.target_version, counters) is not None:
                     return
             if waited_s > self._settings.claim_wait_s:
                 raise self._busy(base, patience)
