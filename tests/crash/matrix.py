@@ -120,7 +120,7 @@ def broken_recoveries() -> list[BrokenRecovery]:
     undone_thrice = BrokenRecovery(
         crash=back, points=((AFTER_TABLE, 2), (AFTER_TABLE, 1), ("txn.publish.after_cas", 1))
     )
-    return [chained[0], *single, *chained[1:], undone_thrice]
+    return [*single, *chained, undone_thrice]
 
 
 BROKEN_RECOVERIES = broken_recoveries()
@@ -140,12 +140,12 @@ def _of(*kinds: str) -> list[Crash]:
 
 _OTHERS = [crash for crash in CRASHES if crash.kind not in _THOROUGH]
 CHOSEN_CRASHES = {
-    "local": [*_of(*_THOROUGH), *_part(_OTHERS, 7)],
+    "local": [*_of(*_THOROUGH), *_part(_OTHERS, 9)],
     # A case costs about ten times as much here.
-    "s3": CRASHES if IS_FULL else [*_of("insert_three_tables")[::2], *_of("branch_write_and_fork")[1::3]],
+    "s3": CRASHES if IS_FULL else [*_of("insert_three_tables")[::3], *_of("branch_write_and_fork")[1::5]],
 }
 CHOSEN_RECOVERIES = {
     "local": _part(BROKEN_RECOVERIES, 3),
     "s3": BROKEN_RECOVERIES if IS_FULL else BROKEN_RECOVERIES[1:-3:12],
 }
-CHOSEN_ALONE = {"local": _part(_of("mutate"), 5) if not IS_FULL else CRASHES, "s3": CRASHES if IS_FULL else []}
+CHOSEN_ALONE = {"local": _part(_of("mutate"), 8) if not IS_FULL else CRASHES, "s3": CRASHES if IS_FULL else []}

@@ -165,13 +165,13 @@ class Loop:
 
 PLAIN = [
     Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True),
-    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=2),
-    Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=3),
-    Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=5),
-    Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=7),
-    Loop(operation="create_branch", trouble=DROP_BEFORE, goes_on=False, step=3),
-    Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=7),
-    Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=7),
+    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=3),
+    Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=4),
+    Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=7),
+    Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=9),
+    Loop(operation="create_branch", trouble=DROP_BEFORE, goes_on=False, step=5),
+    Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=9),
+    Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=9),
 ]
 FULL = [
     Loop(operation=name, trouble=trouble, goes_on=goes_on)
@@ -193,7 +193,7 @@ def test_no_failing_call_breaks_the_graph_or_makes_an_error_lie(loop, clean_s3_e
             insert(graph, PERSON, node_rows(["a"]))
         operation.prepare(storage, mark)
         was_hit = _fail_call(endpoint, storage, operation, trouble, nth, mark, goes_on=loop.goes_on)
-        if IS_FULL or not was_hit or nth % 4 == 1:
+        if IS_FULL or not was_hit or nth == 1:
             assert_sound(storage)
         if not was_hit:
             break
