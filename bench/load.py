@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import lance
 import pyarrow as pa
@@ -34,6 +32,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench import mutations
 from bench.generate import EDGES, SCHEMA_PATH, SIZES, Dataset, generate
 
 from omnigraph.engine.load import load
@@ -42,16 +41,9 @@ from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 
-ONE_ROW_ROUNDS = 40
-WARM_UP = 5
-BATCH_ROWS = 1000
-BATCH_ROUNDS = 5
 MIB = 1 << 20
 Answer = dict[str, float]
 
-INSERT_ONE = """query one($slug: String, $name: String, $joined: Date) {
-    insert Person { slug: $slug, name: $name, age: 40, joined: $joined }
-}"""
 LADYBUG_TABLES = {
     "Person": "NODE TABLE Person(slug STRING PRIMARY KEY, name STRING, age INT32, country STRING, joined DATE)",
     "Organisation": "NODE TABLE Organisation(slug STRING PRIMARY KEY, name STRING, founded INT32)",
@@ -93,36 +85,11 @@ def copy_ladybug(dataset: Dataset, work: Path) -> Answer:
 
 
 def mutate(dataset: Dataset, work: Path) -> Answer:
-    """One row at a time, then a batch in one query, on a loaded graph with full durability."""
+    """Small writes on a loaded graph with full durability, beside a bare table of the same persons."""
     _load(dataset, work, [str(path) for path in dataset.parquet])
-    with GraphSession.open(Storage.open(str(work / "graph"))) as session:
-        one = [_time(lambda number=number: session.mutate(INSERT_ONE, _person("one", number))) for number in _rounds()]
-        text = _batch_text()
-        batches = [
-            _time(lambda number=number: session.mutate(text, _batch_parameters(number)))
-            for number in range(BATCH_ROUNDS + 1)
-        ]
-    return {
-        "one_row_ms": statistics.median(one[WARM_UP:]) * 1000,
-        "cold_batch_ms": batches[0] * 1000,
-        "batch_ms": statistics.median(batches[1:]) * 1000,
-    }
-
-
-def upsert_lance(dataset: Dataset, work: Path) -> Answer:
-    """The batch as a bare upsert of the same rows into the same table."""
     persons = next(path for path in dataset.parquet if path.stem == "Person")
-    stored = _stored("Person", pq.read_table(persons))
-    sample = stored.take([row % stored.num_rows for row in range(BATCH_ROWS)])
-    handle = lance.write_dataset(stored, str(work / "Person"), enable_stable_row_ids=True)
-    seconds = []
-    for number in range(BATCH_ROUNDS + 1):
-        given = _batch_parameters(number)
-        slugs = [given[f"slug{row}"] for row in range(BATCH_ROWS)]
-        rows = sample.set_column(0, "id", [slugs]).set_column(1, "slug", [slugs])
-        upsert = handle.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        seconds.append(_time(lambda upsert=upsert, rows=rows: upsert.execute(rows)))
-    return {"batch_ms": statistics.median(seconds[1:]) * 1000}
+    with GraphSession.open(Storage.open(str(work / "graph"))) as session:
+        return mutations.measure(session, _stored("Person", pq.read_table(persons)), work)
 
 
 CHILDREN: dict[str, Callable[[Dataset, Path], Answer]] = {
@@ -131,7 +98,6 @@ CHILDREN: dict[str, Callable[[Dataset, Path], Answer]] = {
     "bare Lance": write_lance,
     "ladybug COPY": copy_ladybug,
     "mutate": mutate,
-    "upsert": upsert_lance,
 }
 LOADS = ("omnigraph JSONL", "omnigraph Parquet", "bare Lance", "ladybug COPY")
 
@@ -157,7 +123,7 @@ def main() -> None:
             f" {platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}"
         )
         console.print(_loads(arguments.size, data, arguments.rounds, dataset.size.records))
-        console.print(_mutations(arguments.size, data))
+        console.print(mutations.show(_ask("mutate", arguments.size, data)))
 
 
 def _loads(size: str, data: Path, rounds: int, records: int) -> Table:
@@ -170,17 +136,6 @@ def _loads(size: str, data: Path, rounds: int, records: int) -> Table:
         ratios = [_ratio(answer, found[peer]) for peer in ("bare Lance", "ladybug COPY")]
         speed = f"{records / answer['seconds']:,.0f}"
         table.add_row(name, f"{answer['seconds']:.2f}", speed, f"{answer['peak_bytes'] / MIB:,.0f}", *ratios)
-    return table
-
-
-def _mutations(size: str, data: Path) -> Table:
-    ours, bare = _ask("mutate", size, data), _ask("upsert", size, data)
-    table = Table("mutation", "median ms", "x bare Lance upsert")
-    table.add_row("one row, durable", f"{ours['one_row_ms']:.1f}", "")
-    ratio = f"{ours['batch_ms'] / bare['batch_ms']:.2f}"
-    table.add_row(f"{BATCH_ROWS:,} rows in one query", f"{ours['batch_ms']:.1f}", ratio)
-    table.add_row("the same, compiled for the first time", f"{ours['cold_batch_ms']:.1f}", "")
-    table.add_row(f"bare Lance upsert of {BATCH_ROWS:,} rows", f"{bare['batch_ms']:.1f}", "1.00")
     return table
 
 
@@ -232,37 +187,8 @@ def _stored(name: str, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _batch_text() -> str:
-    names = ", ".join(f"$slug{row}: String" for row in range(BATCH_ROWS))
-    inserts = "\n".join(
-        f'    insert Person {{ slug: $slug{row}, name: "Batch Row", age: 40, joined: $joined }}'
-        for row in range(BATCH_ROWS)
-    )
-    return f"query batch($joined: Date, {names}) {{\n{inserts}\n}}"
-
-
-def _batch_parameters(number: int) -> dict[str, Any]:
-    """Half of the rows replace those of the round before."""
-    first = number * BATCH_ROWS // 2
-    return {"joined": "2020-01-01", **{f"slug{row}": f"batch-{first + row}" for row in range(BATCH_ROWS)}}
-
-
-def _person(prefix: str, number: int) -> dict[str, str]:
-    return {"slug": f"{prefix}-{number}", "name": "Ada One", "joined": "2020-01-01"}
-
-
-def _rounds() -> range:
-    return range(WARM_UP + ONE_ROW_ROUNDS)
-
-
 def _ratio(answer: Answer, peer: Answer | None) -> str:
     return "" if peer is None else f"{answer['seconds'] / peer['seconds']:.2f}"
-
-
-def _time(run: Callable[[], object]) -> float:
-    started_s = time.perf_counter()
-    run()
-    return time.perf_counter() - started_s
 
 
 @contextmanager

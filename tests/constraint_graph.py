@@ -14,7 +14,7 @@ from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import TableReplace
 
-EVERY_TEXT = KernelSettings(uses_proofs=False)
+EVERY_TEXT = KernelSettings(uses_proofs=False, parallel_from_rows=0)
 
 
 def catalog_of(text: str) -> Catalog:
@@ -66,7 +66,7 @@ def view_of(catalog, stored=None):
 
 
 def found(catalog, *parts, stored=None, limit=100, sources=(), settings=None):
-    """The violations of a change; the same with and without proofs."""
+    """The violations of a change; the same with and without proofs, on one thread and on several."""
     change, view = change_of(*parts, sources=sources), view_of(catalog, stored)
     violations = find_violations(change, view, limit, settings=settings)
     assert find_violations(change, view, limit, settings=EVERY_TEXT) == violations

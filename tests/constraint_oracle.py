@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 from omnigraph.catalog.entity_ids import canonical_text
 from omnigraph.catalog.model import EdgeType, Scalar
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A violation as far as it does not depend on where its row came from."""
+
+    rule: str
+    type_name: str
+    property: str | None
+    value: str | None
+    message: str
+
+
 def expected_messages(catalog, stored, changes):
-    """The messages of all violations, in order.
+    """The messages of all violations, in order; takes what :func:`expected_violations` does."""
+    return [found.message for found in expected_violations(catalog, stored, changes)]
+
+
+def expected_violations(catalog, stored, changes):
+    """All violations, in order.
 
     ``stored`` maps type names to rows; ``changes`` maps them to (rows, deletes, replaces_all). Rows are dictionaries.
     """
@@ -25,7 +42,7 @@ def expected_messages(catalog, stored, changes):
         oracle.unique(owner)
         oracle.endpoints(owner)
         oracle.cardinality(owner)
-    return oracle.messages
+    return oracle.found
 
 
 class _Oracle:
@@ -33,7 +50,10 @@ class _Oracle:
         self.catalog = catalog
         self.stored = {name: {row["id"]: row for row in rows} for name, rows in stored.items()}
         self.changes = changes
-        self.messages = []
+        self.found = []
+
+    def add(self, rule, owner, name, value, message):
+        self.found.append(Expected(rule, owner.name, name, value, message))
 
     def change(self, name):
         return self.changes.get(name, ([], (), False))
@@ -59,24 +79,26 @@ class _Oracle:
         for prop in owner.properties:
             missing = 0 if prop.type.nullable else sum(row.get(prop.name) is None for row in rows)
             text = f"non-nullable property '{prop.name}' has null or invalid values type={owner.name}"
-            self.messages.extend([text] * missing)
+            for _ in range(missing):
+                self.add("required", owner, prop.name, None, text)
         if not isinstance(owner, EdgeType):
-            for rule in owner.ranges:
-                self.messages.extend(_out_of_range(owner, rule, _values(rows, rule.property)))
-            for rule in owner.checks:
-                self.messages.extend(
-                    f"@check violation on {owner.name}.{rule.property}: value '{value}' does not match pattern "
-                    f"'{rule.pattern}'"
-                    for value in _values(rows, rule.property)
-                    if not re.search(rule.pattern, value)
-                )
+            self._values(owner, rows)
         for prop in owner.properties:
             known = prop.type.enum_values
-            self.messages.extend(
-                f"invalid enum value '{value}' for {owner.name}.{prop.name} (expected: {', '.join(known)})"
-                for value in (() if known is None else _values(rows, prop.name))
-                if value not in known
-            )
+            for value in () if known is None else _values(rows, prop.name):
+                if value not in known:
+                    start = f"invalid enum value '{value}' for {owner.name}.{prop.name}"
+                    self.add("enum", owner, prop.name, value, f"{start} (expected: {', '.join(known)})")
+
+    def _values(self, owner, rows):
+        for rule in owner.ranges:
+            for value, text in _out_of_range(owner, rule, _values(rows, rule.property)):
+                self.add("range", owner, rule.property, str(value), text)
+        for rule in owner.checks:
+            for value in _values(rows, rule.property):
+                if not re.search(rule.pattern, value):
+                    start = f"@check violation on {owner.name}.{rule.property}: value '{value}'"
+                    self.add("check", owner, rule.property, value, f"{start} does not match pattern '{rule.pattern}'")
 
     def unique(self, owner):
         rows = self.change(owner.name)[0]
@@ -106,7 +128,8 @@ class _Oracle:
         label = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
         shown = value[0] if len(columns) == 1 else f"({', '.join(value)})"
         text = f"@unique violation on {owner.name}.{label}: value '{shown}' held by '{other}' and '{holder}'"
-        self.messages.append(text)
+        rule = "key" if owner.key is not None and set(columns) == set(owner.key) else "unique"
+        self.add(rule, owner, label, shown, text)
 
     def endpoints(self, owner):
         rows = self.change(owner.name)[0]
@@ -114,14 +137,18 @@ class _Oracle:
         ends = (("src", owner.from_type), ("dst", owner.to_type))
         for at, row in enumerate(rows):
             if last[row["id"]] == at:
-                self._missing(row, ends, "")
+                self._missing(owner, row, ends)
         for key, row in sorted(self.survivors(owner.name).items()):
-            self._missing(row, ends, f" edge={key!r}")
+            self._missing(owner, row, ends, kept=key)
 
-    def _missing(self, row, ends, tail):
+    def _missing(self, owner, row, ends, kept=None):
         for end, node in ends:
             if row[end] not in self.after(node):
-                self.messages.append(f"{end} '{row[end]}' not found in {node}{tail}")
+                text = f"{end} '{row[end]}' not found in {node}"
+                if kept is None:
+                    self.add("endpoint", owner, end, row[end], text)
+                else:
+                    self.add("orphan", owner, end, row[end], f"{text} edge={kept!r}")
 
     def cardinality(self, owner):
         minimum, maximum = owner.cardinality.minimum, owner.cardinality.maximum
@@ -137,9 +164,9 @@ class _Oracle:
             number = counts[source]
             start = f"@card violation on edge {owner.name}: source '{source}' has {number} edges"
             if number < minimum:
-                self.messages.append(f"{start} (min {minimum})")
+                self.add("cardinality", owner, "src", source, f"{start} (min {minimum})")
             elif maximum is not None and number > maximum:
-                self.messages.append(f"{start} (max {maximum})")
+                self.add("cardinality", owner, "src", source, f"{start} (max {maximum})")
 
 
 def _values(rows, name):
@@ -150,9 +177,9 @@ def _out_of_range(owner, rule, values):
     for value in values:
         start = f"@range violation on {owner.name}.{rule.property}: value {value}"
         if rule.low is not None and value < rule.low:
-            yield f"{start} < min {rule.low}"
+            yield value, f"{start} < min {rule.low}"
         elif rule.high is not None and value > rule.high:
-            yield f"{start} > max {rule.high}"
+            yield value, f"{start} > max {rule.high}"
 
 
 def _tuple(owner, row, columns):

@@ -27,7 +27,28 @@ def create_graph(root, schema, seed="", *, world=None):
     init_graph(storage, schema, settings=RELAXED, world=world)
     if seed.strip():
         with GraphSession.open(storage, settings=RELAXED, world=world) as session:
-            _seed(session, seed)
+            add_rows(session, seed)
+
+
+def add_rows(session, seed):
+    """Insert envelope lines, ids included, as one commit; nothing is checked."""
+    catalog = session.catalog()
+    rows = {}
+    for line in filter(None, seed.splitlines()):
+        envelope = json.loads(line)
+        data = envelope.get("data", {})
+        if "type" in envelope:
+            owner, ends = catalog.nodes[envelope["type"]], {}
+        else:
+            owner, ends = catalog.edges[envelope["edge"]], {"src": envelope["from"], "dst": envelope["to"]}
+        values = {**ends, **{prop.name: _stored(data.get(prop.name), prop.type) for prop in owner.properties}}
+        chosen = data["id"] if owner.key is None else entity_id(owner, values)
+        rows.setdefault(owner.table_key, (owner, []))[1].append({"id": chosen, **values})
+    authority = session.store.authority(BranchName(MAIN), Counters())
+    txn = authority.begin(WriteKind.INSERT, actor="seed")
+    for table_key, (owner, found) in rows.items():
+        txn.insert(table_key, rows_of(owner, found))
+    authority.commit(txn)
 
 
 def open_session(root, **options):
@@ -57,26 +78,6 @@ def commit_ids(session, branch=MAIN):
     authority = session.store.authority(BranchName(branch), Counters())
     loaded = authority.snapshot(Counters()).manifest
     return [commit.id for commit in authority.services.manifest.iter_commits(loaded, Counters())]
-
-
-def _seed(session, seed):
-    catalog = session.catalog()
-    rows = {}
-    for line in filter(None, seed.splitlines()):
-        envelope = json.loads(line)
-        data = envelope.get("data", {})
-        if "type" in envelope:
-            owner, ends = catalog.nodes[envelope["type"]], {}
-        else:
-            owner, ends = catalog.edges[envelope["edge"]], {"src": envelope["from"], "dst": envelope["to"]}
-        values = {**ends, **{prop.name: _stored(data.get(prop.name), prop.type) for prop in owner.properties}}
-        chosen = data["id"] if owner.key is None else entity_id(owner, values)
-        rows.setdefault(owner.table_key, (owner, []))[1].append({"id": chosen, **values})
-    authority = session.store.authority(BranchName(MAIN), Counters())
-    txn = authority.begin(WriteKind.INSERT, actor="seed")
-    for table_key, (owner, found) in rows.items():
-        txn.insert(table_key, rows_of(owner, found))
-    authority.commit(txn)
 
 
 def _stored(value, of: PropertyType):

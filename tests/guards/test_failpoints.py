@@ -3,7 +3,9 @@
 import re
 
 from omnigraph.runtime import FAILPOINTS
+from tests.crash import session_matrix
 from tests.crash.matrix import CHOSEN_CRASHES, CHOSEN_RECOVERIES, OTHER_POINTS
+from tests.crash.session_kinds import SESSION_KINDS
 from tests.guards.layout import SOURCE
 
 _HIT = re.compile(r"\bhit\(\s*\"([a-z_.]+)\"\s*\)")
@@ -20,5 +22,13 @@ def test_the_source_hits_exactly_the_names_of_the_catalogue():
 def test_every_failpoint_kills_some_writer_or_recoverer():
     killed = {crash.point for crashes in CHOSEN_CRASHES.values() for crash in crashes}
     killed |= {point for cases in CHOSEN_RECOVERIES.values() for broken in cases for point, _ in broken.points}
+    killed |= {load.point for load in session_matrix.CHOSEN_LOADS}
+    killed |= {crash.point for crashes in session_matrix.CHOSEN_CRASHES.values() for crash in crashes}
     assert set(FAILPOINTS) - killed - set(OTHER_POINTS) == set()
     assert set(OTHER_POINTS) <= set(FAILPOINTS)
+
+
+def test_every_write_of_a_session_is_killed_and_at_every_point_of_a_writer():
+    chosen = session_matrix.CHOSEN_CRASHES["local"]
+    assert {crash.kind for crash in chosen} == set(SESSION_KINDS)
+    assert {crash.point for crash in chosen} == set(session_matrix.POINTS)

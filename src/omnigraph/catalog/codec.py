@@ -40,6 +40,10 @@ from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
 
 FORMAT = 1
 
+# The library takes a type apart when it first meets it, and threads that come to that moment together bring the
+# process down: it happens here, where there is one.
+msgspec.json.Decoder(CatalogRecord)
+
 
 def catalog_to_json(catalog: Catalog) -> bytes:
     """Write a catalog; equal catalogs give equal bytes."""

@@ -20,6 +20,7 @@ PROGRAM = "omnigraph"
 _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("check",): ("lint",),
     ("change",): ("mutate",),
+    ("read",): ("query",),
     ("query", "lint"): ("lint",),
     ("query", "check"): ("lint",),
 }
@@ -29,6 +30,8 @@ class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
         "init": Entry(module="omnigraph.cli.init", summary="Create a graph from a schema."),
         "load": Entry(module="omnigraph.cli.load", summary="Load rows from files."),
+        "query": Entry(module="omnigraph.cli.query", summary="Read rows by a query."),
+        "explain": Entry(module="omnigraph.cli.explain", summary="Show how a query would be read."),
         "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
         "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
         "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),

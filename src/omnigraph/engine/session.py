@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
+from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source, load
 from omnigraph.engine.mutate import MutationResult, is_insert_only, run_mutation
+from omnigraph.engine.query.explain import Explanation
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.runner import QueryRunner, ReadCall
+from omnigraph.engine.results import Result
 from omnigraph.engine.schema import SchemaApplyResult, apply_schema
 from omnigraph.errors import SchemaMovedError
-from omnigraph.ir import CompiledQuery, PlanCache, bind_parameters, decode_parameters, expect_mutation
+from omnigraph.ir import (
+    CompiledQuery,
+    ParameterRows,
+    ParamsForm,
+    PlanCache,
+    decode_call,
+    decode_calls,
+    expect_mutation,
+)
 from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
@@ -21,8 +35,6 @@ from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
-
-ParamsForm = Literal["host", "strict", "javascript"]
 
 # How often a mutation that only inserts is made again for a schema that changed meanwhile.
 _ATTEMPTS = 32
@@ -56,14 +68,30 @@ def init_graph(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """Which mutation to run where, and on whose behalf."""
+
+    text: str | bytes
+    name: str | None
+    branch: str
+    actor: str | None
+    expected_head: str | None
+    source: str
+
+
 class GraphSession:
     """An open graph: queries are compiled against the schema of the branch they run on. Threads may share it."""
 
-    def __init__(self, store: GraphStore, world: World) -> None:
+    def __init__(
+        self, store: GraphStore, world: World, embedding: EmbeddingSettings | EmbeddingProvider | None = None
+    ) -> None:
         self.store = store
+        self.embedder = Embedder(world.clock, embedding)
         self._world = world
         self._catalogs = CatalogCache()
         self._plans = PlanCache()
+        self._reads = QueryRunner(store, world, self._catalogs, self._plans, self.embedder)
 
     @classmethod
     def open(
@@ -74,8 +102,11 @@ class GraphSession:
         world: World | None = None,
         settings: TxnSettings | None = None,
         group_commit: bool = False,
+        embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     ) -> Self:
         """Open a graph.
+
+        ``embedding`` says what embeds texts; the environment does when it is None, once a text has to be embedded.
 
         Raises:
             GraphMissingError: there is no graph.
@@ -83,7 +114,7 @@ class GraphSession:
         """
         world = world or World.system()
         store = GraphStore.open(storage, mode=mode, world=world, settings=settings, group_commit=group_commit)
-        return cls(store, world)
+        return cls(store, world, embedding)
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +126,7 @@ class GraphSession:
 
     def close(self) -> None:
         """Finish background work and let go of everything; harmless when closed already."""
+        self.embedder.close()
         self.store.close()
 
     def snapshot(self, branch: str = MAIN, counters: Counters | None = None) -> Snapshot:
@@ -104,6 +136,59 @@ class GraphSession:
     def catalog(self, branch: str = MAIN) -> Catalog:
         """Return the schema that a branch follows."""
         return self._catalogs.get(self.snapshot(branch).state.schema)
+
+    def query(
+        self,
+        text: str | bytes,
+        params: Any = None,
+        name: str | None = None,
+        *,
+        params_form: ParamsForm = "host",
+        branch: str = MAIN,
+        at: str | None = None,
+        options: QueryOptions | None = None,
+        source_name: str = "<query>",
+    ) -> Result:
+        """Compile a read and run it on one pinned snapshot.
+
+        Args:
+            text: a whole ``.gq`` source.
+            params: values by parameter name.
+            name: the declaration to run; None if the source holds exactly one.
+            params_form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
+            branch: where to read.
+            at: a commit in the branch's history; its newest state when None.
+            options: how to run it, and what it may cost.
+            source_name: what errors call the source.
+
+        Raises:
+            QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a read.
+            QueryLaneError: it is a mutation.
+            QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
+            QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
+            BranchMissingError, CommitMissingError, VersionMissingError: there is no such state.
+        """
+        return self._reads.run(_read_call(text, params, name, params_form, branch, at, options, source_name))
+
+    def explain(
+        self,
+        text: str | bytes,
+        params: Any = None,
+        name: str | None = None,
+        *,
+        run: bool = False,
+        params_form: ParamsForm = "host",
+        branch: str = MAIN,
+        at: str | None = None,
+        options: QueryOptions | None = None,
+        source_name: str = "<query>",
+    ) -> Explanation:
+        """Return the plan of a read; with ``run`` also the rows, calls and time of each step.
+
+        Takes and raises what :meth:`query` does.
+        """
+        call = _read_call(text, params, name, params_form, branch, at, options, source_name)
+        return self._reads.explain(call, run=run)
 
     def mutate(
         self,
@@ -137,13 +222,45 @@ class GraphSession:
             PreconditionFailedError: the branch is not at ``expected_head``.
             ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
         """
+        call = _Call(text=text, name=name, branch=branch, actor=actor, expected_head=expected_head, source=source_name)
+        return self._mutate(call, lambda query: decode_call(query.checked.parameters, params, params_form))
+
+    def mutate_batch(
+        self,
+        text: str | bytes,
+        rows: Sequence[Any],
+        name: str | None = None,
+        *,
+        params_form: ParamsForm = "host",
+        branch: str = MAIN,
+        actor: str | None = None,
+        expected_head: str | None = None,
+        source_name: str = "<query>",
+    ) -> MutationResult:
+        """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
+
+        The calls follow each other as if their statements stood in one text: each sees what the ones before it did,
+        and all of them have the same ``now()``. A mutation that only inserts is made column by column. ``rows`` holds
+        the parameters of each call, which are all read before the first call is made; the rest is as for
+        :meth:`mutate`.
+
+        Raises:
+            QueryParameterError: a parameter is missing or does not fit; says in which row, counted from 1.
+            OmnigraphError: whatever :meth:`mutate` does.
+        """
+        call = _Call(text=text, name=name, branch=branch, actor=actor, expected_head=expected_head, source=source_name)
+        return self._mutate(call, lambda query: decode_calls(query.checked.parameters, rows, params_form))
+
+    def _mutate(
+        self, call: _Call, decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows]
+    ) -> MutationResult:
         now_ms = self._world.clock.now_ms()
         attempt = 0
         while True:
-            authority = self.store.authority(BranchName.parse(branch), Counters())
+            authority = self.store.authority(BranchName.parse(call.branch), Counters())
             schema = authority.snapshot(Counters()).state.schema
             catalog = self._catalogs.get(schema)
-            query = self._plans.compile(text, name, catalog, source_name)
+            query = self._plans.compile(call.text, call.name, catalog, call.source)
             plan = expect_mutation(query)
             attempt += 1
             try:
@@ -151,11 +268,12 @@ class GraphSession:
                     authority,
                     catalog,
                     plan,
-                    _decode(query, params, params_form),
-                    actor=actor,
-                    expected_head=_commit_id(expected_head),
+                    decode(query),
+                    actor=call.actor,
+                    expected_head=_commit_id(call.expected_head),
                     now_ms=now_ms,
                     schema_hash=schema.hash,
+                    embedder=self.embedder,
                 )
             except SchemaMovedError:
                 if attempt >= _ATTEMPTS or not is_insert_only(plan):
@@ -196,6 +314,7 @@ class GraphSession:
             progress=progress,
             limit=limit,
             settings=settings,
+            embedder=self.embedder,
         )
 
     def apply_schema(
@@ -228,11 +347,27 @@ class GraphSession:
         )
 
 
+def _read_call(
+    text: str | bytes,
+    params: Any,
+    name: str | None,
+    params_form: ParamsForm,
+    branch: str,
+    at: str | None,
+    options: QueryOptions | None,
+    source_name: str,
+) -> ReadCall:
+    return ReadCall(
+        text=text,
+        name=name,
+        params=params,
+        params_form=params_form,
+        branch=branch,
+        at=at,
+        options=options or QueryOptions(),
+        source_name=source_name,
+    )
+
+
 def _commit_id(text: str | None) -> CommitId | None:
     return None if text is None else CommitId(Ulid.parse(text))
-
-
-def _decode(query: CompiledQuery, params: Any, form: ParamsForm) -> Mapping[str, Any]:
-    if form == "host":
-        return bind_parameters(query.decl.parameters, params)
-    return decode_parameters(query.decl.parameters, params, form)

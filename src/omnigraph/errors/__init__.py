@@ -31,6 +31,12 @@ OmnigraphError
 ├── ConstraintViolationError, BadRowsError   rows that break the schema
 ├── ExternalBlobError      blob content that is not given but pointed at
 ├── MemoryBudgetError      a write that does not fit the memory it may use
+├── ResultSpentError       rows that were streamed away are asked for again
+├── LibraryMissingError    (also ImportError)
+├── EmbeddingSettingsError, EmbeddingModelMismatchError   no provider that could embed a text
+├── EmbeddingLibraryError  (also ImportError)
+├── EmbeddingUnavailableError, EmbeddingDeadlineError   (the latter also TimeoutError)
+├── EmbeddingRefusedError, EmbeddingAnswerError   what a provider said is of no use
 ├── TypeMissingError, BranchMissingError   (also KeyError)
 ├── GraphMissingError      (also FileNotFoundError)
 ├── BranchExistsError, GraphExistsError
@@ -56,6 +62,17 @@ from omnigraph.errors.details import (
     StorageFault,
     TableRef,
     UnknownOutcome,
+)
+from omnigraph.errors.embedding import (
+    EmbeddingAnswerError,
+    EmbeddingDeadlineError,
+    EmbeddingLibraryError,
+    EmbeddingModelMismatchError,
+    EmbeddingRefusedError,
+    EmbeddingSettingsError,
+    EmbeddingUnavailableError,
+    ModelMismatch,
+    ProviderFault,
 )
 from omnigraph.errors.engine import (
     BadRowsError,
@@ -91,7 +108,15 @@ from omnigraph.errors.language import (
     SourceTooLargeError,
     render_diagnostic,
 )
+from omnigraph.errors.query import (
+    QueryCancelledError,
+    QueryMemoryError,
+    QueryRowLimitError,
+    QueryRuntimeError,
+    QueryTimeoutError,
+)
 from omnigraph.errors.registry import BY_CODE, CLASSES, error_from_json
+from omnigraph.errors.results import LibraryMissingError, ResultSpentError
 from omnigraph.errors.storage import (
     AlreadyExistsError,
     CompareAndSwapLostError,
@@ -111,6 +136,7 @@ from omnigraph.errors.txn import (
     BranchMissingError,
     ClaimBusyError,
     ClaimHeld,
+    CommitMissingError,
     CommitOutcome,
     ExpectedVersionMismatchError,
     FormatRange,
@@ -144,6 +170,7 @@ __all__ = [
     "CatalogFormatError",
     "ClaimBusyError",
     "ClaimHeld",
+    "CommitMissingError",
     "CommitOutcome",
     "CompareAndSwapLostError",
     "ConstraintViolationError",
@@ -151,6 +178,13 @@ __all__ = [
     "Diagnostic",
     "DiagnosticError",
     "Effect",
+    "EmbeddingAnswerError",
+    "EmbeddingDeadlineError",
+    "EmbeddingLibraryError",
+    "EmbeddingModelMismatchError",
+    "EmbeddingRefusedError",
+    "EmbeddingSettingsError",
+    "EmbeddingUnavailableError",
     "ExistingKeys",
     "ExpectedVersionMismatchError",
     "ExternalBlobError",
@@ -170,23 +204,32 @@ __all__ = [
     "InternalError",
     "KeyExistsError",
     "Kind",
+    "LibraryMissingError",
     "LimitExceeded",
     "ManifestCorruptError",
     "MemoryBudgetError",
     "MissingThing",
+    "ModelMismatch",
     "OmnigraphError",
     "OutcomeUnknownError",
     "ParameterProblem",
     "Place",
     "PreconditionFailedError",
+    "ProviderFault",
+    "QueryCancelledError",
     "QueryLaneError",
     "QueryMeaningError",
+    "QueryMemoryError",
     "QueryNotFoundError",
     "QueryParameterError",
+    "QueryRowLimitError",
+    "QueryRuntimeError",
     "QuerySyntaxError",
+    "QueryTimeoutError",
     "QueryTypeError",
     "ReadOnlyError",
     "RecoveryInvariantError",
+    "ResultSpentError",
     "Retry",
     "Row",
     "SchemaCheckError",

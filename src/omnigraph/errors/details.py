@@ -45,11 +45,15 @@ class Diagnostic(Details):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterProblem(Details):
-    """A query parameter that cannot be used: its name, the declared type and what was given."""
+    """A query parameter that cannot be used: its name, the declared type and what was given.
+
+    ``row`` is the number, from 1, of the call in a batch of them.
+    """
 
     name: str
     expected: str
     found: str
+    row: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,7 @@ class QueryMeaningError(DiagnosticError):
 class QueryParameterError(OmnigraphError):
     """A parameter is missing, is not of its declared type, or the parameters are not an object."""
 
+    details: ParameterProblem
     row = Row(code="query.parameter", kind=Kind.INVALID, details=ParameterProblem)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import engine, general, language, storage, txn
+from omnigraph.errors import embedding, engine, general, language, query, results, storage, txn
 from omnigraph.errors.base import OmnigraphError, rebuild_from_json
 
 CLASSES: tuple[type[OmnigraphError], ...] = (
@@ -27,6 +27,20 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     language.QueryLaneError,
     language.SourceEncodingError,
     language.SourceTooLargeError,
+    query.QueryRuntimeError,
+    query.QueryMemoryError,
+    query.QueryRowLimitError,
+    query.QueryTimeoutError,
+    query.QueryCancelledError,
+    results.ResultSpentError,
+    results.LibraryMissingError,
+    embedding.EmbeddingSettingsError,
+    embedding.EmbeddingLibraryError,
+    embedding.EmbeddingModelMismatchError,
+    embedding.EmbeddingUnavailableError,
+    embedding.EmbeddingDeadlineError,
+    embedding.EmbeddingRefusedError,
+    embedding.EmbeddingAnswerError,
     engine.ConstraintViolationError,
     engine.BadRowsError,
     engine.MemoryBudgetError,
@@ -42,6 +56,7 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     txn.ManifestCorruptError,
     txn.TypeMissingError,
     txn.BranchMissingError,
+    txn.CommitMissingError,
     txn.BranchExistsError,
     txn.GraphMissingError,
     txn.GraphExistsError,

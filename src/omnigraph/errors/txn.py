@@ -175,6 +175,12 @@ class BranchMissingError(OmnigraphError, KeyError):
     row = Row(code="branch.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
+class CommitMissingError(OmnigraphError, KeyError):
+    """No live branch has such a commit in its history."""
+
+    row = Row(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
 class BranchExistsError(OmnigraphError):
     """A branch of that name, or one whose name overlaps with it, is live."""
 

@@ -14,6 +14,8 @@ from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
 
+_MAX_TEXT = 4 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledQuery:
@@ -71,13 +73,18 @@ def expect_mutation(query: CompiledQuery) -> MutationPlan:
 
 
 class PlanCache:
-    """Compiled queries by text, name and schema; the least recently used one makes room. Safe to share by threads."""
+    """Compiled queries by text, name and schema; the least recently used one makes room. Safe to share by threads.
 
-    def __init__(self, max_entries: int = 256) -> None:
+    A plan takes some forty times the memory of its text, so the texts are bounded together as well as counted.
+    """
+
+    def __init__(self, max_entries: int = 256, max_text: int = _MAX_TEXT) -> None:
         if max_entries < 1:
             details = BadValue(what="max_entries", value=str(max_entries), expected="at least 1")
             raise UsageError(f"a plan cache holds at least one entry: max_entries={max_entries}", details=details)
         self._max_entries = max_entries
+        self._max_text = max_text
+        self._text = 0
         self._lock = threading.Lock()
         self._entries: OrderedDict[tuple[str | bytes, str | None, str], CompiledQuery] = OrderedDict()
 
@@ -100,10 +107,13 @@ class PlanCache:
         # Two threads may compile one text at once; both plans are equal, and neither waits for the other.
         compiled = compile_query(text, name, catalog, source_name)
         with self._lock:
+            if key not in self._entries:
+                self._text += len(text)
             self._entries[key] = compiled
             self._entries.move_to_end(key)
-            while len(self._entries) > self._max_entries:
-                self._entries.popitem(last=False)
+            while len(self._entries) > self._max_entries or self._text > self._max_text:
+                (gone, _, _), _ = self._entries.popitem(last=False)
+                self._text -= len(gone)
         return compiled
 
 

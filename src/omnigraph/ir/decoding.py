@@ -59,6 +59,9 @@ def decode_host(value: Any, of: PropertyType) -> Any:
     Raises:
         Unfit: the value is not of the type.
     """
+    if type(value) is str and of.is_text:
+        # By far the most frequent case, before the questions about all others.
+        return _plain(value, of)
     if of.is_list or of.is_vector:
         return _decode_items(_as_list(value), of, decode_host)
     if of.scalar in INTEGERS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -21,7 +22,9 @@ from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 
 Mode = Literal["strict", "javascript"]
-_Decode: TypeAlias = Callable[[Any, PropertyType], Any]
+ParamsForm = Literal["host", "strict", "javascript"]
+ParameterTypes: TypeAlias = Mapping[str, PropertyType]
+Decode: TypeAlias = Callable[[Any, PropertyType], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +83,7 @@ def decode_parameters(decls: Sequence[ast.Parameter], json_value: Any, mode: Mod
     Raises:
         QueryParameterError: not an object, a missing required parameter, or a value that does not fit.
     """
-    if json_value is not None and not isinstance(json_value, dict):
-        message = "must be an object keyed by parameter name"
-        raise _problem("", "a JSON object", describe_value(json_value), message)
-    is_javascript = mode == "javascript"
-    return _decode_all(decls, json_value or {}, lambda value, of: decode_json(value, of, is_javascript=is_javascript))
+    return decode_call({item.name: item.type for item in parameter_types(decls)}, json_value, mode)
 
 
 def bind_parameters(decls: Sequence[ast.Parameter], values: Any) -> Mapping[str, Any]:
@@ -95,31 +94,57 @@ def bind_parameters(decls: Sequence[ast.Parameter], values: Any) -> Mapping[str,
     Raises:
         QueryParameterError: a missing required parameter, or a value that does not fit.
     """
-    if values is not None and not isinstance(values, Mapping):
-        raise _problem("", "a mapping", describe_value(values), "must be a mapping keyed by parameter name")
-    return _decode_all(decls, values or {}, decode_host)
+    return decode_call({item.name: item.type for item in parameter_types(decls)}, values, "host")
 
 
-def _decode_all(decls: Sequence[ast.Parameter], given: Mapping[str, Any], decode: _Decode) -> dict[str, Any]:
-    declared = parameter_types(decls)
-    names = {item.name for item in declared}
+def decode_call(types: ParameterTypes, given: Any, form: ParamsForm) -> dict[str, Any]:
+    """Decode the parameters of one call.
+
+    Args:
+        types: the declared parameters, as a checked query holds them.
+        given: values by bare name, or None for no parameters.
+        form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
+
+    Returns:
+        A value for every declared name.
+
+    Raises:
+        QueryParameterError: a missing required parameter, or a value that does not fit.
+    """
+    is_host = form == "host"
+    if given is not None and not isinstance(given, Mapping if is_host else dict):
+        expected, what = ("a mapping", "a mapping") if is_host else ("a JSON object", "an object")
+        raise _problem("", expected, describe_value(given), f"must be {what} keyed by parameter name")
+    values: Mapping[str, Any] = given or {}
+    if not types.keys() >= values.keys():
+        _check_undeclared(types, values)
+    decode = decoder_of(form)
+    return {name: _decode_one(name, of, values, decode) for name, of in types.items()}
+
+
+def decoder_of(form: ParamsForm) -> Decode:
+    """Return what decodes one value that is not null; it raises :class:`Unfit`."""
+    if form == "host":
+        return decode_host
+    return decode_json if form == "strict" else partial(decode_json, is_javascript=True)
+
+
+def _check_undeclared(types: ParameterTypes, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not isinstance(name, str):
             raise _problem(str(name), "a name", describe_value(name), "is not named by text")
         # A scalar nobody asked for is harmless; an object has no type that could be ignored.
-        if name not in names and isinstance(value, Mapping):
+        if name not in types and isinstance(value, Mapping):
             raise _problem(name, "a value", "an object", "is not declared and is an object")
-    return {item.name: _decode_one(item, given, decode) for item in declared}
 
 
-def _decode_one(declared: ParameterType, given: Mapping[str, Any], decode: _Decode) -> Any:
-    name, of = declared.name, declared.type
+def _decode_one(name: str, of: PropertyType, given: Mapping[str, Any], decode: Decode) -> Any:
     value = given.get(name)
     if value is None:
         if of.nullable:
             return None
         if name not in given:
-            raise _missing(declared, given)
+            raise _missing(name, of, given)
         raise _problem(name, str(of), "null", f"is null, but {of} is not optional")
     try:
         return decode(value, of)
@@ -130,11 +155,10 @@ def _decode_one(declared: ParameterType, given: Mapping[str, Any], decode: _Deco
         raise _problem(name, str(of), found, message, hint=hint) from problem
 
 
-def _missing(declared: ParameterType, given: Mapping[str, Any]) -> QueryParameterError:
-    name = declared.name
+def _missing(name: str, of: PropertyType, given: Mapping[str, Any]) -> QueryParameterError:
     near = f"${name}" if f"${name}" in given else nearest_name(name, given)
     hint = f"it is given as '{near}'; write '{name}'" if near else f"give '{name}', or declare it optional with '?'"
-    return _problem(name, str(declared.type), "nothing", "is required and missing", hint=hint)
+    return _problem(name, str(of), "nothing", "is required and missing", hint=hint)
 
 
 def _problem(name: str, expected: str, found: str, message: str, *, hint: str | None = None) -> QueryParameterError:

@@ -29,8 +29,8 @@ def are_comparable(left: PropertyType, right: PropertyType) -> bool:
 
 
 def item_type(of: PropertyType) -> PropertyType:
-    """Return the type of one member of a list type."""
-    return replace(of, is_list=False, nullable=False)
+    """Return the type of one member of a list type; any other type without its nullability."""
+    return replace(of, is_list=False, nullable=False) if of.is_list or of.nullable else of
 
 
 def resolve_type(written: ast.TypeRef) -> PropertyType | None:
@@ -48,4 +48,4 @@ def resolve_type(written: ast.TypeRef) -> PropertyType | None:
 
 
 def _is_plain(scalar: Scalar) -> bool:
-    return scalar not in {Scalar.VECTOR, Scalar.BLOB}
+    return scalar is not Scalar.VECTOR and scalar is not Scalar.BLOB

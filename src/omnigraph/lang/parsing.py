@@ -73,7 +73,7 @@ class Grammar:
     def _lark(self) -> Lark:
         text = resources.files(self.package).joinpath(self.file_name).read_text(encoding="utf-8")
         # The builder runs inside the parser, bottom up: no whole Lark tree is made, and nothing recurses.
-        return Lark(text, parser="lalr", lexer="contextual", propagate_positions=True, transformer=self.builder())
+        return Lark(text, parser="lalr", lexer="contextual", transformer=self.builder())
 
     def parse(self, source: Source) -> Any:
         """Return what the builder makes of ``source``.

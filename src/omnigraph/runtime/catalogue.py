@@ -7,6 +7,9 @@ from types import MappingProxyType
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
+        "engine.spool.after_rows": "some rows of a load are put aside, storage knows nothing of them",
+        "engine.spool.after_file": "the rows of one more type went to a temporary file, storage knows nothing of them",
+        "txn.stage.after_table": "one more table is staged, nothing names its files",
         "txn.stage.after_files": "fragments of every table are written, nothing names them",
         "txn.claim.before_put": "the plan is complete, no sidecar exists",
         "txn.claim.after_put": "the sidecar exists, no table has moved",

@@ -90,7 +90,7 @@ class DatasetStore:
             AlreadyExistsError: there is one, or another creator was faster.
         """
         staged = [
-            fragment for table in tables for fragment in write_new(self.handles, location, table, schema, counters)
+            fragment for table in tables for fragment in write_new(self.handles, location, table, schema, counters)[0]
         ]
         transaction = transaction_of(
             LanceOperation.Overwrite(schema, staged),

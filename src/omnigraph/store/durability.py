@@ -5,9 +5,10 @@ Object stores are durable when they answer; there nothing here does anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -60,10 +61,9 @@ class DiskSync:
         leading = {folder for holder in fresh for folder in _folders(holder, root)}
         with translating("sync files", self._storage.root, effect=Effect.UNKNOWN):
             # Children before parents: an entry must not become durable before what it names.
-            list(self._pool.map(sync_file, paths))
-            with suppress(FileNotFoundError):
-                list(self._pool.map(sync_file, records))
-            list(self._pool.map(sync_directory, holders))
+            jobs = [partial(sync_file, path) for path in paths]
+            self._side_by_side([*jobs, *(partial(_sync_if_there, path) for path in records)])
+            self._side_by_side([partial(sync_directory, holder) for holder in holders])
             for folder in sorted(leading, reverse=True):
                 sync_directory(folder)
         self._linked.update(fresh)
@@ -89,6 +89,21 @@ class DiskSync:
     def close(self) -> None:
         """Let the threads go."""
         self._pool.shutdown()
+
+    def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
+        """Run jobs at once, the first one on this thread; all have ended before a failure is raised."""
+        others = [self._pool.submit(job) for job in jobs[1:]]
+        try:
+            jobs[0]()
+        finally:
+            wait(others)
+        for other in others:
+            other.result()
+
+
+def _sync_if_there(record: Path) -> None:
+    with suppress(FileNotFoundError):
+        sync_file(record)
 
 
 def _manifest(pin: TablePin) -> str:

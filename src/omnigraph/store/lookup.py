@@ -81,9 +81,10 @@ def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef], counters: Co
     uncovered = list(fragments)
     for fragment in uncovered:
         known = table.datasets.tails.get(BlockKey.of(fragment.metadata, table.fields))
-        if known is not None and _row_ids(fragment.metadata) is not None:
+        has_row_ids = _row_id_sequence(fragment.metadata) is not None
+        if known is not None and has_row_ids:
             blocks[fragment.metadata.id] = known
-        elif fragment.metadata.physical_rows > KEYS_ROWS or _row_ids(fragment.metadata) is None:
+        elif fragment.metadata.physical_rows > KEYS_ROWS or not has_row_ids:
             big.append(fragment)
         else:
             missing.append(fragment)
@@ -104,9 +105,10 @@ def is_small(fragment: FragmentRef) -> bool:
 
 def row_ids_at(metadata: FragmentMetadata, offsets: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     """Return the stable row ids of the rows at these offsets of a fragment."""
-    row_ids = _row_ids(metadata)
-    if row_ids is None:
+    sequence = _row_id_sequence(metadata)
+    if sequence is None:
         raise InternalError("a fragment without inline row ids was taken for a small one")
+    row_ids: npt.NDArray[np.uint64] = sequence.to_pyarrow().to_numpy(zero_copy_only=False)
     return row_ids[offsets]
 
 
@@ -115,16 +117,15 @@ def addresses_at(metadata: FragmentMetadata, offsets: npt.NDArray[np.uint32]) ->
     return (np.uint64(metadata.id) << np.uint64(_ADDRESS_BITS)) | offsets.astype(np.uint64)
 
 
-def _row_ids(metadata: FragmentMetadata) -> npt.NDArray[np.uint64] | None:
+def _row_id_sequence(metadata: FragmentMetadata) -> RowIdSequence | None:
+    """Return the row ids of a fragment, packed: to list them takes time that only a hit is worth."""
     if metadata.row_id_meta is None:
         return None
     try:
-        sequence = RowIdSequence.from_inline_metadata(metadata.row_id_meta)
-        row_ids: npt.NDArray[np.uint64] = sequence.to_pyarrow().to_numpy(zero_copy_only=False)
+        return RowIdSequence.from_inline_metadata(metadata.row_id_meta)
     except (ValueError, OSError, NotImplementedError):
         # Very long sequences live in a file of their own; such a fragment is no small one.
         return None
-    return row_ids
 
 
 def _rows_at(fragment: FragmentRef, block: Block, at: npt.NDArray[np.intp], names: Sequence[str]) -> pa.Table:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from omnigraph.runtime import Counters
-from omnigraph.store.lookup import is_small, read_tail
-from omnigraph.store.pinned import PinnedTable, Search
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.lookup import is_small, read_tail, row_ids_at
+from omnigraph.store.pinned import ROW_ID, PinnedTable, Search
+from omnigraph.store.tail import Block
 
 
 def rows_matching(
@@ -28,11 +30,12 @@ def rows_matching(
         column: the only column that the predicate names.
         predicate: the condition as Lance reads it.
         matches: the same condition on an Arrow column.
-        columns: what to return.
+        columns: what to return; the row id may be one of them.
         counters: where the calls go.
     """
     names = list(columns)
-    schema = pa.schema([table.schema.field(name) for name in names])
+    row_id = pa.field(ROW_ID, pa.uint64())
+    schema = pa.schema([row_id if name == ROW_ID else table.schema.field(name) for name in names])
     covered = index_coverage(table, column, counters)
     loose = [item for item in table.fragments if item.metadata.id not in covered]
     tail = read_tail(table, [item for item in loose if is_small(item)], counters)
@@ -44,9 +47,15 @@ def rows_matching(
     if unread:
         parts.append(table.read(names, predicate, counters=counters, fragment_ids=unread))
     if in_memory:
-        rows = pa.concat_tables([block.rows for _, block in tail.blocks if block.rows is not None])
+        rows = pa.concat_tables(
+            [_with_row_ids(item, block, block.rows) for item, block in tail.blocks if block.rows is not None]
+        )
         parts.append(rows.filter(matches(rows.column(column))).select(names))
     return pa.concat_tables([part.cast(schema) for part in parts])
+
+
+def _with_row_ids(fragment: FragmentRef, block: Block, rows: pa.Table) -> pa.Table:
+    return rows.append_column(ROW_ID, pa.array(row_ids_at(fragment.metadata, block.offsets)))
 
 
 def index_coverage(table: PinnedTable, column: str, counters: Counters) -> frozenset[int]:

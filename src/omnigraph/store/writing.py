@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from lance import LanceDataset
 from lance.fragment import FragmentMetadata, write_fragments
+from lance.schema import LanceSchema
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters
@@ -38,8 +41,10 @@ def write_into(
 
 def write_new(
     handles: Handles, location: str, rows: pa.Table, schema: pa.Schema, counters: Counters
-) -> list[FragmentMetadata]:
-    """Upload rows for a dataset that does not exist yet.
+) -> tuple[list[FragmentMetadata], LanceSchema]:
+    """Upload rows for a dataset that does not exist yet; return the fragments and the columns as they were numbered.
+
+    A blob takes several numbers in a file, which the schema alone does not show.
 
     Raises:
         AlreadyExistsError: it exists.
@@ -48,21 +53,23 @@ def write_new(
     with translating("write a fragment", location, effect=Effect.STAGED):
         fitted = fit(rows, schema)
         if fitted.num_rows == 0:
-            return []
-        written: list[FragmentMetadata] = write_fragments(
+            return [], LanceSchema.from_pyarrow(schema)
+        operation: Any = write_fragments(
             fitted,
             handles.uri(location, None),
             schema=schema,
             mode="create",
             storage_options=handles.options or None,
             session=handles.session,
-        )
+            return_transaction=True,
+        ).operation
+    written: list[FragmentMetadata] = list(operation.fragments)
     # A dataset that does not exist keeps no statistics: one listing, one upload per fragment.
     size_bytes = sum(file.file_size_bytes or 0 for fragment in written for file in fragment.files)
     counters.add_calls("lance.read")
     counters.add_calls("lance.write", len(written), bytes_written=size_bytes)
     counters.add_serial_stages(2)
-    return written
+    return written, operation.new_schema
 
 
 def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ import msgspec
 from omnigraph.errors import FormatMismatch, SidecarCorruptError
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.jsontext import encode_json, shape_check
 from omnigraph.txn.manifest.file import BranchLine
 from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.plan_codec import decode_plan, encode_plan
@@ -25,6 +25,7 @@ from omnigraph.txn.writers import WriterIdentity
 RECOVERY_PREFIX = "__recovery"
 _CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
 _TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
+_check_sign = shape_check(SignShape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,7 @@ def branch_of_key(key: str) -> tuple[str, str]:
 def _read_sign(key: str, data: bytes, *, turn: int) -> Holding:
     try:
         raw = msgspec.json.decode(data)
-        msgspec.convert(raw, SignShape)
+        _check_sign(raw)
         return Holding(writer=WriterIdentity.from_json(raw["writer"]), at_ms=raw["at_ms"], turn=turn)
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])

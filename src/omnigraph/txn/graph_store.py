@@ -10,6 +10,8 @@ from typing import Literal, Self
 from omnigraph.errors import (
     AlreadyExistsError,
     BadValue,
+    BranchMissingError,
+    CommitMissingError,
     GraphClosedError,
     GraphExistsError,
     GraphMissingError,
@@ -76,6 +78,9 @@ class GraphStore:
         """
         stores = _wire(storage, world or World.system(), settings or TxnSettings())
         try:
+            # Only the manifest decides between two initialisers; looking first keeps a mistaken call from writing.
+            if _has_graph(stores):
+                raise _exists(stores)
             _create(stores, schema, tables, actor)
         finally:
             stores.close()
@@ -142,6 +147,41 @@ class GraphStore:
     def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
         """Return the newest published state of a branch."""
         return self._authority(branch, counters).snapshot(counters)
+
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Snapshot:
+        """Return the state that a commit made visible: looked for in the history of ``branch``, then of all others.
+
+        Raises:
+            CommitMissingError: no live branch's history has such a commit.
+            VersionMissingError: that state was reclaimed.
+        """
+        newest = self.snapshot(branch, counters)
+        if newest.state.head.commit == commit_id:
+            return newest
+        others = (name for name in self.branch_names(counters) if name != branch)
+        for name in (branch, *others):
+            commit = self._find_commit(name, commit_id, counters)
+            if commit is not None:
+                return self._reopen(commit, counters)
+        raise _no_commit(commit_id)
+
+    def _find_commit(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Commit | None:
+        authority = self._authority(branch, counters)
+        newest = authority.snapshot(counters).manifest
+        history = authority.services.manifest.iter_commits(newest, counters)
+        return next((commit for commit in history if commit.id == commit_id), None)
+
+    def _reopen(self, commit: Commit, counters: Counters) -> Snapshot:
+        """Open the version that a commit names; a later branch of the same name is not taken for its own."""
+        try:
+            services = self._authority(commit.branch, counters).services
+        except BranchMissingError:
+            raise _no_commit(commit.id) from None
+        loaded = services.manifest.load_version(commit.manifest_version, counters)
+        # Commits that were published together share a version, of which only the last is the head.
+        if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
+            raise _no_commit(commit.id)
+        return services.snapshot(loaded)
 
     def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
         """Return what writes to a branch go through.
@@ -231,6 +271,11 @@ class GraphStore:
             authority.commit(txn)
 
 
+def _no_commit(commit_id: CommitId) -> CommitMissingError:
+    details = MissingThing(what="commit", name=str(commit_id))
+    return CommitMissingError(f"commit '{commit_id}' not found", details=details)
+
+
 def _wire(storage: Storage, world: World, settings: TxnSettings) -> GraphStores:
     datasets = DatasetStore(storage, world)
     control = ControlObjects(storage)
@@ -274,8 +319,19 @@ def _create(stores: GraphStores, schema: AcceptedSchema, tables: Sequence[TableR
     try:
         created = stores.datasets.create(LOCATION, manifest_schema(), rows, {}, counters)
     except AlreadyExistsError as error:
-        details = BadValue(what="graph", value=stores.datasets.storage.root, expected="a place without a graph")
-        raise GraphExistsError(
-            f"there is a graph already at {stores.datasets.storage.root}", details=details
-        ) from error
+        raise _exists(stores) from error
     stores.syncing.after_publish(created, created.fragments, None)
+
+
+def _has_graph(stores: GraphStores) -> bool:
+    try:
+        stores.datasets.latest_version(LOCATION, None, Counters())
+    except TableMissingError:
+        return False
+    return True
+
+
+def _exists(stores: GraphStores) -> GraphExistsError:
+    root = stores.datasets.storage.root
+    details = BadValue(what="graph", value=root, expected="a place without a graph")
+    return GraphExistsError(f"there is a graph already at {root}", details=details)

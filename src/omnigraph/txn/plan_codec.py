@@ -8,7 +8,7 @@ import msgspec
 
 from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.store.staging import StagedCommit
-from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.jsontext import encode_json, shape_check
 from omnigraph.txn.manifest.codec import (
     commit_from_json,
     commit_to_json,
@@ -24,6 +24,8 @@ from omnigraph.txn.writers import WriterIdentity
 from omnigraph.values import BranchName, CommitId, OperationId, Ulid
 
 PLAN_FORMAT = 1
+
+_check_shape = shape_check(PlanShape)
 
 
 def encode_plan(plan: PublishPlan) -> bytes:
@@ -42,7 +44,7 @@ def decode_plan(data: bytes, key: str) -> PublishPlan:
         found = raw["format"]
         if found != PLAN_FORMAT:
             raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
-        msgspec.convert(raw, PlanShape)
+        _check_shape(raw)
         plan = _plan_from_json(raw)
         if not plan.change.commits:
             raise ValueError("a plan without a commit")  # noqa: TRY301 - as above

@@ -86,7 +86,9 @@ class Stager:
         """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
 
         def one(change: TableChange, own: Counters) -> StagedTable | None:
-            return self._stage_one(snapshot, change, operation_id, commit_id, own)
+            staged = self._stage_one(snapshot, change, operation_id, commit_id, own)
+            self._world.failpoints.hit("txn.stage.after_table")
+            return staged
 
         return self._side_by_side(one, tuple(changes), counters)
 

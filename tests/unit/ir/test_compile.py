@@ -79,6 +79,17 @@ def test_the_least_recently_used_plan_makes_room() -> None:
     assert len(cache) == 2
 
 
+def test_long_texts_make_room_before_there_are_many_of_them() -> None:
+    cache = PlanCache(100, max_text=3 * len(READ))
+    texts = [READ.replace("people", f"peopl{number}") for number in range(5)]
+    for text in texts:
+        cache.compile(text, None, CATALOG)
+    assert len(cache) == 3
+    newest = cache.compile(texts[4], None, CATALOG)
+    assert cache.compile(texts[4], None, CATALOG) is newest
+    assert len(cache) == 3
+
+
 def test_a_refused_query_is_not_cached() -> None:
     cache = PlanCache(2)
     for _ in range(2):

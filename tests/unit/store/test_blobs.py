@@ -73,6 +73,18 @@ def test_columns_look_the_same_before_and_after_the_first_row(tables):
     assert plain_schema(tables.table.handle.schema).equals(SCHEMA, check_metadata=True)
 
 
+def test_a_table_created_with_rows_keeps_the_columns_behind_a_blob(tmp_path):
+    world, counters = World.seeded(5), Counters()
+    datasets = DatasetStore(Storage.open(str(tmp_path)), world)
+    store = TableStore(datasets, datasets.control)
+    staged = stage_create(
+        datasets, "t", SCHEMA, rows({"a": b"x"}, n=7), operation_id="op", world=world, counters=counters
+    )
+    table = store.open(store.commit(staged, counters), counters)
+    assert table.read(["id", "n"], counters=counters).to_pylist() == [{"id": "a", "n": 7}]
+    assert table.schema.equals(SCHEMA, check_metadata=True)
+
+
 def test_blobs_of_every_size_null_and_empty_come_back(tables, tmp_path):
     values = {name: name[:1].encode() * size for name, size in SIZES.items()} | {"empty": b"", "null": None}
     tables.change({"first": b"1"})

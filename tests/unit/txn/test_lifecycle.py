@@ -6,7 +6,7 @@ import sys
 import pytest
 from tests.txn_graph import PERSON, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.errors import FailpointError, GraphClosedError
+from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError
 from omnigraph.runtime import Counters, World
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
@@ -33,6 +33,25 @@ def test_of_two_initialisers_one_wins_and_the_graph_is_whole(tmp_path):
         racer.stdin.close()
     assert sorted(racer.wait(60) for racer in racers) == [0, 3, 3, 3]
     with open_graph(Storage.open(root)) as graph:
+        assert len(history(graph)) == 1
+        insert(graph, PERSON, node_rows(["a"]))
+        assert read_ids(graph, PERSON) == ["a"]
+
+
+def test_initialising_an_existing_graph_writes_nothing(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "g").rglob("*")}
+    with pytest.raises(GraphExistsError):
+        init_graph(storage.root)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "g").rglob("*")} == files
+
+
+def test_an_initialiser_that_loses_at_the_last_moment_leaves_the_winner_whole(tmp_path):
+    world = World.system({})
+    world.failpoints.enable("txn.init.before_manifest", lambda: init_graph(tmp_path / "g"))
+    with pytest.raises(GraphExistsError):
+        init_graph(tmp_path / "g", world=world)
+    with open_graph(Storage.open(str(tmp_path / "g"))) as graph:
         assert len(history(graph)) == 1
         insert(graph, PERSON, node_rows(["a"]))
         assert read_ids(graph, PERSON) == ["a"]

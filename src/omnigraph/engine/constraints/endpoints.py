@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints.evaluation import Evaluation
-from omnigraph.engine.constraints.image import Image, difference, ids_table, without
+from omnigraph.engine.constraints.image import Image, ids_table, without
 from omnigraph.engine.constraints.set_rules import ENDPOINT_MISSING, ORPHANED_EDGE
 from omnigraph.errors import Violation
 
@@ -24,22 +24,21 @@ def check_endpoints(run: Evaluation, edge: EdgeType, image: Image | None) -> Non
 
 
 def _check_written(run: Evaluation, edge: EdgeType, image: Image) -> None:
-    sources, targets = image.counts("src").field("values"), image.counts("dst").field("values")
+    sources, targets = image.values("src"), image.values("dst")
     if edge.is_same_type:
         both = pc.unique(pa.chunked_array([sources, targets]))
-        known_sources = known_targets = ids_table(*run.nodes_after(f"node:{edge.from_type}", both))
+        from_nodes = to_nodes = run.nodes_after(f"node:{edge.from_type}", both)
     else:
-        known_sources = ids_table(*run.nodes_after(f"node:{edge.from_type}", sources))
-        known_targets = ids_table(*run.nodes_after(f"node:{edge.to_type}", targets))
-
-    def is_clean() -> bool:
-        lost = difference(sources, known_sources.column("id")), difference(targets, known_targets.column("id"))
-        return not any(map(len, lost))
-
+        from_nodes = run.nodes_after(f"node:{edge.from_type}", sources)
+        to_nodes = run.nodes_after(f"node:{edge.to_type}", targets)
     found = run.kernel.find(
         ENDPOINT_MISSING,
-        lambda: {"written": image.written("src", "dst"), "sources": known_sources, "targets": known_targets},
-        unless=is_clean,
+        lambda: {
+            "written": image.written("src", "dst"),
+            "sources": ids_table(*from_nodes.known),
+            "targets": ids_table(*to_nodes.known),
+        },
+        unless=lambda: not len(from_nodes.missing) and not len(to_nodes.missing),
     )
     if found is not None:
         run.found.add(found.num_rows, _described_missing(run, edge, image, found))

@@ -17,6 +17,14 @@ _NO_IDS = pa.array([], pa.string())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodesAfter:
+    """Ids of nodes that are there after a change, all that were asked for among them, and asked ones that are not."""
+
+    known: tuple[pa.Array | pa.ChunkedArray, ...]
+    missing: pa.Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """A change with the state it is made on; ``images`` holds what the change leaves of each type, by table."""
 
@@ -48,13 +56,15 @@ class Evaluation:
                 self._gone[table_key] = image.deletes
         return self._gone[table_key]
 
-    def nodes_after(self, table_key: str, wanted: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, ...]:
-        """Return ids of nodes that are there after the change, among them all of ``wanted`` that are."""
+    def nodes_after(self, table_key: str, wanted: pa.Array) -> NodesAfter:
+        """Look for nodes among those that are there after the change."""
         image = self.images.get(table_key)
         if image is None:
-            return (self.view.existing_ids(table_key, wanted),)
+            stored = self.view.existing_ids(table_key, wanted)
+            return NodesAfter(known=(stored,), missing=difference(wanted, stored))
         written = image.rows.column("id")
+        lost = difference(wanted, written)
         if image.replaces_all:
-            return (written,)
-        asked = difference(difference(wanted, written), image.deletes)
-        return (written, self.view.existing_ids(table_key, asked))
+            return NodesAfter(known=(written,), missing=lost)
+        stored = self.view.existing_ids(table_key, difference(lost, image.deletes))
+        return NodesAfter(known=(written, stored), missing=difference(lost, stored))

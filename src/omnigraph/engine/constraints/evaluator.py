@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
+from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints.cardinality import check_cardinality
 from omnigraph.engine.constraints.endpoints import check_endpoints
 from omnigraph.engine.constraints.evaluation import Evaluation
-from omnigraph.engine.constraints.image import image_of
+from omnigraph.engine.constraints.image import Image, image_of
 from omnigraph.engine.constraints.kernel import Kernel, KernelSettings
 from omnigraph.engine.constraints.row_rules import RowFinding, find_in_rows
 from omnigraph.engine.constraints.uniqueness import check_uniqueness
@@ -56,13 +59,24 @@ def find_violations(
             found.add(len(finding.rows), _described(change, part, finding))
     if can_relate:
         with Kernel(settings) as kernel:
-            images = {part.table_key: image_of(part, kernel) for part in parts}
+            images = _images(parts, kernel)
             _check_sets(Evaluation(change=change, view=view, kernel=kernel, images=images, found=found))
     return found.finish()
 
 
 def _in_order(change: GraphChange) -> list[TypeChange]:
     return sorted(change.types.values(), key=lambda part: (isinstance(part.type, EdgeType), part.type.name.encode()))
+
+
+def _images(parts: Sequence[TypeChange], kernel: Kernel) -> dict[str, Image]:
+    if sum(part.rows.num_rows for part in parts if part.rows is not None) < kernel.settings.parallel_from_rows:
+        return {part.table_key: image_of(part, kernel) for part in parts}
+    with ThreadPoolExecutor(kernel.settings.threads, thread_name_prefix="omnigraph-check") as pool:
+        images = list(pool.map(lambda part: image_of(part, kernel), parts))
+        edges = [image for image in images if isinstance(image.type, EdgeType)]
+        # Images remember these, and finding them is most of the work that is left.
+        list(pool.map(lambda job: job[0].values(job[1]), product(edges, ENDPOINTS)))
+    return {image.type.table_key: image for image in images}
 
 
 def _described(change: GraphChange, part: TypeChange, finding: RowFinding) -> Iterator[Violation]:

@@ -37,6 +37,7 @@ class Image:
     deletes: pa.Array
     has_repeated_ids: bool = False
     _counts: dict[str, pa.StructArray] = field(default_factory=dict)
+    _values: dict[str, pa.Array] = field(default_factory=dict)
 
     @property
     def type(self) -> NodeType | EdgeType:
@@ -61,6 +62,12 @@ class Image:
                 counted = counted.filter(pc.is_valid(counted.field("values")))
             self._counts[column] = counted
         return self._counts[column]
+
+    def values(self, column: str) -> pa.Array:
+        """Return the values of a column, each once, nulls left out; looked for once."""
+        if column not in self._values:
+            self._values[column] = pc.unique(self.rows.column(column)).drop_null()
+        return self._values[column]
 
 
 def image_of(part: TypeChange, kernel: Kernel) -> Image:

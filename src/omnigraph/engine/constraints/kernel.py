@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from omnigraph.engine.constraints.set_rules import SetRule
+from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -23,22 +24,25 @@ _MIB = 1 << 20
 class KernelSettings:
     """How much a check may use. Beyond the memory it spills to a temporary folder.
 
+    Changes of ``parallel_from_rows`` and more are looked at by all threads; fewer rows are not worth starting any.
     ``uses_proofs`` lets a rule be taken as kept when a cheap look at the change proves so; without it every text is
     run.
     """
 
     memory_limit_bytes: int = 1024 * _MIB
     threads: int = 2
+    parallel_from_rows: int = 50_000
     uses_proofs: bool = True
 
 
 class Kernel:
-    """One check run's connection, opened when the first text has to be run."""
+    """One check run's connection, opened when the first text has to be run. Threads may share it."""
 
     def __init__(self, settings: KernelSettings | None = None) -> None:
         self.settings = settings or KernelSettings()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: ScratchFolder | None = None
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -54,7 +58,7 @@ class Kernel:
             self._connection.close()
             self._connection = None
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.close()
             self._folder = None
 
     def find(
@@ -83,7 +87,8 @@ class Kernel:
 
         tables = relations()
         try:
-            return self._run(rule, tables, bounds)
+            with self._lock:
+                return self._run(rule, tables, bounds)
         except duckdb.OutOfMemoryException as error:
             limit = self.settings.memory_limit_bytes
             size = sum(table.nbytes for table in tables.values())
@@ -107,11 +112,11 @@ class Kernel:
         import duckdb  # noqa: PLC0415 - as in find
 
         if self._connection is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-check-")
+            self._folder = ScratchFolder.make("check")
             config: dict[str, Any] = {
                 "threads": self.settings.threads,
                 "memory_limit": f"{max(self.settings.memory_limit_bytes // _MIB, 1)}MiB",
-                "temp_directory": self._folder.name,
+                "temp_directory": str(self._folder.path),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 # A relation is what was registered, never a variable of some caller or a file of that name.

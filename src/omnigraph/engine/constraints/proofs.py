@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.predicates import comparable
+from omnigraph.store.distinct import are_all_different
 
 # Codes of several columns are multiplied into one number while they fit it.
 _MOST_CODES = 1 << 62
@@ -27,8 +28,7 @@ def are_distinct(columns: Sequence[pa.ChunkedArray]) -> bool:
         return True
     plain = [pa.chunked_array([comparable(chunk) for chunk in column.chunks]) for column in columns]
     if len(plain) == 1:
-        (column,) = plain
-        return bool(pc.count_distinct(column, mode="only_valid").as_py() == len(column) - column.null_count)
+        return are_all_different(plain[0])
     valid = np.ones(len(plain[0]), dtype=bool)
     for column in plain:
         if column.null_count:

@@ -21,6 +21,7 @@ from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import KeyExistsError, Violation
+from omnigraph.store.distinct import are_all_different
 from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.transaction import WriteTxn, key_exists
 
@@ -120,7 +121,7 @@ def _type_change(owner: NodeType | EdgeType, spooled: pa.Table, mode: LoadMode, 
 
 def _repeated_ids(rows: pa.Table) -> list[str]:
     ids = rows.column("id")
-    if pc.count_distinct(ids).as_py() == len(ids):
+    if are_all_different(ids):
         return []
     counts = pc.value_counts(ids)
     repeated: list[str] = counts.field("values").filter(pc.greater(counts.field("counts"), 1)).to_pylist()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.load.csv import read_csv
+from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.fresh_ids import fill_ids
 from omnigraph.engine.load.jsonl import ReadChunk, read_jsonl
 from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
@@ -27,12 +28,13 @@ SOURCE, LINE, GIVEN = ":source", ":line", ":given "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
-    """Reads sources against a catalog."""
+    """Reads sources against a catalog; with ``vectors`` that is theirs, and rows may lack what they will fill."""
 
     catalog: Catalog
     settings: LoadSettings
     ids: IdSource
     is_patch: bool = False
+    vectors: MissingVectors | None = None
 
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
         """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
@@ -46,8 +48,9 @@ class Intake:
         done = rows = 0
         for number, source in enumerate(sources):
             for chunk in self._chunks(source, decoder):
-                problems.add(problem.violation(source.name) for problem in chunk.decoded.problems)
-                for part in chunk.decoded.types.values():
+                decoded = chunk.decoded if self.vectors is None else self.vectors.settle(chunk.decoded)
+                problems.add(problem.violation(source.name) for problem in decoded.problems)
+                for part in decoded.types.values():
                     rows += part.rows.num_rows
                     if not problems.total and part.rows.num_rows:
                         is_fresh = part.rows.column("id").null_count == part.rows.num_rows

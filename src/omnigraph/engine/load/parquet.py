@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, PropertyType, Scalar
+from omnigraph.engine.load.ahead import read_ahead
 from omnigraph.engine.load.arrays import can_parse, parse_array
 from omnigraph.engine.load.binding import Binding, bind, owner_of
 from omnigraph.engine.load.jsonl import ReadChunk
@@ -45,17 +47,25 @@ def read_parquet(source: Source, catalog: Catalog, settings: LoadSettings, *, is
             return
         table = TableReader(catalog, binding, _parse, is_patch=is_patch)
         size = source.size_bytes or 0
-        batches = file.iter_batches(batch_size=settings.batch_rows)
         row = 0
-        while True:
-            with reading(source.name):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            numbers = np.arange(row + 1, row + 1 + batch.num_rows)
-            row += batch.num_rows
-            decoded = table.read(batch, numbers)
-            yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
+        # Closed before the file is, because another thread is reading it.
+        with closing(read_ahead(_batches(source, file, settings.batch_rows))) as batches:
+            for batch in batches:
+                numbers = np.arange(row + 1, row + 1 + batch.num_rows)
+                row += batch.num_rows
+                decoded = table.read(batch, numbers)
+                yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
+
+
+def _batches(source: Source, file: pq.ParquetFile, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    # Columns of one batch are so small a piece of work that handing them out to threads costs more than it gains.
+    batches = file.iter_batches(batch_size=batch_rows, use_threads=False)
+    while True:
+        with reading(source.name):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def _misfits(binding: Binding, schema: pa.Schema) -> list[RowProblem]:

@@ -12,6 +12,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.intake import GIVEN, LINE, SOURCE
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.rows.decoder import required_problem
+from omnigraph.store.distinct import are_all_different
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def choose(given: pa.Array, new: pa.Array, old: pa.Array) -> pa.Array:
 def last_of_each(rows: pa.Table) -> pa.Table:
     """Return the rows with, of those that share an id, only the last."""
     ids = rows.column("id")
-    if pc.count_distinct(ids).as_py() == len(ids):
+    if are_all_different(ids):
         return rows
     numbered = pa.table({"id": ids, "at": np.arange(len(ids))})
     last = numbered.group_by("id").aggregate([("at", "max")]).column("at_max")

@@ -12,7 +12,9 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints import check_change, find_violations
+from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
+from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import Intake
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, Progress
 from omnigraph.engine.load.problems import ProblemList
@@ -60,6 +62,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     progress: Progress | None = None,
     limit: int = 100,
     settings: LoadSettings | None = None,
+    embedder: Embedder | None = None,
 ) -> LoadResult:
     """Read every row of the sources and publish all of them as one commit, or nothing.
 
@@ -77,6 +80,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         progress: told how far the load is.
         limit: how many problems the error holds.
         settings: what the load may use of the machine.
+        embedder: computes required ``@embed`` vectors that rows leave out; those of a patch it does not.
 
     Raises:
         BadRowsError: rows cannot be read or do not fit their type.
@@ -93,10 +97,20 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         raise UsageError("only a merge can patch", details=details)
     settings = settings or LoadSettings()
     files = expand_sources(sources)
-    with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes) as spool:
-        intake = Intake(catalog=catalog, settings=settings, ids=authority.services.world.ids, is_patch=patch)
+    world = authority.services.world
+    with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, world.failpoints) as spool:
+        vectors = None if patch else MissingVectors.find(catalog, embedder)
+        intake = Intake(
+            catalog=catalog if vectors is None else vectors.catalog,
+            settings=settings,
+            ids=world.ids,
+            is_patch=patch,
+            vectors=vectors,
+        )
         intake.read(files, spool, problems, progress)
         problems.fail()
+        if vectors is not None:
+            vectors.fill(spool)
         if progress is not None:
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
 

@@ -6,8 +6,6 @@ the system may drop its pages at any time.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.scratch import ScratchFolder, sweep_scratch
 from omnigraph.errors import BadValue, FileAccessError
-
-_PREFIX = "omnigraph-load-"
+from omnigraph.runtime import Failpoints
 
 
 @dataclass
@@ -38,11 +36,12 @@ class _Part:
 class Spool:
     """Rows by type, in the order they came. Made by :func:`open_spool`."""
 
-    def __init__(self, memory_bytes: int) -> None:
+    def __init__(self, memory_bytes: int, failpoints: Failpoints) -> None:
         self._memory_bytes = memory_bytes
+        self._failpoints = failpoints
         self._held_bytes = 0
         self._parts: dict[str, _Part] = {}
-        self._folder: Path | None = None
+        self._folder: ScratchFolder | None = None
         self._maps: list[pa.MemoryMappedFile] = []
 
     @property
@@ -73,6 +72,7 @@ class Spool:
         self._held_bytes += rows.nbytes
         if self._held_bytes > self._memory_bytes:
             self._spill()
+        self._failpoints.hit("engine.spool.after_rows")
 
     def forget(self) -> None:
         """Let go of all rows; what comes later is still counted."""
@@ -95,23 +95,28 @@ class Spool:
         part.whole = pa.concat_tables(tables)
         return part.whole
 
+    def replace(self, table_key: str, rows: pa.Table) -> None:
+        """Put other rows, as many, in the place of all rows of a type; nothing may be added to it afterwards."""
+        self._parts[table_key].whole = rows
+
     def close(self) -> None:
         """Remove the temporary files."""
         for part in self._parts.values():
             if part.writer is not None:
                 part.writer.close()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.close()
 
     def _spill(self) -> None:
+        if self._folder is None:
+            self._folder = ScratchFolder.make("load")
         try:
-            if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
             for number, part in enumerate(self._parts.values()):
                 if part.tables:
-                    _append(part, self._folder / f"{number}.arrow")
+                    _append(part, self._folder.path / f"{number}.arrow")
+                    self._failpoints.hit("engine.spool.after_file")
         except (OSError, pa.ArrowException) as error:
-            where = str(self._folder or tempfile.gettempdir())
+            where = str(self._folder.path)
             details = BadValue(what="folder", value=where, expected="room for temporary files")
             raise FileAccessError(
                 f"temporary files cannot be written: {str(error).lower()}: path={where}", details=details
@@ -129,9 +134,10 @@ def _append(part: _Part, path: Path) -> None:
 
 
 @contextmanager
-def open_spool(memory_bytes: int) -> Iterator[Spool]:
-    """Make a spool that leaves no file behind."""
-    spool = Spool(memory_bytes)
+def open_spool(memory_bytes: int, failpoints: Failpoints) -> Iterator[Spool]:
+    """Make a spool that leaves no file behind, and take away what spools of killed processes left."""
+    sweep_scratch()
+    spool = Spool(memory_bytes, failpoints)
     try:
         yield spool
     finally:

@@ -54,6 +54,16 @@ class PendingTable:
         self._waiting.pop(entity_id, None)
         self._waiting[entity_id] = {KEY: entity_id, **values}
 
+    def insert_rows(self, rows: pa.Table, *, is_made: bool) -> None:
+        """Put whole rows as so many inserts after each other: of several with one id the last counts."""
+        ids = rows.column(KEY).to_pylist()
+        (self._made if is_made else self._derived).update(ids)
+        self._removed.difference_update(ids)
+        last = dict(zip(ids, range(len(ids)), strict=True))
+        if len(last) < len(ids):
+            rows = rows.take(pa.array(sorted(last.values()), pa.int64()))
+        self._rows = pa.concat_tables([_without(self.rows(), rows.column(KEY)), rows])
+
     def put(self, rows: pa.Table) -> None:
         """Put whole rows with distinct ids, in place of any earlier versions."""
         self._rows = pa.concat_tables([_without(self.rows(), rows.column(KEY)), rows.cast(self.schema)])

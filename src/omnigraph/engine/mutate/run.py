@@ -8,12 +8,14 @@ from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.constraints import check_change
+from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.mutate.calls import CallRunner
+from omnigraph.engine.mutate.embedding import embed_inserts
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.statements import Affected, Statements
-from omnigraph.engine.mutate.values import Given
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import BadValue, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
+from omnigraph.ir.parameter_rows import ParameterRows
 from omnigraph.runtime import Cost
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.manifest.rows import Commit
@@ -43,45 +45,47 @@ def run_mutation(
     authority: GraphPublishAuthority,
     catalog: Catalog,
     plan: MutationPlan,
-    parameters: Mapping[str, Any],
+    parameters: Mapping[str, Any] | ParameterRows,
     *,
     actor: str | None = None,
     expected_head: CommitId | None = None,
     now_ms: int | None = None,
     schema_hash: str | None = None,
+    embedder: Embedder | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
+
+    With the parameters of several calls they are run once for each, as if the calls followed each other in one text.
 
     Args:
         authority: the branch to write to.
         catalog: the schema that the plan was compiled against.
         plan: the mutation.
-        parameters: a decoded value for every declared parameter.
+        parameters: a decoded value for every declared parameter, for one call or for several.
         actor: who asks for it.
         expected_head: the commit that the branch must be at, also when nothing matches.
         now_ms: the instant of the request; read from the clock when not given.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
+        embedder: computes required ``@embed`` vectors that inserts leave out.
 
     Raises:
-        QueryMeaningError: a value does not fit the property it is assigned to.
+        QueryMeaningError: a value does not fit the property it is assigned to, or nothing computes a vector.
         ExternalBlobError: a Blob is given as an address outside the graph.
         ConstraintViolationError: the graph would break a rule of its schema.
         SchemaMovedError: the branch follows another schema than the plan.
         PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError: as for any commit.
     """
+    calls = parameters if isinstance(parameters, ParameterRows) else ParameterRows.of_one(parameters)
+    if embedder is not None:
+        # Before the transaction begins: what takes long must not make the state it is decided on older.
+        plan, calls = embed_inserts(plan, calls, catalog, embedder)
     kind = WriteKind.INSERT if is_insert_only(plan) else WriteKind.MUTATE
     txn = authority.begin(kind, actor=actor, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
     world = authority.services.world
     instant_ms = world.clock.now_ms() if now_ms is None else now_ms
     staging = MutationStaging(txn, catalog)
-    statements = Statements(
-        catalog=catalog,
-        staging=staging,
-        given=Given(parameters=parameters, now_ms=instant_ms),
-        ids=world.ids,
-    )
-    affected = sum((statements.run(statement) for statement in plan.statements), Affected())
+    affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=world.ids).run(plan, calls)
     change = staging.net_change()
 
     def check(view: CommitView) -> None:

@@ -11,7 +11,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.change import GraphChange, TypeChange
-from omnigraph.engine.mutate.comparison import Comparison
+from omnigraph.engine.comparison import Comparison
 from omnigraph.engine.mutate.pending import PendingTable
 from omnigraph.engine.view import GraphView
 from omnigraph.store.table import KEY
@@ -92,8 +92,7 @@ class MutationStaging:
             removed -= pending.uncertain - set(stored)
         if not rows.num_rows and not removed:
             return None
-        is_made = pc.is_in(rows.column(KEY), value_set=pa.array(sorted(pending.made), pa.string()))
-        made, others = rows.filter(is_made), rows.filter(pc.invert(is_made))
+        made, others = _split(rows, pending.made)
         return RowChange(
             table_key=table_key,
             inserts=made if made.num_rows else None,
@@ -118,3 +117,11 @@ class MutationStaging:
         narrow = table.read([KEY, where.column], counters=self._txn.counters)
         ids = narrow.filter(where.mask(narrow)).column(KEY)
         return self._view.rows_of(owner.table_key, ids, columns)
+
+
+def _split(rows: pa.Table, made: frozenset[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the rows with these ids, and the others."""
+    if not made:
+        return rows.slice(0, 0), rows
+    is_made = pc.is_in(rows.column(KEY), value_set=pa.array(sorted(made), pa.string()))
+    return rows.filter(is_made), rows.filter(pc.invert(is_made))

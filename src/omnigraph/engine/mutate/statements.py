@@ -11,7 +11,7 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType
-from omnigraph.engine.mutate.comparison import Comparison, column_of, compare
+from omnigraph.engine.comparison import Comparison, column_of, compare
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import Given, repeated, whole_row
 from omnigraph.errors import InternalError

@@ -53,18 +53,22 @@ class Given:
             QueryMeaningError: the value does not fit the property.
             ExternalBlobError: a Blob is given as an address outside the graph.
         """
-        value = self.value(assign.value)
-        where = f"{owner.name}.{assign.property}"
-        if value is None:
-            if assign.type.nullable:
-                return None
-            raise _refusal(f"NULL does not fit {assign.type}: property={where}")
-        if assign.type.scalar is Scalar.BLOB:
-            return _blob(value, where)
-        try:
-            return fit_assigned(value, replace(assign.type, enum_values=None))
-        except ValueFormatError as problem:
-            raise _refusal(f"{problem.message} property={where}") from problem
+        return fit_stored(self.value(assign.value), assign.type, owner, assign.property)
+
+
+def fit_stored(value: Any, of: PropertyType, owner: NodeType | EdgeType, name: str) -> Any:
+    """Return what a property of type ``of`` stores for a decoded value; raises what :meth:`Given.stored` does."""
+    where = f"{owner.name}.{name}"
+    if value is None:
+        if of.nullable:
+            return None
+        raise _refusal(f"NULL does not fit {of}: property={where}")
+    if of.scalar is Scalar.BLOB:
+        return _blob(value, where)
+    try:
+        return fit_assigned(value, of if of.enum_values is None else replace(of, enum_values=None))
+    except ValueFormatError as problem:
+        raise _refusal(f"{problem.message} property={where}") from problem
 
 
 def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class ColumnChecker:
         columns: dict[str, pa.Array] = {}
         for name in ("id", "src", "dst") if isinstance(self._owner, EdgeType) else ("id",):
             columns[name] = self._column(parsed, name)
-            if name != "id":
+            if name != "id" and columns[name].null_count:
                 doubt |= mask_of(columns[name].is_null())
         for prop in self._owner.properties:
             column, bad = self._column(parsed, prop.name), None
@@ -96,17 +96,19 @@ class ColumnChecker:
         given: dict[str, pa.Array] | None,
         doubt: Mask,
     ) -> SureRows:
-        at = np.flatnonzero(~doubt)
+        at = np.arange(len(doubt))
         if doubt.any():
+            at = np.flatnonzero(~doubt)
             columns = {name: column.take(pa.array(at)) for name, column in columns.items()}
+            numbers = numbers[at]
         if self._owner.key is not None:
             derived = entity_ids(self._owner, columns)
-            differs = mask_of(pc.fill_null(pc.not_equal(columns["id"], derived), fill_value=False))
-            columns["id"] = derived
+            given_ids, columns["id"] = columns["id"], derived
+            differs = mask_of(pc.fill_null(pc.not_equal(given_ids, derived), fill_value=False))
             if differs.any():
                 doubt[at[differs]] = True
                 columns = {name: column.filter(pa.array(~differs)) for name, column in columns.items()}
-                at = at[~differs]
+                at, numbers = at[~differs], numbers[~differs]
         flags = None
         if given is not None:
             chosen = {name: flag.take(pa.array(at)) for name, flag in given.items()}
@@ -114,7 +116,7 @@ class ColumnChecker:
         rows = TypeRows(
             owner=self._owner,
             rows=pa.table([columns[name] for name in self._schema.names], schema=self._schema),
-            lines=pa.array(numbers[at]),
+            lines=pa.array(numbers),
             given=flags,
         )
         return SureRows(rows=rows, doubtful=np.flatnonzero(doubt))

@@ -8,6 +8,8 @@ afterwards, column by column.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,26 @@ from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED
 from omnigraph.engine.rows.lines import text_of
 
 _CHANGED = re.compile(r"Column\(/data/([A-Za-z0-9_]+)(?:/\[\])?\) changed from (?:string to number|number to string)")
+_UNEXPECTED = "unexpected field"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Habits:
+    """How a file writes its rows: dates as text or as counts, and whether rows say their id."""
+
+    flavours: Mapping[str, Flavour]
+    gives_ids: bool = False
+
+    def after(self, error: str) -> _Habits | None:
+        """Return the habits that explain why lines could not be parsed; None when nothing does."""
+        if _UNEXPECTED in error:
+            return None if self.gives_ids else replace(self, gives_ids=True)
+        changed = _CHANGED.search(error)
+        name = changed[1] if changed else ""
+        if name not in self.flavours:
+            return None
+        other: Flavour = "count" if self.flavours[name] == "text" else "text"
+        return replace(self, flavours={**self.flavours, name: other})
 
 
 class ColumnarReader:
@@ -31,56 +53,62 @@ class ColumnarReader:
         self._owner = owner
         self._is_patch = is_patch
         self._checker = ColumnChecker(owner, is_patch=is_patch)
-        # Files spell dates as text or as counts, all rows alike: what the last chunk had is tried first.
-        self._flavours: dict[str, Flavour] = {
-            prop.name: "text" for prop in owner.properties if prop.type.scalar in TEMPORAL
-        }
+        # All rows of a file are written alike: what the last chunk had is tried first.
+        self._habits = _Habits(
+            flavours={prop.name: "text" for prop in owner.properties if prop.type.scalar in TEMPORAL}
+        )
 
     def read(self, lines: pa.Array, numbers: npt.NDArray[np.int64]) -> SureRows | None:
         """Return the rows of ``lines`` with their line numbers; None when all of them are doubtful."""
-        flavours = dict(self._flavours)
         text = text_of(lines)
-        parsed = self._parse(text, flavours)
-        if parsed is None or parsed.num_rows != len(lines):
+        found = self._parse(text)
+        if found is None or found[0].num_rows != len(lines):
             return None
-        self._flavours = flavours
+        parsed, self._habits = found
         data = _only_chunk(parsed["data"])
         values = {field.name: data.field(at) for at, field in enumerate(data.type)}
-        doubt = _perhaps_null(lines, text, data, b'"data"') | _perhaps_null(lines, text, values["id"], b'"id"')
+        doubt = _perhaps_null(lines, text, data, b'"data"')
+        if "id" in values:
+            doubt |= _perhaps_null(lines, text, values["id"], b'"id"')
         if isinstance(self._owner, EdgeType):
             values |= {column: _only_chunk(parsed[field]) for field, column in ENDPOINT_FIELDS.items()}
         if self._is_patch:
             # A null that was written and a member that was left out look alike, and a patch must tell them apart.
             doubt |= mask_of(pc.match_substring(lines, b"null"))
+        flavours = found[1].flavours
         return self._checker.check(ParsedColumns(values=values, flavours=flavours, doubt=doubt, numbers=numbers))
 
-    def _parse(self, text: pa.Buffer, flavours: dict[str, Flavour]) -> pa.Table | None:
-        tried: set[str] = set()
+    def _parse(self, text: pa.Buffer) -> tuple[pa.Table, _Habits] | None:
+        habits = self._habits
+        tried = [habits]
         while True:
             try:
-                return pj.read_json(
+                table = pj.read_json(
                     pa.BufferReader(text),
                     read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
                     parse_options=pj.ParseOptions(
-                        explicit_schema=_json_schema(self._owner, flavours), unexpected_field_behavior="error"
+                        explicit_schema=_json_schema(self._owner, habits), unexpected_field_behavior="error"
                     ),
                 )
             except pa.ArrowInvalid as error:
-                changed = _CHANGED.search(str(error))
-                name = changed[1] if changed else ""
-                if name not in flavours or name in tried:
+                other = habits.after(str(error))
+                if other is None or other in tried:
                     return None
-                tried.add(name)
-                flavours[name] = "count" if flavours[name] == "text" else "text"
+                habits = other
+                tried.append(habits)
+            else:
+                return table, habits
 
 
-def _json_schema(owner: NodeType | EdgeType, flavours: dict[str, Flavour]) -> pa.Schema:
+def _json_schema(owner: NodeType | EdgeType, habits: _Habits) -> pa.Schema:
     members = [
-        pa.field(prop.name, json_type(prop.type, flavours.get(prop.name, "text")))
+        pa.field(prop.name, json_type(prop.type, habits.flavours.get(prop.name, "text")))
         for prop in owner.properties
         if prop.name not in RESERVED
     ]
-    data = pa.field("data", pa.struct([pa.field("id", pa.string()), *members]))
+    if habits.gives_ids:
+        members.insert(0, pa.field("id", pa.string()))
+    data = pa.field("data", pa.struct(members))
     if isinstance(owner, EdgeType):
         return pa.schema([pa.field(name, pa.string()) for name in ("edge", *ENDPOINT_FIELDS)] + [data])
     return pa.schema([pa.field("type", pa.string()), data])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.catalog.entity_ids import entity_id
@@ -121,7 +121,13 @@ class RowDecoder:
     ) -> RowProblem | None:
         if prop.type.nullable or (self.is_patch and not is_given):
             return None
-        return required_problem(owner, prop, number, is_given=is_given)
+        problem = required_problem(owner, prop, number, is_given=is_given)
+        if prop.embed is None or self.is_patch:
+            return problem
+        advice = (
+            f", and no embedding provider is configured (OMNIGRAPH_EMBED_PROVIDER) to make it of '{prop.embed.source}'"
+        )
+        return replace(problem, message=problem.message + advice)
 
     def _identified(
         self,

@@ -83,7 +83,13 @@ def _ends_well(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], ends: 
 
 
 def _lines_with_doubt(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    closes = np.flatnonzero(raw == _CLOSE)
+    is_close = raw == _CLOSE
+    # Before the first byte comes the last one, which is a line break.
+    last, before = (is_close.take(ends - back, mode="wrap") for back in (1, 2))
+    if np.count_nonzero(is_close) == np.count_nonzero(last) + np.count_nonzero(last & before):
+        # All of them are the last one or two bytes of their line.
+        return np.empty(0, dtype=np.int64)
+    closes = np.flatnonzero(is_close)
     after = raw[closes + 1]
     fine = _AFTER_CLOSE[after]
     returns = np.flatnonzero(after == _RETURN)

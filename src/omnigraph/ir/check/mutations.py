@@ -108,8 +108,8 @@ def _check_complete(
         # The vector is computed from its source when it is not given.
         if prop.embed is not None and prop.embed.source in names:
             continue
-        what = "end" if prop.name in ENDS and isinstance(target, EdgeType) else "property"
-        message = f"an insert of '{target.name}' must assign the required {what} '{prop.name}'"
+        what = "edge endpoint" if prop.name in ENDS and isinstance(target, EdgeType) else "property"
+        message = f"missing required {what} '{prop.name}' of '{target.name}'"
         raise scope.violation("T12", message, statement.type_name.span, suggestion=f"add {prop.name}: …")
 
 

@@ -56,9 +56,9 @@ class _Pipeline:
         for component in find_components(clauses, self.outer):
             self._lower_component(component)
         self.operators.extend(Filter(predicate=predicate) for predicate in on_rows)
-        for clause in clauses:
+        for position, clause in enumerate(clauses):
             if isinstance(clause, CheckedNegation):
-                self.operators.append(self._lower_negation(clause))
+                self.operators.append(self._lower_negation(clause, self.outer | _introduced(clauses[:position])))
         return tuple(self.operators)
 
     def _place(self, clauses: tuple[CheckedClause, ...], introduced: frozenset[str]) -> list[Predicate]:
@@ -144,8 +144,8 @@ class _Pipeline:
         if traversal.edge_variable is not None:
             self.bound.add(traversal.edge_variable)
 
-    def _lower_negation(self, negation: CheckedNegation) -> AntiJoin:
-        visible = frozenset(self.bound)
+    def _lower_negation(self, negation: CheckedNegation, visible: frozenset[str]) -> AntiJoin:
+        """Lower a block; a name that is only introduced behind it means something of its own inside."""
         inner = _Pipeline(lowering=self.lowering, names=self.names, outer=visible)
         return AntiJoin(outer=negation.outer, inner=inner.build(negation.clauses))
 
@@ -154,6 +154,11 @@ def _max_hops(traversal: CheckedTraversal) -> int:
     # A cross-type edge cannot be chained: nothing lies beyond its first hop.
     is_chained = traversal.edge.is_same_type or traversal.min_hops > 1
     return traversal.max_hops if is_chained else 1
+
+
+def _introduced(clauses: Iterable[CheckedClause]) -> frozenset[str]:
+    named = (clause.edge_variable for clause in clauses if isinstance(clause, CheckedTraversal))
+    return _introduced_nodes(clauses) | {name for name in named if name is not None}
 
 
 def _introduced_nodes(clauses: Iterable[CheckedClause]) -> frozenset[str]:

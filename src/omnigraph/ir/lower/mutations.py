@@ -86,7 +86,7 @@ def _assigns(assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> 
 def _refuse_key(statement: CheckedUpdate, lowering: Lowering) -> None:
     for item in statement.assignments:
         if item.property.name in (statement.target.key or ()):
-            message = f"'{item.property.name}' is a key of '{statement.target.name}' and cannot be updated"
+            message = f"cannot update @key property '{item.property.name}' of '{statement.target.name}'"
             raise lowering.refusal(message, item.span, suggestion="delete and insert instead")
 
 

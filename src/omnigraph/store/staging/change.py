@@ -21,6 +21,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.runtime import Counters, World
+from omnigraph.store.distinct import are_all_different
 from omnigraph.store.metering import UPLOAD_STAGES, collect
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.staging.fold import Folded, fold_tail
@@ -155,7 +156,7 @@ def _with_sentinel(table: Table, updated: list[FragmentMetadata], removed: Seque
 def _distinct_ids(table: Table, rows: pa.Table) -> pa.Array:
     column = rows[KEY]
     ids = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
-    if ids.null_count or pc.count_distinct(ids).as_py() != len(ids):
+    if ids.null_count or not are_all_different(ids):
         raise InternalError(f"rows to upsert repeat an id or lack one location={table.pin.location}")
     return ids
 

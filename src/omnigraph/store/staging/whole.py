@@ -33,10 +33,10 @@ def stage_create(
     Raises:
         AlreadyExistsError: a table is there.
     """
-    new = [] if rows is None else write_new(datasets.handles, location, rows, schema, counters)
     before = TablePin(location=location, branch=None, version=0)
-    lance_schema = LanceSchema.from_pyarrow(schema)
+    new, lance_schema = list[FragmentMetadata](), LanceSchema.from_pyarrow(schema)
     if rows is not None:
+        new, lance_schema = write_new(datasets.handles, location, rows, schema, counters)
         fields = tuple((field.id(), field.name()) for field in lance_schema.fields())
         _remember(datasets, new, fit(rows, schema), fields)
     return staged_at(

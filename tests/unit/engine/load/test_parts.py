@@ -17,7 +17,7 @@ from omnigraph.engine.load.sources import ByteStream
 from omnigraph.engine.load.spool import open_spool
 from omnigraph.errors import PreconditionFailedError, SchemaMovedError
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import World
+from omnigraph.runtime import Failpoints, World
 from omnigraph.values import CommitId, Ulid
 from omnigraph.values.ulid import is_ulid
 
@@ -71,7 +71,7 @@ def test_only_missing_ids_are_filled():
 @pytest.mark.parametrize("memory_bytes", [0, 100, 1 << 20])
 def test_spool_gives_back_what_it_got_in_order(memory_bytes, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with open_spool(memory_bytes) as spool:
+    with open_spool(memory_bytes, Failpoints()) as spool:
         for number in range(10):
             rows = pa.table({"id": [f"{number}-{row}" for row in range(5)]})
             spool.add(PERSON, rows, has_fresh_ids=number != 3)

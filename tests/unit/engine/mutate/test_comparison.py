@@ -9,7 +9,7 @@ import pytest
 from tests.session_graph import create_graph, open_session
 
 from omnigraph.catalog.model import PropertyType, Scalar
-from omnigraph.engine.mutate.comparison import column_of, compare
+from omnigraph.engine.comparison import column_of, compare
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.ir.model import TargetColumn
 from omnigraph.ir.types import F64, I64, TEXT

@@ -114,3 +114,35 @@ def test_dates_as_counts_are_read_in_columns_too(monkeypatch):
         lines = [json.dumps({"edge": "knows", "from": "a", "to": "b", "data": {"since": date}}) for date in dates]
         chunk = decoder.decode("\n".join([*lines, ""]).encode(), 1)
         assert chunk.types["edge:Knows"].rows["since"].cast("int32").to_pylist()[0] == 19723
+
+
+def test_rows_that_say_their_id_are_read_in_columns_whenever_they_come(monkeypatch):
+    monkeypatch.setattr(RowDecoder, "decode", lambda self, line, number: pytest.fail("not in columns"))
+    decoder = ChunkDecoder(CATALOG)
+    for data in ([{}, {}], [{}, {"id": "k1"}], [{}, {}], [{"id": "k2"}, {"id": "k3"}]):
+        lines = [json.dumps({"edge": "Knows", "from": "a", "to": "b", "data": item}) for item in data]
+        chunk = decoder.decode("\n".join([*lines, ""]).encode(), 1)
+        assert chunk.types["edge:Knows"].rows["id"].to_pylist() == [item.get("id") for item in data]
+
+
+@pytest.mark.parametrize("spelling", ["id", "\\u0069d"])
+def test_an_id_that_is_null_is_refused_among_rows_without_one(spelling):
+    lines = [
+        '{"edge":"Knows","from":"a","to":"b"}',
+        f'{{"edge":"Knows","from":"a","to":"b","data":{{"{spelling}":null}}}}',
+    ]
+    chunk = ChunkDecoder(CATALOG).decode("\n".join([*lines, ""]).encode(), 1)
+    assert [problem.line for problem in chunk.problems] == [2]
+    assert chunk.types["edge:Knows"].lines.to_pylist() == [1]
+
+
+@pytest.mark.parametrize("odd", ["}", "{}}", '{"a":1} {"a":2}', '{"a":"}"}'])
+def test_braces_anywhere_but_at_the_end_of_a_line_are_read_exactly(odd):
+    plain = '{"type":"Person","data":{"name":"a"}}'
+    data = "\n".join([odd, plain, odd.replace('"a":', '"type":'), plain.replace("a", "b"), ""]).encode()
+    decoder = ChunkDecoder(CATALOG)
+    fast, exact = decoder.decode(data, 1), decoder.decode_exactly(data, 1)
+    assert fast.problems == exact.problems
+    assert {key: rows.rows.to_pylist() for key, rows in fast.types.items()} == {
+        key: rows.rows.to_pylist() for key, rows in exact.types.items()
+    }

@@ -1,4 +1,4 @@
-"""The predicate of a statement: one comparison, brought into the column's own type without loss.
+"""One comparison of a column with a value, brought into the column's own type without loss.
 
 Rows in storage and rows that are only pending are decided by the same Arrow kernels, so they cannot disagree. The
 predicate pushed to storage only narrows what is read; it may let through too much, never too little.
@@ -62,7 +62,11 @@ class Comparison:
     def mask(self, rows: pa.Table) -> pa.Array:
         """Return which rows match; a NULL never does."""
         column = rows.column(self.column)
-        stored = comparable(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
+        return self.matches(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type))
+
+    def matches(self, values: pa.Array) -> pa.Array:
+        """Return which values of the column match; a NULL never does."""
+        stored = comparable(values)
         if self.verdict is not None:
             return pc.and_(stored.is_valid(), pa.scalar(self.verdict))
         return pc.fill_null(_KERNELS[self.op](stored, pa.scalar(self.value, stored.type)), fill_value=False)

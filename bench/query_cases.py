@@ -1,0 +1,216 @@
+"""What the query benchmark asks, in each engine's own language and with one meaning.
+
+A traversal of omnigraph finds each neighbour of a row once, and a walk of several hops each node at its least distance,
+so Cypher and SQL say DISTINCT, or follow shortest paths, where parallel edges would otherwise count. Each stands in the
+fastest form found that says the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from bench.generate import Dataset, Stream
+
+KeyKind = Literal["person", "text", "vector", "hybrid", "none"]
+GraphName = Literal["social", "items"]
+Parameters = dict[str, object]
+
+DIMENSION = 128
+# Where among all persons, ordered by how many others they know, the asked ones stand.
+_DEGREE_RANKS = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
+_TEXTS = ("quiet river", "writes letter", "graph", "early morning bridge", "every number")
+_SEED = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One question.
+
+    Args:
+        title: what the report calls it.
+        gq: the question to omnigraph.
+        cypher: the question to ladybug; None when it cannot be asked.
+        sql: the question to DuckDB; None when it cannot be asked.
+        keys: what its parameters are.
+        graph: which graph it is asked of.
+        is_ordered: whether the rows come in one order only.
+    """
+
+    title: str
+    gq: str
+    cypher: str | None
+    sql: str | None
+    keys: KeyKind = "none"
+    graph: GraphName = "social"
+    is_ordered: bool = False
+
+
+def _from_person(body: str) -> str:
+    return f"query q($slug: String) {{ match {{ $p: Person {{ slug: $slug }}  {body} }}"
+
+
+def _hops(count: int) -> str:
+    """Return the SQL parts ``h1`` to ``h<count>``: the persons first met after so many hops."""
+    parts = ['h1 AS MATERIALIZED (SELECT DISTINCT "to" AS n FROM Knows WHERE "from" = $slug AND "to" <> $slug)']
+    for hop in range(2, count + 1):
+        before = " ".join(f"ANTI JOIN h{near} USING (n)" for near in range(1, hop))
+        met = f'SELECT DISTINCT "to" AS n FROM Knows SEMI JOIN h{hop - 1} ON "from" = n'  # noqa: S608 - numbers only
+        parts.append(f"h{hop} AS MATERIALIZED (SELECT n FROM ({met}) {before} WHERE n <> $slug)")  # noqa: S608 - as above
+    return "WITH " + ", ".join(parts)
+
+
+def _nearest_after(hops: int) -> str:
+    return (
+        f"MATCH (p:Person {{slug: $slug}})-[e:Knows* SHORTEST 1..{hops}]->(f:Person)"
+        f" WHERE length(e) = {hops} RETURN count(f)"
+    )
+
+
+CASES = (
+    Case(
+        title="point lookup by key",
+        gq=_from_person("") + " return { $p.name, $p.age, $p.country } }",
+        cypher="MATCH (p:Person {slug: $slug}) RETURN p.name, p.age, p.country",
+        sql="SELECT name, age, country FROM Person WHERE slug = $slug",
+        keys="person",
+    ),
+    Case(
+        title="one hop with properties",
+        gq=_from_person("$p knows $f") + " return { $f.slug, $f.name, $f.age } }",
+        cypher="MATCH (p:Person {slug: $slug})-[:Knows]->(f:Person) RETURN DISTINCT f.slug, f.name, f.age",
+        sql='SELECT slug, name, age FROM Person WHERE slug IN (SELECT "to" FROM Knows WHERE "from" = $slug)',
+        keys="person",
+    ),
+    Case(
+        title="two hops, distinct count",
+        gq=_from_person("$p knows{2,2} $f") + " return { count($f) as n } }",
+        cypher=_nearest_after(2),
+        sql=f"{_hops(2)} SELECT count(*) FROM h2",  # noqa: S608 - constants only
+        keys="person",
+    ),
+    Case(
+        title="three hops, distinct count",
+        gq=_from_person("$p knows{3,3} $f") + " return { count($f) as n } }",
+        cypher=_nearest_after(3),
+        sql=f"{_hops(3)} SELECT count(*) FROM h3",  # noqa: S608 - constants only
+        keys="person",
+    ),
+    Case(
+        title="friends of friends, filter, order, limit 20",
+        gq=_from_person("$p knows $f  $f knows $c  $c.age >= 30")
+        + " return { $c.slug, $c.name, $c.age } order { $c.age desc, $c.slug } limit 20 }",
+        cypher="MATCH (p:Person {slug: $slug})-[:Knows]->(f:Person)-[:Knows]->(c:Person) WHERE c.age >= 30"
+        " WITH DISTINCT f, c RETURN c.slug, c.name, c.age ORDER BY c.age DESC, c.slug LIMIT 20",
+        sql='WITH d AS (SELECT DISTINCT "from", "to" FROM Knows'
+        ' WHERE "from" IN (SELECT "to" FROM Knows WHERE "from" = $slug))'
+        ' SELECT c.slug, c.name, c.age FROM d JOIN Person c ON c.slug = d."to" WHERE c.age >= 30'
+        " ORDER BY c.age DESC, c.slug LIMIT 20",
+        keys="person",
+        is_ordered=True,
+    ),
+    Case(
+        title="top 10 organisations by employees",
+        gq="query q() { match { $p: Person  $p worksAt $o } return { $o.slug, $o.name, count($p) as n }"
+        " order { n desc, $o.slug } limit 10 }",
+        cypher="MATCH (:Person)-[:WorksAt]->(o:Organisation) WITH o, count(*) AS n"
+        " RETURN o.slug, o.name, n ORDER BY n DESC, o.slug LIMIT 10",
+        sql='SELECT o.slug, o.name, n FROM (SELECT "to" AS slug, count(*) AS n FROM WorksAt GROUP BY 1)'
+        " JOIN Organisation o USING (slug) ORDER BY n DESC, o.slug LIMIT 10",
+        is_ordered=True,
+    ),
+    Case(
+        title="whole graph: two-hop paths, linked pairs",
+        gq="query q() { match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n } }",
+        cypher="MATCH (a:Person)-[:Knows]->(b:Person) WITH DISTINCT a, b WITH b, count(*) AS i"
+        " MATCH (b)-[:Knows]->(c:Person) WITH DISTINCT b, i, c RETURN sum(i)",
+        sql='WITH d AS MATERIALIZED (SELECT DISTINCT "from", "to" FROM Knows),'
+        ' i AS (SELECT "to" AS k, count(*) AS n FROM d GROUP BY 1),'
+        ' o AS (SELECT "from" AS k, count(*) AS n FROM d GROUP BY 1)'
+        " SELECT sum(i.n * o.n) FROM i JOIN o USING (k)",
+    ),
+    Case(
+        title="whole graph: two-hop paths, every edge",
+        gq="query q() { match { $a: Person  $a $v:knows $b  $b $w:knows $c } return { count($c) as n } }",
+        cypher="MATCH (a:Person)-[:Knows]->(b:Person)-[:Knows]->(c:Person) RETURN count(*)",
+        sql='WITH i AS (SELECT "to" AS k, count(*) AS n FROM Knows GROUP BY 1),'
+        ' o AS (SELECT "from" AS k, count(*) AS n FROM Knows GROUP BY 1)'
+        " SELECT sum(i.n * o.n) FROM i JOIN o USING (k)",
+    ),
+    Case(
+        title="reachability 1..3",
+        gq=_from_person("$p knows{1,3} $f") + " return { count($f) as n } }",
+        cypher="MATCH (p:Person {slug: $slug})-[e:Knows* SHORTEST 1..3]->(f:Person) RETURN count(f)",
+        sql=f"{_hops(3)} SELECT count(*) FROM (FROM h1 UNION ALL FROM h2 UNION ALL FROM h3)",  # noqa: S608 - constants only
+        keys="person",
+    ),
+    Case(
+        title="bm25 top 10 over posts",
+        gq="query q($text: String) { match { $p: Post } return { $p.slug } order { bm25($p.body, $text) } limit 10 }",
+        cypher=None,
+        sql=None,
+        keys="text",
+        is_ordered=True,
+    ),
+    Case(
+        title="nearest 10 vectors",
+        gq=f"query q($vec: Vector({DIMENSION})) {{ match {{ $i: Item }} return {{ $i.slug }}"
+        " order { nearest($i.vec, $vec) } limit 10 }",
+        cypher="MATCH (i:Item) RETURN i.slug"
+        f" ORDER BY array_distance(i.vec, CAST($vec AS FLOAT[{DIMENSION}])) LIMIT 10",
+        sql=f"SELECT slug FROM Item ORDER BY array_distance(vec, $vec::FLOAT[{DIMENSION}]) LIMIT 10",  # noqa: S608 - constants only
+        keys="vector",
+        graph="items",
+    ),
+    Case(
+        title="hybrid: nearest and bm25 by rrf, top 10",
+        gq=f"query q($vec: Vector({DIMENSION}), $text: String) {{ match {{ $i: Item }} return {{ $i.slug }}"
+        " order { rrf(nearest($i.vec, $vec), bm25($i.title, $text)) } limit 10 }",
+        cypher=None,
+        sql=None,
+        keys="hybrid",
+        graph="items",
+        is_ordered=True,
+    ),
+)
+
+
+def parameters_of(dataset: Dataset) -> dict[KeyKind, list[Parameters]]:
+    """Return what every kind of question is asked for: the same for all engines."""
+    vectors = np.round(Stream(_SEED).fractions(len(_TEXTS) * DIMENSION), 3).reshape(-1, DIMENSION).tolist()
+    texts = [{"text": text} for text in _TEXTS]
+    nearest = [{"vec": vector} for vector in vectors]
+    return {
+        "person": [{"slug": slug} for slug in _persons_by_degree(dataset)],
+        "text": texts,
+        "vector": nearest,
+        "hybrid": [{**one, **other} for one, other in zip(texts, nearest, strict=True)],
+        "none": [{}],
+    }
+
+
+def make_items(count: int) -> pa.Table:
+    """Return so many things with a short text and a vector each."""
+    stream = Stream(_SEED + 1)
+    numbers = pc.cast(pa.array(np.arange(count)), pa.string())
+    words = np.array(" ".join(_TEXTS).split())[stream.integers(3 * count, 10)].reshape(-1, 3)
+    values = pa.array(stream.fractions(count * DIMENSION).astype(np.float32))
+    return pa.table(
+        {
+            "slug": pc.binary_join_element_wise("item", numbers, "-"),
+            "title": pa.array([" ".join(row) for row in words.tolist()]),
+            "vec": pa.FixedSizeListArray.from_arrays(values, DIMENSION),
+        }
+    )
+
+
+def _persons_by_degree(dataset: Dataset) -> list[str]:
+    knows = next(path for path in dataset.parquet if path.stem == "Knows")
+    counts = pq.read_table(knows, columns=["from"]).group_by("from").aggregate([("from", "count")])
+    ordered = counts.sort_by([("from_count", "ascending"), ("from", "ascending")]).column("from")
+    last = len(ordered) - 1
+    return [ordered[round(rank * last)].as_py() for rank in _DEGREE_RANKS]

@@ -1,0 +1,170 @@
+"""What the commands that read by a query share: their options, and the request that these make."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.files import refuse_second_stdin
+from omnigraph.cli.mutate import read_params, read_query
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.errors import BadValue, QueryParameterError, UsageError
+from omnigraph.ir import decode_parameter_text
+
+
+class Traversal(Enum):
+    """How edges are walked."""
+
+    AUTO = "auto"
+    INDEXED = "indexed"
+    CSR = "csr"
+
+
+QueryName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON, or else text; may be repeated."),
+]
+ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main if none.")]
+AtSnapshot = Annotated[
+    str | None, typer.Option("--snapshot", metavar="ID", help="Read the graph as it was at this commit.")
+]
+RowLimit = Annotated[
+    int | None, typer.Option("--limit-rows", metavar="N", min=0, help="Fail if there are more rows than this.")
+]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Fail if it takes longer.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Fail if it needs more memory, such as 256M or 2G.")
+]
+TraversalMode = Annotated[
+    Traversal, typer.Option("--mode", help="Walk edges through indexes, through memory, or by what seems cheaper.")
+]
+
+_SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """A read as the session takes it."""
+
+    text: bytes
+    params: Any
+    name: str | None
+    branch: str
+    at: str | None
+    options: QueryOptions
+    source_name: str
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the session's ``query`` and ``explain``, the text and what may follow it."""
+        return {
+            "text": self.text,
+            "params": self.params,
+            "name": self.name,
+            "params_form": "strict",
+            "branch": self.branch,
+            "at": self.at,
+            "options": self.options,
+            "source_name": self.source_name,
+        }
+
+
+def read_request(
+    *,
+    name: str | None,
+    query_path: str | None,
+    query_text: str | None,
+    params: str | None,
+    params_path: str | None,
+    param: Sequence[str] | None,
+    branch: str | None,
+    snapshot: str | None,
+    options: QueryOptions,
+) -> ReadRequest:
+    """Return what the options of a command ask for.
+
+    Raises:
+        UsageError: they do not go together, or one is not of its form.
+        FileMissingError, FileAccessError: a file that they name cannot be read.
+        QueryParameterError: the parameters are not JSON.
+    """
+    if branch is not None and snapshot is not None:
+        raise _usage("--branch and --snapshot exclude each other", "", "one of them")
+    refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
+    source = read_query(query_path, query_text, name)
+    return ReadRequest(
+        text=source.data,
+        params=_with_each(read_params(params, params_path), param or ()),
+        name=name,
+        branch="main" if branch is None else branch,
+        at=snapshot,
+        options=options,
+        source_name=source.name,
+    )
+
+
+def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | None, mode: Traversal) -> QueryOptions:
+    """Return the limits of a read.
+
+    Raises:
+        UsageError: a time or a size that is none.
+    """
+    return QueryOptions(
+        mode=mode.value,
+        memory_bytes=None if memory is None else _size(memory),
+        timeout_ms=None if timeout_s is None else _milliseconds(timeout_s),
+        max_rows=limit_rows,
+    )
+
+
+def _with_each(given: Any, each: Sequence[str]) -> Any:
+    """Put single parameters over those that were given together; what is no object is refused later, as always."""
+    if not each or not (given is None or isinstance(given, dict)):
+        return given
+    single: dict[str, Any] = {}
+    for text in each:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise _usage(f"--param is not of its form value={text}", text, "NAME=VALUE")
+        if name in single:
+            raise _usage(f"--param names a parameter twice name={name}", text, "each name once")
+        single[name] = _value(value)
+    return {**(given or {}), **single}
+
+
+def _value(text: str) -> Any:
+    try:
+        return decode_parameter_text(text.encode())
+    except QueryParameterError:
+        return text
+    except UnicodeEncodeError as problem:
+        raise _usage("--param holds bytes that are no text", ascii(text), "UTF-8 text") from problem
+
+
+def _milliseconds(timeout_s: float) -> int:
+    timeout_ms = timeout_s * 1000
+    if not (math.isfinite(timeout_ms) and timeout_ms >= 0):
+        raise _usage(f"--timeout is no time value={timeout_s}", str(timeout_s), "seconds, such as 2.5")
+    return math.ceil(timeout_ms)
+
+
+def _size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise _usage(f"--memory is no size value={text}", text, "a size, such as 256M or 2G")
+    return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+
+
+def _usage(message: str, value: str, expected: str) -> UsageError:
+    return UsageError(
+        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
+    )

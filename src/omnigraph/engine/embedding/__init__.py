@@ -1,0 +1,16 @@
+"""Text into vectors: providers behind one interface, and the embedder that a graph holds."""
+
+from omnigraph.engine.embedding.embedder import Embedder
+from omnigraph.engine.embedding.environment import settings_from_environment
+from omnigraph.engine.embedding.provider import EmbeddingProvider, Role
+from omnigraph.engine.embedding.settings import EmbeddingSettings, ProviderKind, Secret
+
+__all__ = [
+    "Embedder",
+    "EmbeddingProvider",
+    "EmbeddingSettings",
+    "ProviderKind",
+    "Role",
+    "Secret",
+    "settings_from_environment",
+]

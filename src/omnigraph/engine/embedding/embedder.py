@@ -1,0 +1,179 @@
+"""``Embedder``: what a graph asks for vectors. It finds its provider when the first text comes, and keeps it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import numpy as np
+
+from omnigraph.engine.embedding.environment import names_provider, settings_from_environment
+from omnigraph.engine.embedding.gemini import GeminiProvider
+from omnigraph.engine.embedding.local import LocalProvider
+from omnigraph.engine.embedding.mock import MockProvider
+from omnigraph.engine.embedding.openai import OpenAiProvider
+from omnigraph.engine.embedding.provider import EmbeddingProvider, Role
+from omnigraph.engine.embedding.settings import EmbeddingSettings
+from omnigraph.engine.embedding.vectors import Vectors, unit_vectors
+from omnigraph.errors import (
+    BadValue,
+    EmbeddingModelMismatchError,
+    EmbeddingSettingsError,
+    GraphClosedError,
+    ModelMismatch,
+    ValueFormatError,
+)
+from omnigraph.runtime import Clock
+
+CONFIGURE_HINT = "name an embedding provider in OMNIGRAPH_EMBED_PROVIDER and set its API key"
+# Texts whose vectors are plain Python numbers at a time.
+_SLICE = 1024
+
+
+class Embedder:
+    """Embeds texts for one open graph. Threads may share it.
+
+    Args:
+        clock: measures deadlines and waits between attempts.
+        embedding: settings or a provider, either of which wins over the environment. A provider stays its owner's to
+            close.
+        environment: where settings are looked for otherwise; that of the process unless given.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        embedding: EmbeddingSettings | EmbeddingProvider | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._given = embedding
+        self._environment = os.environ if environment is None else environment
+        self._lock = threading.Lock()
+        self._provider: EmbeddingProvider | None = None
+        self._is_closed = False
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether anybody named a provider; if it can be used shows when the first text is embedded."""
+        return self._given is not None or names_provider(self._environment)
+
+    def embed_query(
+        self, text: str, *, dimension: int, model: str | None, field: str, limit_ms: int | None = None
+    ) -> Vectors:
+        """Return the vector of a text that rows are searched by.
+
+        Args:
+            text: what to embed.
+            dimension: the size of the vector.
+            model: the model that the schema names for the property; None compares nothing.
+            field: the property, as errors name it.
+            limit_ms: how long the caller can wait; no longer than settings allow in any case.
+
+        Raises:
+            EmbeddingSettingsError, EmbeddingLibraryError: there is no provider that could be asked.
+            EmbeddingModelMismatchError: the provider's model is not the one of the schema.
+            EmbeddingUnavailableError, EmbeddingDeadlineError: the provider did not answer.
+            EmbeddingRefusedError, EmbeddingAnswerError: its answer is of no use.
+            ValueFormatError: the text is no valid Unicode.
+        """
+        provider = self._for(model, field)
+        vector: Vectors = self._vectors(provider, [text], dimension, "query", limit_ms)[0]
+        return vector
+
+    def embed_documents(self, texts: Sequence[str], *, dimension: int, model: str | None, field: str) -> Vectors:
+        """Return the vectors of texts that rows hold, one row each; equal texts are embedded once.
+
+        Takes and raises what :meth:`embed_query` does.
+        """
+        provider = self._for(model, field)
+        places: dict[str, int] = {}
+        for text in texts:
+            places.setdefault(text, len(places))
+        distinct = list(places)
+        parts = [
+            self._vectors(provider, distinct[start : start + _SLICE], dimension, "document", None)
+            for start in range(0, len(distinct), _SLICE)
+        ]
+        if not parts:
+            return np.zeros((0, dimension), dtype=np.float32)
+        vectors: Vectors = np.concatenate(parts)[[places[text] for text in texts]]
+        return vectors
+
+    def close(self) -> None:
+        """Close the provider, if it was made here; harmless when closed already."""
+        with self._lock:
+            self._is_closed = True
+            provider, self._provider = self._provider, None
+        if provider is not None and provider is not self._given:
+            provider.close()
+
+    def _for(self, model: str | None, field: str) -> EmbeddingProvider:
+        provider = self._get()
+        if model is not None and model != provider.model:
+            details = ModelMismatch(property=field, declared=model, active=provider.model)
+            raise EmbeddingModelMismatchError(
+                f"vectors of two models cannot be compared: property={field} declared={model!r}"
+                f" active={provider.model!r}",
+                details=details,
+            )
+        return provider
+
+    def _vectors(
+        self, provider: EmbeddingProvider, texts: Sequence[str], dimension: int, role: Role, limit_ms: int | None
+    ) -> Vectors:
+        for text in texts:
+            _check_unicode(text)
+        found = provider.embed(texts, dimension=dimension, role=role, limit_ms=limit_ms)
+        return unit_vectors(found, count=len(texts), dimension=dimension, provider=provider.name)
+
+    def _get(self) -> EmbeddingProvider:
+        with self._lock:
+            if self._is_closed:
+                details = BadValue(what="graph", value="closed", expected="open")
+                raise GraphClosedError("the graph is closed", details=details)
+            if self._provider is None:
+                self._provider = self._build()
+            return self._provider
+
+    def _build(self) -> EmbeddingProvider:
+        if self._given is not None and not isinstance(self._given, EmbeddingSettings):
+            return self._given
+        if not self.is_configured:
+            details = BadValue(what="provider", value="", expected="OMNIGRAPH_EMBED_PROVIDER")
+            raise EmbeddingSettingsError(
+                "text must be embedded, and no embedding provider is configured",
+                details=details,
+                hint=CONFIGURE_HINT,
+            )
+        return build_provider(self._given or settings_from_environment(self._environment), self._clock)
+
+
+def build_provider(settings: EmbeddingSettings, clock: Clock) -> EmbeddingProvider:
+    """Return the provider that settings describe.
+
+    Raises:
+        EmbeddingSettingsError: its key is missing.
+        EmbeddingLibraryError: a library that it needs is not installed.
+    """
+    match settings.provider:
+        case "openai-compatible" | "openai":
+            return OpenAiProvider(settings, clock)
+        case "gemini":
+            return GeminiProvider(settings, clock)
+        case "local":
+            return LocalProvider(settings.active_model)
+        case "mock":
+            return MockProvider(settings.active_model)
+        case _:
+            assert_never(settings.provider)
+
+
+def _check_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        details = BadValue(what="text", value=ascii(text[:80]), expected="valid Unicode")
+        raise ValueFormatError("text to embed holds half of a surrogate pair", details=details) from error

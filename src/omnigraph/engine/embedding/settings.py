@@ -1,0 +1,175 @@
+"""Which provider embeds, and how patiently it is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, get_args
+from urllib.parse import urlsplit
+
+from omnigraph.errors import BadValue, EmbeddingSettingsError
+
+ProviderKind = Literal["openai-compatible", "openai", "gemini", "local", "mock"]
+PROVIDERS: tuple[ProviderKind, ...] = get_args(ProviderKind)
+LOCAL_MODEL = "all-MiniLM-L6-v2"
+
+# The largest number of milliseconds or attempts that settings accept.
+LARGEST = 2**31 - 1
+_LEAST = MappingProxyType({"timeout_ms": 1, "deadline_ms": 0, "attempts": 1, "backoff_ms": 0})
+# What an HTTP header can carry without quoting.
+_KEY = re.compile(r"[\x21-\x7e]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderDefaults:
+    """What holds for a provider unless settings say otherwise, and which variables hold its key."""
+
+    base_url: str | None = None
+    model: str = ""
+    key_variables: tuple[str, ...] = ()
+
+
+DEFAULTS: Mapping[ProviderKind, ProviderDefaults] = MappingProxyType(
+    {
+        "openai-compatible": ProviderDefaults(
+            base_url="https://openrouter.ai/api/v1",
+            model="openai/text-embedding-3-large",
+            key_variables=("OPENROUTER_API_KEY", "OPENAI_API_KEY"),
+        ),
+        "openai": ProviderDefaults(
+            base_url="https://api.openai.com/v1",
+            model="text-embedding-3-large",
+            key_variables=("OPENAI_API_KEY",),
+        ),
+        "gemini": ProviderDefaults(
+            base_url="https://generativelanguage.googleapis.com/v1beta",
+            model="gemini-embedding-2",
+            key_variables=("GEMINI_API_KEY",),
+        ),
+        "local": ProviderDefaults(model=LOCAL_MODEL),
+        "mock": ProviderDefaults(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Secret:
+    """A key that does not show itself.
+
+    >>> Secret("sk-1")
+    Secret(…)
+    >>> f"{Secret('sk-1')}"
+    'Secret(…)'
+    """
+
+    _value: str
+
+    def reveal(self) -> str:
+        """Return the key, for the one place that sends it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingSettings:
+    """A provider and how to ask it. What is None follows from the provider.
+
+    Args:
+        provider: which one.
+        model: the model to ask for, and the space that its vectors are in.
+        base_url: where the provider is, without a trailing slash.
+        api_key: what it knows us by.
+        timeout_ms: how long one request may take.
+        deadline_ms: how long one call may take with all its attempts; 0 sets no end.
+        attempts: how often a call is tried at most.
+        backoff_ms: the pause after the first failed attempt; it doubles with each further one.
+
+    Raises:
+        EmbeddingSettingsError: a value makes no sense.
+    """
+
+    provider: ProviderKind = "openai-compatible"
+    model: str | None = None
+    base_url: str | None = None
+    api_key: Secret | None = None
+    timeout_ms: int = 30_000
+    deadline_ms: int = 60_000
+    attempts: int = 4
+    backoff_ms: int = 200
+
+    def __post_init__(self) -> None:
+        if self.provider not in PROVIDERS:
+            raise unknown_provider(self.provider)
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not least <= value <= LARGEST:
+                raise bad_number(name, str(value), least)
+        if self.base_url is not None:
+            object.__setattr__(self, "base_url", _checked_url(self.base_url))
+        if self.api_key is not None and not _KEY.fullmatch(self.api_key.reveal()):
+            details = BadValue(what="api_key", value="…", expected="visible ASCII characters")
+            raise EmbeddingSettingsError("the API key has characters that cannot be sent", details=details)
+
+    @property
+    def active_model(self) -> str:
+        """The model that is asked for."""
+        return DEFAULTS[self.provider].model if self.model is None else self.model
+
+    @property
+    def address(self) -> str:
+        """Where the provider is; empty when it is in this process."""
+        return self.base_url or DEFAULTS[self.provider].base_url or ""
+
+
+def unknown_provider(name: str) -> EmbeddingSettingsError:
+    """Return the error for a provider that does not exist."""
+    details = BadValue(what="provider", value=name, expected=" | ".join(PROVIDERS))
+    return EmbeddingSettingsError(
+        f"no embedding provider has this name: provider={name!r}",
+        details=details,
+        hint=f"set OMNIGRAPH_EMBED_PROVIDER to one of: {', '.join(PROVIDERS)}",
+    )
+
+
+def missing_key(provider: ProviderKind) -> EmbeddingSettingsError:
+    """Return the error for a provider whose key is not set."""
+    variables = " or ".join(DEFAULTS[provider].key_variables)
+    details = BadValue(what="api_key", value="", expected=variables)
+    return EmbeddingSettingsError(
+        f"the embedding provider needs an API key and {variables} is not set: provider={provider}",
+        details=details,
+        hint=f"set {variables}, or name another provider in OMNIGRAPH_EMBED_PROVIDER",
+    )
+
+
+def bad_number(name: str, value: str, least: int) -> EmbeddingSettingsError:
+    """Return the error for a number that cannot be used."""
+    expected = f"a whole number from {least} to {LARGEST}"
+    details = BadValue(what=name, value=value, expected=expected)
+    return EmbeddingSettingsError(f"{name} must be {expected}, got {value!r}", details=details)
+
+
+def _checked_url(url: str) -> str:
+    # Neither the text nor a part of it is repeated in the error: it may hold a password.
+    expected = "http:// or https:// with a host, without user, query or fragment"
+    details = BadValue(what="base_url", value="…", expected=expected)
+    problem = EmbeddingSettingsError(
+        f"the address of the embedding provider must be {expected}",
+        details=details,
+        hint="set OMNIGRAPH_EMBED_BASE_URL",
+    )
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError as error:
+        raise problem from error
+    is_plain = parts.username is None and not parts.query and not parts.fragment and "?" not in url and "#" not in url
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not has_port or not is_plain:
+        raise problem
+    if not url.isascii() or not url.isprintable() or " " in url:
+        raise problem
+    return url.rstrip("/")

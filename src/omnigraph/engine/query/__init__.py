@@ -1,0 +1,1 @@
+"""The read engine: from a compiled read to rows, on one pinned snapshot."""

@@ -1,0 +1,217 @@
+"""Everything one read holds while it runs: the snapshot's tables, its parameters, its limits, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.query.demand import Demand
+from omnigraph.engine.query.entities import Entities
+from omnigraph.engine.query.frame import Frame, Mask
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.search import TextIndexes
+from omnigraph.engine.query.steps import QueryPlan, Weigh
+from omnigraph.engine.query.topology import TopologyCache
+from omnigraph.engine.query.trace import Trace
+from omnigraph.engine.query.values.predicates import evaluate, read_variables
+from omnigraph.errors import BadValue, QueryRuntimeError
+from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.runtime import Counters
+from omnigraph.store.table import KEY
+from omnigraph.txn.snapshot import Snapshot
+
+# Text, dimension, the model that the schema names, and the property: to a vector.
+Embed = Callable[[str, int, str | None, str], Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadMemory:
+    """What the reads of one open graph share."""
+
+    topology: TopologyCache
+    texts: TextIndexes
+    demand: Demand
+
+
+class QueryContext:
+    """One run of one read."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        catalog: Catalog,
+        parameters: Mapping[str, Any],
+        options: QueryOptions,
+        limits: Limits,
+        counters: Counters,
+        memory: ReadMemory,
+        plan: QueryPlan,
+        trace: Trace,
+        embed: Embed,
+    ) -> None:
+        self.snapshot = snapshot
+        self.catalog = catalog
+        self.parameters = parameters
+        self.options = options
+        self.limits = limits
+        self.counters = counters
+        self.memory = memory
+        self.variables = plan.variables
+        self.fits_literals = plan.fits_literals
+        self.is_late = plan.is_late
+        # Groups must come in the order of their first row when rows come in the order of their rank.
+        self.keeps_order = plan.read.ranking is not None
+        self.trace = trace
+        self.embed = embed
+        self._columns = plan.columns
+        self._entities: dict[str, Entities] = {}
+        self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
+        # What counting found for every node at once, by the step that asked.
+        self.whole_weights: dict[Weigh, npt.NDArray[np.int64]] = {}
+
+    def within(self, variables: Mapping[str, str]) -> QueryContext:
+        """Return the same run seen from inside an anti-join, where variables may have other types."""
+        inner = copy(self)
+        inner.variables = variables
+        return inner
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or a parameter."""
+        return value.value if isinstance(value, Constant) else self.parameters[value.name]
+
+    def entities(self, table_key: str) -> Entities:
+        """Return the entities of a type."""
+        found = self._entities.get(table_key)
+        if found is None:
+            table = self.snapshot.table(table_key, self.counters)
+            found = Entities(
+                self._owner(table_key),
+                table,
+                self._columns.get(table_key, ()),
+                self.memory.topology,
+                self.memory.demand,
+                self.options.expand_mode,
+                self.counters,
+            )
+            self._entities[table_key] = found
+        return found
+
+    def entities_of(self, variable: str) -> Entities:
+        """Return the entities that a variable ranges over."""
+        return self.entities(self.variables[variable])
+
+    def values(self, frame: Frame, variable: str, name: str) -> pa.Array:
+        """Return a property of a variable, one value per row."""
+        return self.entities_of(variable).values(frame.ids[variable], name)
+
+    def ids(self, frame: Frame, variable: str) -> pa.Array:
+        """Return the ids of a variable's entities, one per row."""
+        return self.values(frame, variable, KEY)
+
+    def mask(self, frame: Frame, predicate: Predicate) -> Mask:
+        """Return which rows pass a predicate."""
+        variables = read_variables(predicate)
+        if len(variables) == 1 and not isinstance(predicate, SameEntity):
+            variable = next(iter(variables))
+            entities = self.entities_of(variable)
+            # Asking every entity once beats asking each row when rows repeat them.
+            if isinstance(predicate, TextMatch) or (
+                frame.length > entities.table.row_count and entities.prefers_memory(frame.length)
+            ):
+                return self.whole_mask(variable, predicate)[entities.codes(frame.ids[variable])]
+        return evaluate(predicate, FrameRows(self, frame))
+
+    def whole_mask(self, variable: str, predicate: Predicate) -> Mask:
+        """Return which entities of a variable's type pass a predicate on it, in the order of the image."""
+        key = (self.variables[variable], predicate)
+        found = self._whole_masks.get(key)
+        if found is None:
+            found = evaluate(predicate, _WholeTable(self, self.entities_of(variable)))
+            self._whole_masks[key] = found
+        return found
+
+    def text_matches(self, entities: Entities, predicate: TextMatch) -> Mask:
+        """Return which entities a text search finds, in the order of the image."""
+        found = np.zeros(entities.image.row_count, dtype=np.bool_)
+        query = self.given(predicate.query)
+        if query is None:
+            return found
+        index = self.memory.texts.get(entities.image, predicate.field.property, self.counters, self.limits.check)
+        if predicate.function == "fuzzy":
+            found[index.fuzzy(query, self._max_edits(predicate))] = True
+        else:
+            found[index.matches(query)] = True
+        return found
+
+    def _max_edits(self, predicate: TextMatch) -> int:
+        given = 2 if predicate.max_edits is None else self.given(predicate.max_edits)
+        edits = 2 if given is None else given
+        if edits < 0:
+            details = BadValue(what="max_edits", value=str(edits), expected="an integer that is not negative")
+            raise QueryRuntimeError(f"fuzzy takes no negative number of edits: max_edits={edits}", details=details)
+        return int(edits)
+
+    def _owner(self, table_key: str) -> NodeType | EdgeType:
+        kind, _, name = table_key.partition(":")
+        return self.catalog.nodes[name] if kind == "node" else self.catalog.edges[name]
+
+
+class FrameRows:
+    """The rows of a frame, as predicates ask them."""
+
+    def __init__(self, context: QueryContext, frame: Frame) -> None:
+        self._context = context
+        self._frame = frame
+        self.length = frame.length
+        self.fits_literals = context.fits_literals
+
+    def column(self, column: Column) -> pa.Array:
+        """Return a property, one value per row."""
+        return self._context.values(self._frame, column.variable, column.property)
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+        return self._context.given(value)
+
+    def matches_text(self, predicate: TextMatch) -> Mask:
+        """Return which rows a text search finds."""
+        variable = predicate.field.variable
+        entities = self._context.entities_of(variable)
+        return self._context.whole_mask(variable, predicate)[entities.codes(self._frame.ids[variable])]
+
+    def same_entity(self, predicate: SameEntity) -> Mask:
+        """Return in which rows two variables hold the same entity."""
+        same: Mask = self._frame.ids[predicate.left] == self._frame.ids[predicate.right]
+        return same
+
+
+class _WholeTable:
+    """Every entity of a type, as predicates on one variable ask them."""
+
+    def __init__(self, context: QueryContext, entities: Entities) -> None:
+        self._context = context
+        self._entities = entities
+        self.length = entities.image.row_count
+        self.fits_literals = context.fits_literals
+
+    def column(self, column: Column) -> pa.Array:
+        return self._entities.whole_column(column.property)
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        return self._context.given(value)
+
+    def matches_text(self, predicate: TextMatch) -> Mask:
+        return self._context.text_matches(self._entities, predicate)
+
+    def same_entity(self, predicate: SameEntity) -> Mask:
+        return np.full(self.length, predicate.left == predicate.right)

@@ -1,0 +1,220 @@
+"""The entities of one type at the snapshot, asked by row id.
+
+Few rows are fetched from storage and kept until the read ends; many are taken from columns held in memory for all
+reads. Which of the two happens changes the cost, never the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.query.demand import Demand, column_price, rows_cost
+from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
+from omnigraph.engine.query.options import ExpandMode
+from omnigraph.engine.query.topology import TableImage, TopologyCache
+from omnigraph.runtime import Counters
+from omnigraph.store.table import KEY, ROW_ID, Table
+
+# Up to so many rows, and so small a share of the table, fetching them beats reading whole columns.
+_FETCHED_ROWS = 2048
+_FETCHED_SHARE = 8
+# Beyond this, listing rows to storage costs more than any column.
+_LISTED_ROWS = 20_000
+
+
+class Entities:
+    """One table of the snapshot.
+
+    Args:
+        owner: the type.
+        table: its table, pinned.
+        columns: the properties that the read wants of it; a fetch brings all of them at once.
+        topology: the memory that reads share.
+        demand: what reads fetched before.
+        mode: whether to prefer storage or memory.
+        counters: where calls go.
+    """
+
+    def __init__(
+        self,
+        owner: NodeType | EdgeType,
+        table: Table,
+        columns: Sequence[str],
+        topology: TopologyCache,
+        demand: Demand,
+        mode: ExpandMode,
+        counters: Counters,
+    ) -> None:
+        self.owner = owner
+        self.table = table
+        self.columns = tuple(dict.fromkeys((KEY, *columns)))
+        self._topology = topology
+        self._demand = demand
+        self._mode = mode
+        self._counters = counters
+        # Versions of a table share most of what is in memory, so what was spent on one counts for the next.
+        self._demanded = (table.pin.location, table.pin.branch)
+        self._image: TableImage | None = None
+        self._combined: dict[str, pa.Array] = {}
+        self._numbers: dict[str, tuple[npt.NDArray[np.float64], Mask]] = {}
+        self._fetched_ids: RowIds = np.zeros(0, dtype=np.int64)
+        self._fetched: pa.Table | None = None
+
+    @property
+    def image(self) -> TableImage:
+        """The table in memory."""
+        if self._image is None:
+            self._image = self._topology.image(self.table, self._counters)
+        return self._image
+
+    @property
+    def all_ids(self) -> RowIds:
+        """The row ids of every entity, in table order."""
+        return self.image.row_ids.view(np.int64)
+
+    def codes(self, row_ids: RowIds) -> Positions:
+        """Return where entities stand in the image."""
+        first = self._first_id
+        if first is not None:
+            return row_ids - first if first else row_ids
+        return self.image.codes_of(row_ids.view(np.uint64))
+
+    @cached_property
+    def _first_id(self) -> int | None:
+        """The first row id, when row ids run without gaps and so are codes already but for where they start."""
+        row_ids = self.all_ids
+        if not len(row_ids) or row_ids[-1] - row_ids[0] != len(row_ids) - 1 or not (np.diff(row_ids) == 1).all():
+            return None
+        return int(row_ids[0])
+
+    def distinct_codes(self, codes: Positions) -> Positions:
+        """Return every code once, ascending."""
+        seen = np.zeros(self.image.row_count, dtype=np.bool_)
+        seen[codes] = True
+        return np.flatnonzero(seen)
+
+    def whole_column(self, name: str) -> pa.Array:
+        """Return a property of every entity, in the image's order."""
+        found = self._combined.get(name)
+        if found is None:
+            column = self.image.column(name, self._counters)
+            found = column.chunk(0) if column.num_chunks == 1 else _one_array(column)
+            self._combined[name] = found
+        return found
+
+    def prefers_memory(self, count: int) -> bool:
+        """Whether so many entities are better taken from memory than fetched."""
+        if self._mode == "indexed":
+            return count > _LISTED_ROWS
+        if self._mode == "csr":
+            return True
+        if count > _FETCHED_ROWS or count * _FETCHED_SHARE > self.table.row_count:
+            return True
+        return self._demand.is_worth(self._demanded, len(self.columns) * column_price(self.table.row_count))
+
+    @cached_property
+    def _price(self) -> int:
+        """What it costs to bring the wanted columns into memory."""
+        return len(self.columns) * column_price(self._topology.unknown_rows(self.table))
+
+    def has_in_memory(self, names: Sequence[str]) -> bool:
+        """Whether these columns can be asked without a call."""
+        if self._mode == "indexed":
+            return False
+        known = self._image if self._image is not None else self._topology.known_image(self.table)
+        if known is None:
+            return False
+        self._image = known
+        return all(known.has_column(name) for name in names)
+
+    def values(self, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property, one value per row id."""
+        if self.has_in_memory((name,)):
+            return self._from_memory(row_ids, name)
+        if self._fetched is not None and name in self._fetched.column_names:
+            positions, is_known = self._locate(row_ids)
+            if is_known.all():
+                return _one_array(self._fetched.column(name).take(pa.array(positions)))
+        if len(row_ids) > _LISTED_ROWS * 4:
+            return self._from_memory(row_ids, name)
+        unique = distinct(row_ids)
+        if self.prefers_memory(len(unique)) and not self._is_fetched(unique, name):
+            return self._from_memory(row_ids, name)
+        return self._from_storage(row_ids, unique, name)
+
+    def add(self, rows: pa.Table) -> RowIds:
+        """Keep rows that were read with their row ids and :attr:`columns`; return the row ids."""
+        row_ids: RowIds = np.asarray(rows.column(ROW_ID).to_numpy(), dtype=np.int64)
+        known = rows.select(self.columns)
+        if self._fetched is not None:
+            known = pa.concat_tables([self._fetched, known])
+            every = np.concatenate([self._fetched_ids, row_ids])
+        else:
+            every = row_ids
+        self._fetched_ids, at = np.unique(every, return_index=True)
+        self._fetched = known.take(pa.array(at))
+        return row_ids
+
+    def fetch(self, row_ids: RowIds) -> None:
+        """Bring the wanted columns of entities here that are not here yet."""
+        _, is_known = self._locate(row_ids)
+        missing = row_ids[~is_known]
+        if len(missing):
+            self._demand.spend(self._demanded, rows_cost(len(missing)))
+            self.add(self.table.take(missing.tolist(), self.columns, self._counters))
+
+    def find(self, entity_id: str) -> RowIds:
+        """Return the row id of the entity with an id; none when there is none."""
+        if self.has_in_memory((KEY,)) or self.prefers_memory(1):
+            at = pc.index(self.whole_column(KEY), entity_id).as_py()
+            return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
+        self._demand.spend(self._demanded, rows_cost(1))
+        return self.add(self.table.lookup([entity_id], self.columns, self._counters))
+
+    def numbers(self, name: str) -> tuple[npt.NDArray[np.float64], Mask]:
+        """Return a numeric property of every entity as doubles, in the image's order, and where it is not NULL."""
+        found = self._numbers.get(name)
+        if found is None:
+            column = self.whole_column(name)
+            plain = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
+            found = plain.to_numpy(zero_copy_only=False), np.asarray(column.is_valid())
+            self._numbers[name] = found
+        return found
+
+    def _is_fetched(self, row_ids: RowIds, name: str) -> bool:
+        if self._fetched is None or name not in self._fetched.column_names:
+            return False
+        return bool(self._locate(row_ids)[1].all())
+
+    def _locate(self, row_ids: RowIds) -> tuple[Positions, Mask]:
+        if not len(self._fetched_ids):
+            return np.zeros(len(row_ids), dtype=np.int64), np.zeros(len(row_ids), dtype=np.bool_)
+        positions = np.searchsorted(self._fetched_ids, row_ids)
+        positions[positions == len(self._fetched_ids)] = 0
+        return positions, self._fetched_ids[positions] == row_ids
+
+    def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
+        return self.whole_column(name).take(pa.array(self.codes(row_ids)))
+
+    def _from_storage(self, row_ids: RowIds, unique: RowIds, name: str) -> pa.Array:
+        if name not in self.columns:
+            self.columns = (*self.columns, name)
+            self._fetched, self._fetched_ids = None, np.zeros(0, dtype=np.int64)
+        self.fetch(unique)
+        positions, _ = self._locate(row_ids)
+        if self._fetched is None:
+            return pa.array([], self.table.schema.field(name).type)
+        return _one_array(self._fetched.column(name).take(pa.array(positions)))
+
+
+def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    if isinstance(column, pa.Array):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,99 @@
+"""A plan that can be read: its steps with what was expected of them and, after a run, what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.engine.query.planner import Facts
+from omnigraph.engine.query.steps import QueryPlan, Step, Unless, Weigh
+from omnigraph.engine.query.trace import StepTrace, Trace
+from omnigraph.ir.model import ReadPlan
+from omnigraph.runtime import Counters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The plan of a read."""
+
+    name: str
+    steps: tuple[StepTrace, ...]
+    rules: tuple[str, ...]
+    columns: dict[str, tuple[str, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {
+            "query_name": self.name,
+            "steps": [step.to_json() for step in self.steps],
+            "rules": list(self.rules),
+            "columns": {table: list(names) for table, names in self.columns.items()},
+        }
+
+    def describe(self) -> str:
+        """Return the plan for people, one step per line."""
+        labels = ["  " * step.depth + step.label for step in self.steps]
+        width = max((len(label) for label in labels), default=0)
+        has_run = any(step.rows is not None for step in self.steps)
+        head = f"{'step':<{width}}  {'estimate':>10}" + (f"  {'rows':>10}  {'calls':>5}  {'ms':>9}" if has_run else "")
+        lines = [f"read {self.name}", head]
+        for label, step in zip(labels, self.steps, strict=True):
+            line = f"{label:<{width}}  {step.estimated_rows:>10.0f}"
+            if has_run:
+                rows = "-" if step.rows is None else str(step.rows)
+                line += f"  {rows:>10}  {step.calls:>5}  {step.seconds * 1000:>9.2f}"
+            lines.append(line.rstrip())
+        for table, names in self.columns.items():
+            lines.append(f"reads {table}: {', '.join(names) or 'ids only'}")
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.describe()
+
+
+def start_trace(plan: QueryPlan, facts: Facts, counters: Counters) -> Trace:
+    """Return a trace with a line for every step, and one for what follows the match."""
+    trace = Trace(counters)
+    rows = 1.0
+    for step, depth, rows in _walk(plan.steps, facts, 1.0, 0):
+        trace.steps[id(step)] = StepTrace(label=str(step), depth=depth, estimated_rows=rows)
+    for label in _output_labels(plan.read):
+        rows = rows if plan.read.limit is None else min(rows, plan.read.limit)
+        trace.steps[id(plan.read)] = StepTrace(label=label, depth=0, estimated_rows=rows)
+    return trace
+
+
+def explain(plan: QueryPlan, trace: Trace) -> Explanation:
+    """Return what a trace holds."""
+    return Explanation(
+        name=plan.read.name,
+        steps=tuple(trace.steps.values()),
+        rules=plan.rules,
+        columns={table: tuple(names) for table, names in sorted(plan.columns.items())},
+    )
+
+
+def _walk(steps: tuple[Step, ...], facts: Facts, rows: float, depth: int) -> Iterator[tuple[Step, int, float]]:
+    for step in steps:
+        before, rows = rows, facts.estimate(step, rows)
+        yield step, depth, rows
+        if isinstance(step, Unless):
+            yield from _walk(step.steps, facts, before, depth + 1)
+        elif isinstance(step, Weigh):
+            yield from _walk(step.inner, facts, before, depth + 1)
+
+
+def _output_labels(read: ReadPlan) -> Iterator[str]:
+    parts = []
+    if read.groups is not None:
+        keys = ", ".join(read.outputs[index].name for index in read.groups)
+        parts.append(f"group by {keys}" if keys else "group into one row")
+    if read.ranking is not None:
+        parts.append(f"rank by {read.ranking}")
+    if read.order:
+        parts.append(f"order by {', '.join(str(key) for key in read.order)}")
+    if read.limit is not None:
+        parts.append(f"limit {read.limit}")
+    parts.append(f"return {', '.join(output.name for output in read.outputs)}")
+    yield "; ".join(parts)

@@ -1,0 +1,99 @@
+"""Rows on their way through a read: for each variable the row ids of its entities, nothing else.
+
+A row id is Lance's stable one: it names an entity within the table of its type, whether that table is asked through an
+index or held in memory, so rows never need translating between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+RowIds = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_ID_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Some rows. ``weights`` says how many equal rows each one stands for, when the others were never made."""
+
+    length: int
+    ids: Mapping[str, RowIds] = field(default_factory=dict)
+    weights: npt.NDArray[np.int64] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What the frame takes in memory."""
+        return _ID_BYTES * self.length * (len(self.ids) + (self.weights is not None))
+
+    def take(self, rows: Positions) -> Frame:
+        """Return the rows at these positions, in their order, repeated where a position is."""
+        return Frame(
+            length=len(rows),
+            ids={name: ids[rows] for name, ids in self.ids.items()},
+            weights=None if self.weights is None else self.weights[rows],
+        )
+
+    def keep(self, mask: Mask) -> Frame:
+        """Return the rows that the mask marks."""
+        return self if mask.all() else self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Frame:
+        """Return the rows from ``start`` up to ``stop``, without copying."""
+        return Frame(
+            length=max(0, min(stop, self.length) - start),
+            ids={name: ids[start:stop] for name, ids in self.ids.items()},
+            weights=None if self.weights is None else self.weights[start:stop],
+        )
+
+    def binding(self, ids: Mapping[str, RowIds]) -> Frame:
+        """Return the frame with more variables."""
+        return Frame(length=self.length, ids={**self.ids, **ids}, weights=self.weights)
+
+    def weighing(self, weights: npt.NDArray[np.int64]) -> Frame:
+        """Return the frame with every row counted so many times as before times its weight; none stays for zero."""
+        combined = weights if self.weights is None else self.weights * weights
+        return Frame(length=self.length, ids=self.ids, weights=combined).keep(combined > 0)
+
+    def dropping(self, names: Sequence[str]) -> Frame:
+        """Return the frame without some variables."""
+        return Frame(
+            length=self.length,
+            ids={name: ids for name, ids in self.ids.items() if name not in names},
+            weights=self.weights,
+        )
+
+
+UNIT = Frame(length=1)
+
+
+def concatenate(frames: Sequence[Frame]) -> Frame:
+    """Return the rows of all frames, which have the same variables; no frame gives no rows and no variables."""
+    if len(frames) == 1:
+        return frames[0]
+    if not frames:
+        return Frame(length=0)
+    first = frames[0]
+    return Frame(
+        length=sum(frame.length for frame in frames),
+        ids={name: np.concatenate([frame.ids[name] for frame in frames]) for name in first.ids},
+        weights=None
+        if first.weights is None
+        else np.concatenate([frame.weights for frame in frames if frame.weights is not None]),
+    )
+
+
+def distinct(row_ids: RowIds) -> RowIds:
+    """Return every row id once, ascending; sorting beats the hash table of numpy's own function by far."""
+    if len(row_ids) < 2:
+        return row_ids
+    in_order = np.sort(row_ids)
+    is_first = np.ones(len(in_order), dtype=np.bool_)
+    np.not_equal(in_order[1:], in_order[:-1], out=is_first[1:])
+    return in_order[is_first]

@@ -1,0 +1,1 @@
+"""The steps that make rows: scan, expand, filter, test, count, anti-join."""

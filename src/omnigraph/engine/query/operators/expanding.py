@@ -1,0 +1,86 @@
+"""Expansion: from each row to what its source reaches, through fetched edges or adjacency in memory alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.frame import Frame, Positions, RowIds
+from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
+from omnigraph.engine.query.operators.scan import MORSEL
+from omnigraph.engine.query.topology import incident_edges, neighbours, reach
+from omnigraph.ir.model import Expand
+
+# Rows whose many hops are walked together; the walk itself keeps its own memory in bounds.
+_WALKED_ROWS = 8192
+
+
+def expand_rows(context: QueryContext, step: Expand, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Bind the destination, and the edge when it has a name."""
+    for frame in frames:
+        near = neighbourhood(context, step.edge, step.direction, frame.ids[step.source], hops=step.max_hops)
+        for piece in _pieces(near, step, frame):
+            context.limits.check()
+            rows, found, edges = reached(context, step, near, piece.ids[step.source])
+            if not len(rows):
+                continue
+            context.limits.check(8 * len(rows) * (len(piece.ids) + 2))
+            bound = {step.destination: found}
+            if step.edge_variable is not None and edges is not None:
+                bound[step.edge_variable] = edges
+            yield piece.take(rows).binding(bound)
+
+
+def reached(
+    context: QueryContext, step: Expand, near: Neighbourhood, sources: RowIds
+) -> tuple[Positions, RowIds, RowIds | None]:
+    """Return for every entity that is reached and passes: the position of its source, itself, and the edge if named."""
+    codes = near.source_codes(sources)
+    edges: RowIds | None = None
+    if step.edge_variable is not None:
+        rows, found, edge_codes = incident_edges(near.adjacency, codes, by_id=False)
+        edges = near.edge_ids(edge_codes)
+    elif (step.min_hops, step.max_hops) == (1, 1):
+        rows, found = neighbours(near.adjacency, codes)
+    else:
+        rows, found = reach(
+            near.adjacency,
+            codes,
+            step.min_hops,
+            step.max_hops,
+            same_type=context.catalog.edges[step.edge].is_same_type,
+            is_backward=step.is_backward,
+            check=context.limits.check,
+        )
+    return _passing(context, step, rows, near.target_ids(found), edges)
+
+
+def _passing(
+    context: QueryContext, step: Expand, rows: Positions, targets: RowIds, edges: RowIds | None
+) -> tuple[Positions, RowIds, RowIds | None]:
+    for predicate in step.filters:
+        if not len(rows):
+            break
+        kept = context.mask(Frame(length=len(targets), ids={step.destination: targets}), predicate)
+        rows, targets = rows[kept], targets[kept]
+        edges = None if edges is None else edges[kept]
+    return rows, targets, edges
+
+
+def _pieces(near: Neighbourhood, step: Expand, frame: Frame) -> Iterator[Frame]:
+    """Cut a frame so that what a piece reaches stays near the size of a morsel."""
+    if (step.min_hops, step.max_hops) != (1, 1):
+        for start in range(0, frame.length, _WALKED_ROWS):
+            yield frame.slice(start, start + _WALKED_ROWS)
+        return
+    codes = near.source_codes(frame.ids[step.source])
+    offsets = near.adjacency.offsets
+    ends = np.cumsum(offsets[codes + 1] - offsets[codes])
+    start = 0
+    while start < frame.length:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + 4 * MORSEL, side="right")))
+        yield frame.slice(start, stop)
+        start = stop

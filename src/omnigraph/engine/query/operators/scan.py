@@ -1,0 +1,129 @@
+"""Scans: by key, from memory, or through a storage filter. The filters decide in every case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.entity_ids import entity_id
+from omnigraph.engine.query.context import FrameRows, QueryContext
+from omnigraph.engine.query.entities import Entities
+from omnigraph.engine.query.frame import Frame, RowIds
+from omnigraph.engine.query.steps import Scan
+from omnigraph.engine.query.values.predicates import evaluate, read_columns
+from omnigraph.engine.query.values.storage_filter import storage_filter
+from omnigraph.errors import ValueFormatError
+from omnigraph.ir.convert import fit_assigned
+from omnigraph.ir.model import TextMatch
+from omnigraph.store.matching import index_coverage
+from omnigraph.store.table import ROW_ID
+
+# Rows that travel together: enough to pay for a step, few enough that a read can be stopped between two of them.
+MORSEL = 1 << 18
+# Columns of larger tables are not brought into memory for one filter.
+_MEMORY_ROWS = 5_000_000
+
+
+def scan(context: QueryContext, step: Scan, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Join every incoming row with every node that passes."""
+    found: RowIds | None = None
+    for frame in frames:
+        if found is None:
+            found = _find(context, step)
+        yield from _product(context, frame, step.variable, found)
+
+
+def _product(context: QueryContext, frame: Frame, variable: str, found: RowIds) -> Iterator[Frame]:
+    if frame.length == 1 and not frame.ids:
+        for start in range(0, len(found), MORSEL):
+            context.limits.check()
+            piece = found[start : start + MORSEL]
+            yield Frame(length=len(piece), ids={variable: piece})
+        return
+    rows_per_piece = max(1, MORSEL // max(1, len(found)))
+    for start in range(0, frame.length if len(found) else 0, rows_per_piece):
+        piece_of_rows = frame.slice(start, start + rows_per_piece)
+        for low in range(0, len(found), MORSEL):
+            nodes = found[low : low + MORSEL]
+            context.limits.check(8 * len(nodes) * piece_of_rows.length * (len(frame.ids) + 1))
+            rows = np.repeat(np.arange(piece_of_rows.length), len(nodes))
+            yield piece_of_rows.take(rows).binding({variable: np.tile(nodes, piece_of_rows.length)})
+
+
+def _find(context: QueryContext, step: Scan) -> RowIds:
+    entities = context.entities(f"node:{step.type_name}")
+    if not entities.table.row_count:
+        return np.zeros(0, dtype=np.int64)
+    if step.key is not None:
+        return _look_up(context, step, entities)
+    if step.limit is not None:
+        limit = min(step.limit, entities.table.row_count)
+        rows = entities.table.read([*entities.columns, ROW_ID], counters=context.counters, limit=limit)
+        return entities.add(rows)
+    if not step.filters:
+        return entities.all_ids
+    if _reads_memory(context, step, entities):
+        return _filter_memory(context, step, entities)
+    return _filter_storage(context, step, entities)
+
+
+def _look_up(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
+    node_id = _node_id(context, step, entities)
+    if node_id is None:
+        return np.zeros(0, dtype=np.int64)
+    return _passing(context, step, entities.find(node_id))
+
+
+def _node_id(context: QueryContext, step: Scan, entities: Entities) -> str | None:
+    """Return the id that follows from the key; None when no node can have such a key."""
+    owner = entities.owner
+    values = {}
+    for name, operand in zip(owner.key or (), step.key or (), strict=True):
+        prop, value = owner.get(name), context.given(operand)
+        if prop is None or value is None:
+            return None
+        try:
+            plain = int(value) if isinstance(value, float) and value.is_integer() else value
+            values[name] = fit_assigned(plain, prop.type)
+        except ValueFormatError:
+            return None
+    return str(entity_id(owner, values))
+
+
+def _reads_memory(context: QueryContext, step: Scan, entities: Entities) -> bool:
+    names = [column.property for predicate in step.filters for column in read_columns(predicate)]
+    if any(isinstance(predicate, TextMatch) for predicate in step.filters) or entities.has_in_memory(names):
+        return True
+    mode = context.options.expand_mode
+    if mode == "indexed" or entities.table.row_count > _MEMORY_ROWS:
+        return False
+    # Without an index storage reads the whole column as well, and forgets it.
+    return mode == "csr" or not any(index_coverage(entities.table, name, context.counters) for name in names)
+
+
+def _filter_memory(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
+    passing = np.ones(entities.image.row_count, dtype=np.bool_)
+    for predicate in step.filters:
+        context.limits.check(entities.image.row_count)
+        passing &= context.whole_mask(step.variable, predicate)
+    return entities.all_ids[passing]
+
+
+def _filter_storage(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
+    asked = storage_filter(step.filters, context.given) if step.is_pushed else None
+    found = [np.zeros(0, dtype=np.int64)]
+    reader = entities.table.scan([*entities.columns, ROW_ID], asked, counters=context.counters)
+    for batch in reader:
+        context.limits.check(batch.nbytes)
+        if batch.num_rows:
+            found.append(_passing(context, step, entities.add(pa.Table.from_batches([batch]))))
+    return np.concatenate(found)
+
+
+def _passing(context: QueryContext, step: Scan, row_ids: RowIds) -> RowIds:
+    frame = Frame(length=len(row_ids), ids={step.variable: row_ids})
+    for predicate in step.filters:
+        frame = frame.keep(evaluate(predicate, FrameRows(context, frame)))
+    return frame.ids[step.variable]

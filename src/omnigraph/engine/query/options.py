@@ -1,0 +1,59 @@
+"""What a caller may ask of one read besides its text: how to walk edges, and how much it may cost."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from omnigraph.errors import BadValue, UsageError
+
+ExpandMode = Literal["auto", "indexed", "csr"]
+
+_MODES = ("auto", "indexed", "csr")
+_MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions:
+    """Options of one read. None means no limit.
+
+    Args:
+        mode: walk edges through indexes, through adjacency in memory, or by what seems cheaper. The rows are the same.
+        rules_off: names of rewrite rules that are not to be used. The rows are the same.
+        memory_bytes: how much the rows on their way may take.
+        timeout_ms: how long the read may take.
+        max_rows: how many rows it may return.
+        cancel: set from another thread to stop the read.
+    """
+
+    mode: ExpandMode = "auto"
+    rules_off: frozenset[str] = frozenset()
+    memory_bytes: int | None = None
+    timeout_ms: int | None = None
+    max_rows: int | None = None
+    cancel: threading.Event | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise _unfit("mode", self.mode, " | ".join(_MODES))
+        for name in ("memory_bytes", "timeout_ms", "max_rows"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+                raise _unfit(name, value, "an integer that is not negative, or none")
+
+    @property
+    def expand_mode(self) -> ExpandMode:
+        """The mode asked for, or the one that the environment forces when none is."""
+        forced = os.environ.get(_MODE_VARIABLE, "").strip()
+        if self.mode != "auto" or not forced:
+            return self.mode
+        if forced not in _MODES:
+            raise _unfit(_MODE_VARIABLE, forced, " | ".join(_MODES))
+        return cast("ExpandMode", forced)
+
+
+def _unfit(what: str, value: object, expected: str) -> UsageError:
+    details = BadValue(what=what, value=str(value), expected=expected)
+    return UsageError(f"query option {what} does not fit: value={value}", details=details)

@@ -1,0 +1,131 @@
+"""Rankings: the rows of the complete match in the order of one variable's rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.entities import Entities
+from omnigraph.engine.query.frame import Frame, Positions
+from omnigraph.engine.query.output.ordering import entity_ranks
+from omnigraph.engine.query.search import fuse, nearest, rank_order
+from omnigraph.errors import BadValue, ParameterProblem, QueryParameterError, QueryRuntimeError
+from omnigraph.ir.model import (
+    Bm25Ranking,
+    Constant,
+    EntityTies,
+    NearestRanking,
+    ParameterRef,
+    Ranking,
+    ReadPlan,
+    RrfRanking,
+)
+from omnigraph.store.table import KEY
+
+Scores = npt.NDArray[np.float64]
+
+_DEFAULT_K = 60
+
+
+def ranked(context: QueryContext, read: ReadPlan, ranking: Ranking, frame: Frame) -> tuple[Frame, Scores]:
+    """Return the rows in rank order, cut at the limit, and the distance or score of each.
+
+    Rows whose entity has no rank take no part. In a read with aggregates they stay, behind all others, because there a
+    ranking only decides which group comes first.
+    """
+    keeps_all = read.groups is not None
+    limit = None if keeps_all else read.limit
+    if not frame.length:
+        return frame, np.zeros(0)
+    entities = context.entities_of(ranking.variable)
+    codes = entities.codes(frame.ids[ranking.variable])
+    order, scores = _ranked_entities(context, ranking, entities, entities.distinct_codes(codes), limit)
+    place = np.full(entities.image.row_count, len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    value = np.full(entities.image.row_count, np.nan)
+    value[order] = scores
+    rows = np.arange(frame.length) if keeps_all else np.flatnonzero(place[codes] < len(order))
+    kept = frame.take(rows)
+    keys = [place[codes[rows]]]
+    if isinstance(read.ties, EntityTies):
+        keys += [entity_ranks(context, kept, name, KEY) for name in read.ties.variables if name != ranking.variable]
+    chosen = np.lexsort(keys[::-1])[:limit]
+    return kept.take(chosen), value[codes[rows[chosen]]]
+
+
+def _ranked_entities(
+    context: QueryContext, ranking: Ranking, entities: Entities, codes: Positions, limit: int | None
+) -> tuple[Positions, Scores]:
+    """Return the entities that have a rank, best first, and their values; every entity has rows, so few may do."""
+    match ranking:
+        case NearestRanking():
+            column = entities.image.column(ranking.field.property, context.counters)
+            most = len(codes) if limit is None else limit
+            return nearest(column, _query_vector(context, ranking), most, _ids_of(context, entities), codes)
+        case Bm25Ranking():
+            index = context.memory.texts.get(
+                entities.image, ranking.field.property, context.counters, context.limits.check
+            )
+            matched, scores = index.scores(str(_required(context, ranking.query, "bm25")))
+            if len(codes) < entities.image.row_count:
+                inside = np.zeros(entities.image.row_count, dtype=np.bool_)
+                inside[codes] = True
+                kept = inside[matched]
+                matched, scores = matched[kept], scores[kept]
+            order = rank_order(scores, matched, _ids_of(context, entities), limit=limit, is_descending=True)
+            return matched[order], scores[order]
+        case RrfRanking():
+            most = len(codes) if limit is None else limit
+            arms = [
+                _ranked_entities(context, arm, entities, codes, limit)[0] for arm in (ranking.first, ranking.second)
+            ]
+            first, second = (
+                arm[:most] if isinstance(of, NearestRanking) else arm
+                for arm, of in zip(arms, (ranking.first, ranking.second), strict=True)
+            )
+            return fuse(first, second, _fusion_k(context, ranking), most)
+        case _:
+            assert_never(ranking)
+
+
+def _arm(
+    context: QueryContext, arm: NearestRanking | Bm25Ranking, entities: Entities, codes: Positions, most: int
+) -> Positions:
+    """Return the entities that an arm brings to a fusion: the best few by distance, all that hold a word."""
+    order, _ = _ranked_entities(context, arm, entities, codes, most if isinstance(arm, NearestRanking) else None)
+    return order
+
+
+def _ids_of(context: QueryContext, entities: Entities) -> Callable[[Positions], Positions]:
+    return lambda codes: entities.image.id_ranks(codes, context.counters)
+
+
+def _query_vector(context: QueryContext, ranking: NearestRanking) -> tuple[float, ...]:
+    value = _required(context, ranking.query, "nearest")
+    if not ranking.needs_embedding:
+        return tuple(value)
+    field = ranking.field
+    dimension = field.type.dimension or 0
+    return tuple(context.embed(str(value), dimension, ranking.model, str(field)))
+
+
+def _required(context: QueryContext, query: Constant | ParameterRef, function: str) -> Any:
+    value = context.given(query)
+    if value is None:
+        details = BadValue(what=f"query of {function}", value="null", expected="a value")
+        raise QueryRuntimeError(f"{function} cannot rank by NULL: query={query}", details=details)
+    return value
+
+
+def _fusion_k(context: QueryContext, ranking: RrfRanking) -> int:
+    given = context.given(ranking.k)
+    k = _DEFAULT_K if given is None else int(given)
+    if k <= 0:
+        name = ranking.k.name if isinstance(ranking.k, ParameterRef) else "k"
+        details = ParameterProblem(name=name, expected="a positive integer", found=str(k))
+        raise QueryParameterError(f"rrf takes a positive k: {name}={k}", details=details)
+    return k

@@ -1,0 +1,96 @@
+"""What the rules know about the graph, all of it without a call: the schema, and rows per table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import NodeType
+from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
+from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
+
+# Shares of rows that pass, where nothing is known of the values.
+_EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The schema and the size of each table at the snapshot."""
+
+    catalog: Catalog
+    row_counts: Mapping[str, int]
+
+    def node_count(self, type_name: str) -> int:
+        """Return how many nodes a type has."""
+        return self.row_counts.get(f"node:{type_name}", 0)
+
+    def edge_count(self, edge: str) -> int:
+        """Return how many edges a type has."""
+        return self.row_counts.get(f"edge:{edge}", 0)
+
+    def source_type(self, expand: Expand | LinkTest) -> str:
+        """Return the type at which a walk starts."""
+        edge = self.catalog.edges[expand.edge]
+        return edge.to_type if expand.direction == "in" else edge.from_type
+
+    def fanout(self, expand: Expand) -> float:
+        """Return how many entities one row reaches on average."""
+        sources = max(1, self.node_count(self.source_type(expand)))
+        once = self.edge_count(expand.edge) / sources * (2 if expand.direction == "both" else 1)
+        reached = sum(once**hop for hop in range(expand.min_hops, min(expand.max_hops, 8) + 1))
+        return min(reached, float(max(1, self.node_count(expand.destination_type))))
+
+    def passing(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
+        """Return the share of a type's nodes that pass filters on it."""
+        node = self.catalog.nodes[type_name]
+        if fixes_key(node, filters):
+            return 1 / max(1, self.node_count(type_name))
+        share = 1.0
+        for predicate in filters:
+            share *= _share(predicate)
+        return share
+
+    def effort(self, step: Step, rows: float) -> float:
+        """Return how many rows a step looks at to make its own."""
+        return rows * self.fanout(step) if isinstance(step, Expand) else self.estimate(step, rows)
+
+    def estimate(self, step: Step, rows: float) -> float:
+        """Return how many rows a step makes of ``rows``."""
+        match step:
+            case Scan():
+                found = self.node_count(step.type_name) * self.passing(step.type_name, step.filters)
+                return rows * (found if step.limit is None else min(found, step.limit))
+            case Expand():
+                return rows * self.fanout(step) * self.passing(step.destination_type, step.filters)
+            case Filter():
+                return rows * _share(step.predicate)
+            case LinkTest():
+                pairs = max(1, self.node_count(self.source_type(step))) ** 2
+                return rows * min(1.0, self.edge_count(step.edge) / pairs)
+            case Weigh() | Unless():
+                return rows
+            case _:
+                assert_never(step)
+
+
+def fixes_key(node: NodeType, filters: tuple[Predicate, ...]) -> bool:
+    """Whether filters name one value for every property of the key."""
+    fixed = {
+        predicate.left.property
+        for predicate in filters
+        if isinstance(predicate, Compare)
+        and predicate.op == "="
+        and isinstance(predicate.left, Column)
+        and not isinstance(predicate.right, Column)
+    }
+    return node.key is not None and set(node.key) <= fixed
+
+
+def _share(predicate: Predicate) -> float:
+    if isinstance(predicate, Compare):
+        return {"=": _EQUAL, "!=": 1 - _EQUAL}.get(predicate.op, _RANGE)
+    if isinstance(predicate, TextMatch):
+        return _WORDS
+    return _EQUAL if isinstance(predicate, SameEntity) else _OTHER

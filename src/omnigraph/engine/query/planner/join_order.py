@@ -1,0 +1,129 @@
+"""Rule: start each connected part of the match where few rows are, and take the cheapest expansion next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from omnigraph.engine.query.planner.facts import Facts
+from omnigraph.engine.query.steps import QueryPlan, Scan, Step
+from omnigraph.ir.model import Direction, Expand, Filter, Predicate, SameEntity
+
+_REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+# Another start must promise this much less work: estimates are coarse, and the written order is often meant.
+_CLEARLY = 0.5
+
+
+def order_joins(plan: QueryPlan, facts: Facts) -> QueryPlan:
+    """Re-root the connected parts of the outermost match; anti-joins start at their outer variables anyway."""
+    parts, rest = _parts(plan.steps)
+    ordered = [step for part in parts for step in _best_order(part, facts)]
+    return replace(plan, steps=(*ordered, *rest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A scan and everything that hangs together with it. A test is an expansion and the comparison behind it."""
+
+    steps: tuple[Step, ...]
+    scan: Scan
+    expands: tuple[Expand, ...]
+    tests: tuple[tuple[Expand, Filter], ...]
+
+    def nodes(self) -> dict[str, tuple[str, tuple[Predicate, ...]]]:
+        """Return type and filters of every variable that a walk may start at."""
+        found = {self.scan.variable: (self.scan.type_name, self.scan.filters)}
+        found.update({item.destination: (item.destination_type, item.filters) for item in self.expands})
+        return found
+
+
+def _parts(steps: tuple[Step, ...]) -> tuple[list[_Part], tuple[Step, ...]]:
+    end = 0
+    while end < len(steps) and _is_joining(steps[end]):
+        end += 1
+    starts = [position for position in range(end) if isinstance(steps[position], Scan)]
+    bounds = [*starts, end]
+    return [_part(steps[low:high]) for low, high in zip(starts, bounds[1:], strict=False)], steps[end:]
+
+
+def _is_joining(step: Step) -> bool:
+    return isinstance(step, Scan | Expand) or (isinstance(step, Filter) and isinstance(step.predicate, SameEntity))
+
+
+def _part(steps: tuple[Step, ...]) -> _Part:
+    scan, *others = steps
+    assert isinstance(scan, Scan)  # noqa: S101 - parts are cut at scans
+    expands, tests = list[Expand](), list[tuple[Expand, Filter]]()
+    for step in others:
+        if isinstance(step, Expand):
+            expands.append(step)
+        elif isinstance(step, Filter):
+            tests.append((expands.pop(), step))
+    return _Part(steps=steps, scan=scan, expands=tuple(expands), tests=tuple(tests))
+
+
+def _best_order(part: _Part, facts: Facts) -> tuple[Step, ...]:
+    best, least = part.steps, _work(part.steps, facts) * _CLEARLY
+    for variable in part.nodes():
+        candidate = _rooted_at(part, variable, facts)
+        work = _work(candidate, facts)
+        if work < least:
+            best, least = candidate, work
+    return best
+
+
+def _work(steps: Sequence[Step], facts: Facts) -> float:
+    """Return how many rows all steps look at together."""
+    rows, total = 1.0, 0.0
+    for step in steps:
+        total += facts.effort(step, rows)
+        rows = facts.estimate(step, rows)
+    return total
+
+
+def _rooted_at(part: _Part, root: str, facts: Facts) -> tuple[Step, ...]:
+    nodes = part.nodes()
+    type_name, filters = nodes[root]
+    steps: list[Step] = [Scan(variable=root, type_name=type_name, filters=filters)]
+    bound, waiting, tests = {root}, list(part.expands), list(part.tests)
+    while waiting:
+        reachable = [item for item in waiting if item.source in bound or item.destination in bound]
+        turned = [item if item.source in bound else _turn(item, nodes) for item in reachable]
+        cheapest = min(range(len(turned)), key=lambda at: facts.estimate(turned[at], 1.0))
+        steps.append(turned[cheapest])
+        waiting.remove(reachable[cheapest])
+        bound.update(_bound_by(turned[cheapest]))
+        steps.extend(_ready(tests, bound))
+    steps.extend(_ready(tests, bound))
+    return tuple(steps)
+
+
+def _turn(expand: Expand, nodes: dict[str, tuple[str, tuple[Predicate, ...]]]) -> Expand:
+    """Return the same walk from its other end."""
+    type_name, filters = nodes[expand.source]
+    return replace(
+        expand,
+        source=expand.destination,
+        destination=expand.source,
+        destination_type=type_name,
+        direction=_REVERSED[expand.direction],
+        filters=filters,
+        is_backward=not expand.is_backward,
+    )
+
+
+def _bound_by(expand: Expand) -> set[str]:
+    return {expand.destination} if expand.edge_variable is None else {expand.destination, expand.edge_variable}
+
+
+def _ready(tests: list[tuple[Expand, Filter]], bound: set[str]) -> list[Step]:
+    """Take out the tests whose two variables are both bound."""
+    ready = [(walk, test) for walk, test in tests if {walk.source, _right(test)} <= bound]
+    for item in ready:
+        tests.remove(item)
+    return [step for pair in ready for step in pair]
+
+
+def _right(test: Filter) -> str:
+    assert isinstance(test.predicate, SameEntity)  # noqa: S101 - only such filters stand among the joins
+    return test.predicate.right

@@ -1,0 +1,107 @@
+"""Running a plan: rows of the match, then groups, ranks, order, limit, and the columns of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.frame import UNIT, Frame
+from omnigraph.engine.query.operators.pipeline import run_steps
+from omnigraph.engine.query.output.aggregates import aggregate
+from omnigraph.engine.query.output.columns import output_type, scalar_column
+from omnigraph.engine.query.output.ordering import collect, order_table, ordered
+from omnigraph.engine.query.output.ranking import Scores, ranked
+from omnigraph.engine.query.steps import QueryPlan
+from omnigraph.errors import InternalError
+from omnigraph.ir.model import AggregateCall, RankingValue, ReadPlan
+
+_BATCH_ROWS = 1 << 16
+
+
+def result_schema(read: ReadPlan) -> pa.Schema:
+    """Return the columns of a read's result."""
+    return pa.schema([pa.field(output.name, output_type(output.type)) for output in read.outputs])
+
+
+def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the result, in batches of bounded size."""
+    read, schema = plan.read, result_schema(plan.read)
+    frames = run_steps(context, plan.steps, iter([UNIT]))
+    rows = _grouped(context, plan, frames) if read.groups is not None else _plain(context, plan, frames, schema)
+    returned = 0
+    for batch in rows:
+        returned += batch.num_rows
+        context.limits.check_rows(returned)
+        yield batch
+
+
+def _grouped(context: QueryContext, plan: QueryPlan, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
+    read = plan.read
+    if read.ranking is not None:
+        frames = iter([ranked(context, read, read.ranking, collect(context, frames))[0]])
+    groups = context.trace.measure(
+        read, lambda: _ordered_groups(context, read, frames), lambda table: int(table.num_rows)
+    )
+    yield from groups.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+    groups = aggregate(context, read, frames)
+    table = pa.Table.from_arrays(groups.columns, schema=result_schema(read))
+    return table.take(pa.array(order_table(read, table))).combine_chunks()
+
+
+def _plain(
+    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    read, scores = plan.read, None
+    if read.ranking is not None:
+        frame, scores = ranked(context, read, read.ranking, collect(context, frames))
+        frames = iter([frame])
+    elif read.order:
+        frames = iter([ordered(context, read, frames, cuts_early=plan.cuts_early)])
+    elif read.limit is not None:
+        frames = _limited(frames, read.limit)
+    trace = context.trace.steps[id(read)]
+    trace.rows = 0
+    for frame in frames:
+        for start in range(0, frame.length, _BATCH_ROWS):
+            context.limits.check()
+            piece = frame.slice(start, start + _BATCH_ROWS)
+            part = None if scores is None else scores[start : start + _BATCH_ROWS]
+            trace.rows += piece.length
+            yield _project(context, read, piece, part, schema)
+
+
+def _limited(frames: Iterator[Frame], limit: int) -> Iterator[Frame]:
+    left = limit
+    while left > 0:
+        frame = next(frames, None)
+        if frame is None:
+            return
+        taken = min(left, frame.length)
+        yield frame.slice(0, taken)
+        left -= taken
+
+
+def _project(
+    context: QueryContext, read: ReadPlan, frame: Frame, scores: Scores | None, schema: pa.Schema
+) -> pa.RecordBatch:
+    columns = []
+    for output, field in zip(read.outputs, schema, strict=True):
+        expression = output.expression
+        if isinstance(expression, RankingValue):
+            values = pa.array(np.zeros(0) if scores is None else scores)
+        elif isinstance(expression, AggregateCall):
+            message = f"an aggregate in a read without groups: {expression}"
+            raise InternalError(message)
+        else:
+            values = scalar_column(context, frame, expression)
+        columns.append(values if values.type == field.type else values.cast(field.type))
+    if not columns:
+        # Without a column only this form keeps how many rows there are.
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * frame.length, pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,111 @@
+"""The plan as it runs: the steps that make rows, and what the rules decided about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from omnigraph.ir.model import Constant, Direction, Expand, Filter, NodeScan, ParameterRef, Predicate, ReadPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """The nodes of a type that pass.
+
+    ``key`` holds a value for each property of the type's key, when the filters fix all of them: then the id is known.
+    ``is_pushed`` lets storage filter; ``limit`` stops it early.
+    """
+
+    variable: str
+    type_name: str
+    filters: tuple[Predicate, ...] = ()
+    key: tuple[Constant | ParameterRef, ...] | None = None
+    is_pushed: bool = False
+    limit: int | None = None
+
+    def __str__(self) -> str:
+        how = "look up" if self.key is not None else "scan"
+        pushed = " in storage" if self.is_pushed and self.filters and self.key is None else ""
+        limit = "" if self.limit is None else f" limit {self.limit}"
+        shown = NodeScan(variable=self.variable, type_name=self.type_name, filters=self.filters)
+        return f"{how}{str(shown).removeprefix('scan')}{pushed}{limit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTest:
+    """Keeps rows whose ``source`` has an edge to their ``destination``; both are bound before."""
+
+    source: str
+    destination: str
+    edge: str
+    direction: Direction
+
+    def __str__(self) -> str:
+        arrow = {"out": f"-{self.edge}->", "in": f"<-{self.edge}-", "both": f"-{self.edge}-"}[self.direction]
+        return f"test ${self.source} {arrow} ${self.destination}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weigh:
+    """Counts what an expansion would reach, and what would be reached from there, without making the rows."""
+
+    expand: Expand
+    inner: tuple[Weigh, ...] = ()
+
+    def __str__(self) -> str:
+        return f"count {str(self.expand).removeprefix('expand')}".replace("  ", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unless:
+    """Keeps rows for which the inner steps find nothing. ``is_existence`` asks only whether there is a neighbour.
+
+    ``variables`` holds the table of each variable the steps may use: two anti-joins may give one name to two types.
+    """
+
+    outer: tuple[str, ...]
+    steps: tuple[Step, ...]
+    variables: Mapping[str, str]
+    is_existence: bool = False
+
+    def __str__(self) -> str:
+        names = ", ".join(f"${name}" for name in self.outer)
+        return f"anti-join on {names}{' by existence' if self.is_existence else ''}"
+
+
+Step = Scan | Expand | Filter | LinkTest | Weigh | Unless
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """A read with everything that was decided before it runs.
+
+    Args:
+        read: the plan as compiled; what follows the match is taken from it.
+        steps: what makes the rows.
+        variables: the table of each variable.
+        columns: the properties to read of each table.
+        fits_literals: bring literals to the column's type before comparing.
+        is_late: read properties only for the rows that need them.
+        cuts_early: with an order and a limit, keep no more rows than the limit on the way.
+        rules: the rules that were applied.
+    """
+
+    read: ReadPlan
+    steps: tuple[Step, ...]
+    variables: Mapping[str, str]
+    columns: Mapping[str, tuple[str, ...]]
+    fits_literals: bool = False
+    is_late: bool = False
+    cuts_early: bool = False
+    rules: tuple[str, ...] = ()
+
+
+def walk(steps: tuple[Step, ...], variables: Mapping[str, str]) -> Iterator[tuple[Step, Mapping[str, str]]]:
+    """Yield every step with the tables of the variables it may use, those inside anti-joins and counts too."""
+    for step in steps:
+        yield step, variables
+        if isinstance(step, Unless):
+            yield from walk(step.steps, step.variables)
+        elif isinstance(step, Weigh):
+            yield from walk(step.inner, variables)

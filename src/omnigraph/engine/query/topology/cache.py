@@ -1,0 +1,163 @@
+"""The topology of an open graph: images and adjacencies, made on demand and kept within a budget."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from omnigraph.engine.query.topology.adjacency import Adjacency
+from omnigraph.engine.query.topology.budget import Key, Shelf, V
+from omnigraph.engine.query.topology.building import build_adjacency, change_adjacency
+from omnigraph.engine.query.topology.ends import Check, EdgeEnds, best_base, extend_ends, find_ends
+from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.segments import SegmentPool
+from omnigraph.ir.model import Direction
+from omnigraph.runtime import Counters
+from omnigraph.store.table import Table
+
+DEFAULT_CAPACITY_BYTES = 1 << 30
+
+_ENDS = "ends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologyStats:
+    """What a cache has done.
+
+    Args:
+        builds: adjacencies whose edges were all found by id.
+        extensions: adjacencies that began with those of another version.
+        hits: images and adjacencies that were there.
+        evictions: things that left to make room.
+        size_bytes: what is held.
+    """
+
+    builds: int
+    extensions: int
+    hits: int
+    evictions: int
+    size_bytes: int
+
+
+class TopologyCache:
+    """Images and adjacencies by the physical versions they belong to, so that branches share what they share on disk.
+
+    Nothing is ever used for another version than its own. Safe to share between threads: what several ask for at once
+    is made once.
+
+    Args:
+        capacity_bytes: how much may be held; the least recently used leaves first.
+    """
+
+    def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
+        self._shelf = Shelf(capacity_bytes)
+        self._pool = SegmentPool()
+        self._lock = threading.Lock()
+        self._builds = 0
+        self._extensions = 0
+        self._hits = 0
+
+    @property
+    def stats(self) -> TopologyStats:
+        """What was done until this moment."""
+        return TopologyStats(
+            builds=self._builds,
+            extensions=self._extensions,
+            hits=self._hits,
+            evictions=self._shelf.evictions,
+            size_bytes=self._shelf.size_bytes,
+        )
+
+    def known_image(self, table: Table) -> TableImage | None:
+        """Return the image of a table if it is in memory."""
+        return self._shelf.get(_image_key(table))
+
+    def unknown_rows(self, table: Table) -> int:
+        """Return how many rows would have to be read for an image; none of those that another version has in memory."""
+        return self._pool.unknown_rows(table)
+
+    def image(self, table: Table, counters: Counters) -> TableImage:
+        """Return the image of a table; reads no column, and of storage only deletion files that are not known yet."""
+        return self._counted(
+            _image_key(table), lambda: TableImage(table, self._pool.segments_of(table, counters), self._shelf)
+        )
+
+    def known_adjacency(self, edges: Table, sources: Table, targets: Table, direction: Direction) -> Adjacency | None:
+        """Return an adjacency if it is in memory."""
+        return self._shelf.get(_adjacency_key(edges, sources, targets, direction))
+
+    def adjacency(
+        self,
+        edges: Table,
+        sources: Table,
+        targets: Table,
+        direction: Direction,
+        counters: Counters,
+        check: Check | None = None,
+    ) -> Adjacency:
+        """Return the adjacency of an edge table.
+
+        Args:
+            edges: the edge table.
+            sources: the table of the type that edges start at.
+            targets: the table of the type that they lead to.
+            direction: ``out`` walks from source to target, ``in`` back, ``both`` either way, for which the two types
+                must be one.
+            counters: where the calls go.
+            check: called with the bytes that a step of the work is about to take; raises to stop it. Others who wait
+                for the same adjacency then make it themselves.
+        """
+
+        def make() -> Adjacency:
+            ends = self._ends(edges, sources, targets, counters, check or _go_on)
+            return self._adjacency(ends, direction)
+
+        return self._counted(_adjacency_key(edges, sources, targets, direction), make)
+
+    def _adjacency(self, ends: EdgeEnds, direction: Direction) -> Adjacency:
+        made = self._shelf.get_or_make(_links_key(ends.content, direction), lambda: self._links(ends, direction))
+        return made if made.edge_image is ends.edges else made.over(ends.edges)
+
+    def _links(self, ends: EdgeEnds, direction: Direction) -> Adjacency:
+        base = None if ends.since is None else self._shelf.get(_links_key(ends.since.content, direction))
+        changed = None if base is None else change_adjacency(base, ends, direction)
+        return build_adjacency(ends, direction) if changed is None else changed
+
+    def _ends(self, edges: Table, sources: Table, targets: Table, counters: Counters, check: Check) -> EdgeEnds:
+        key: Key[EdgeEnds] = Key(_ENDS, (edges.pin, sources.pin, targets.pin))
+        return self._shelf.get_or_make(key, lambda: self._make_ends(edges, sources, targets, counters, check))
+
+    def _make_ends(self, edges: Table, sources: Table, targets: Table, counters: Counters, check: Check) -> EdgeEnds:
+        images = (self.image(edges, counters), self.image(sources, counters), self.image(targets, counters))
+        known = [ends for ends in self._shelf.all_of(_ENDS) if isinstance(ends, EdgeEnds)]
+        base = best_base(known, *images)
+        made = find_ends(*images, counters, check) if base is None else extend_ends(base, *images, counters, check)
+        with self._lock:
+            self._builds += base is None
+            self._extensions += base is not None
+        return made
+
+    def _counted(self, key: Key[V], make: Callable[[], V]) -> V:
+        known = self._shelf.get(key)
+        if known is None:
+            return self._shelf.get_or_make(key, make)
+        with self._lock:
+            self._hits += 1
+        return known
+
+
+def _go_on(_: int) -> None:
+    """Let work go on, whatever it takes."""
+
+
+def _image_key(table: Table) -> Key[TableImage]:
+    return Key("image", table.pin)
+
+
+def _adjacency_key(edges: Table, sources: Table, targets: Table, direction: Direction) -> Key[Adjacency]:
+    return Key("adjacency", (edges.pin, sources.pin, targets.pin, direction))
+
+
+def _links_key(content: object, direction: Direction) -> Key[Adjacency]:
+    return Key("links", (content, direction))

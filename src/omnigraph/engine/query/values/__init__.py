@@ -1,0 +1,1 @@
+"""Values of rows: predicates on them, exact comparison, and what storage can be asked."""

@@ -1,0 +1,220 @@
+"""``Result``: the rows of a read, and everything they can be turned into."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.engine.results import encodings, frames
+from omnigraph.engine.results.batches import Batches
+from omnigraph.engine.results.encodings import Content, TextSink
+from omnigraph.engine.results.host import host_rows
+from omnigraph.engine.results.info import Explanation, ReadInfo
+from omnigraph.engine.results.layout import CellLayout
+from omnigraph.engine.results.notebook import MAX_ROWS, html_table
+from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, write_table
+from omnigraph.runtime import Cost, Counters
+
+
+class Result:
+    """The rows of a read, kept as Arrow. Threads may share it.
+
+    Rows may still be on their way: they are pulled when they are first needed and kept, so everything here can be
+    asked again and again. Only :meth:`stream` gives them away. Column names may repeat; Arrow keeps all of such
+    columns, and row objects take the last of them.
+
+    Args:
+        schema: the columns, also when there is no row.
+        batches: the rows.
+        info: which query was read from where.
+        counters: what collects the cost of the read; it may still be counting while batches come.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batches: pa.Table | Iterable[pa.RecordBatch],
+        info: ReadInfo,
+        counters: Counters | None = None,
+    ) -> None:
+        self._schema = schema
+        self._batches = Batches(batches.to_batches() if isinstance(batches, pa.Table) else batches)
+        self._info = info
+        self._counters = counters or Counters()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self._schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in the order of ``return``."""
+        return tuple(self._schema.names)
+
+    @property
+    def info(self) -> ReadInfo:
+        """Which query was read from where, and how long it took."""
+        return self._info
+
+    @property
+    def query_name(self) -> str:
+        """The query that was run."""
+        return self._info.query_name
+
+    @property
+    def commit_id(self) -> str | None:
+        """The head of exactly the snapshot that the rows come from."""
+        return self._info.commit_id
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """The plan that was run, if the read kept it."""
+        return self._info.explanation
+
+    @property
+    def cost(self) -> Cost:
+        """What the read asked of storage until this moment."""
+        return self._counters.cost()
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are; pulls all of them."""
+        return sum(batch.num_rows for batch in self._batches)
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._batches:
+            yield from host_rows(self.columns, batch)
+
+    def __repr__(self) -> str:
+        count = f"{self.num_rows} rows" if self._batches.is_complete else "rows not read yet"
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
+        return f"<Result of {self.query_name}: {count}, columns ({columns})>"
+
+    def __str__(self) -> str:
+        """The table of the first rows, for ``print``."""
+        text = io.StringIO()
+        write_table(self._head(MAX_ROWS), text, max_column_width=MAX_COLUMN_WIDTH, layout="truncate")
+        rest = self.num_rows - MAX_ROWS
+        return text.getvalue() + f"… and {rest} more rows" if rest > 0 else text.getvalue().removesuffix("\n")
+
+    def _repr_html_(self) -> str:
+        return html_table(self._head(MAX_ROWS), MAX_ROWS)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to any library that speaks the Arrow C stream protocol."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows batch by batch as they come; they are kept, so this can be done again."""
+        return iter(self._batches)
+
+    def stream(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows batch by batch without keeping them, for more rows than memory holds.
+
+        Afterwards the rows cannot be asked for again, unless all of them had been pulled before.
+
+        Raises:
+            ResultSpentError: they were streamed before.
+        """
+        return self._batches.stream()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows as dictionaries of Python values: a Date is a ``date``, a DateTime an aware ``datetime``.
+
+        One outside the years 1 to 9999, which Python's calendar lacks, is its text.
+        """
+        return list(self)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table: Date is Date32, DateTime Date64, a vector a list of fixed size."""
+        return pa.Table.from_batches(list(self._batches), schema=self._schema)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas frame, with UTC timestamps for DateTime.
+
+        Raises:
+            LibraryMissingError: pandas is not installed.
+        """
+        return frames.to_pandas(self.to_arrow())
+
+    def to_polars(self) -> Any:
+        """Return the rows as a polars frame, with UTC timestamps for DateTime and a number on repeated names.
+
+        Raises:
+            LibraryMissingError: polars is not installed.
+        """
+        return frames.to_polars(self.to_arrow())
+
+    def to_json(self, *, javascript: bool = False) -> str:
+        """Return one indented JSON document, as :meth:`write_json` writes it."""
+        return _text(lambda sink: self.write_json(sink, javascript=javascript))
+
+    def to_jsonl(self, *, javascript: bool = False) -> str:
+        """Return lines of JSON, as :meth:`write_jsonl` writes them."""
+        return _text(lambda sink: self.write_jsonl(sink, javascript=javascript))
+
+    def to_csv(self) -> str:
+        """Return CSV, as :meth:`write_csv` writes it."""
+        return _text(self.write_csv)
+
+    def to_kv(self) -> str:
+        """Return a line per value, as :meth:`write_kv` writes them."""
+        return _text(self.write_kv)
+
+    def to_table(self, *, max_column_width: int = MAX_COLUMN_WIDTH, layout: CellLayout = "truncate") -> str:
+        """Return a table, as :meth:`write_table` writes it."""
+        return _text(lambda sink: self.write_table(sink, max_column_width=max_column_width, layout=layout))
+
+    def write_json(self, sink: TextSink, *, javascript: bool = False) -> None:
+        """Write one JSON document: query, target, row count, columns, rows, commit.
+
+        Args:
+            sink: an open text file, or anything else with ``write``.
+            javascript: write integers beyond ±9007199254740991 as text, since a JavaScript number cannot hold them.
+        """
+        encodings.write_json(self._content(), sink, is_javascript=javascript)
+
+    def write_jsonl(self, sink: TextSink, *, javascript: bool = False) -> None:
+        """Write a line of metadata, then one JSON object per row; takes what :meth:`write_json` takes."""
+        encodings.write_jsonl(self._content(), sink, is_javascript=javascript)
+
+    def write_csv(self, sink: TextSink) -> None:
+        """Write a header and one line per row; NULL is the text ``null``."""
+        encodings.write_csv(self._content(), sink)
+
+    def write_kv(self, sink: TextSink) -> None:
+        """Write a headline, then ``column: value`` lines row by row."""
+        encodings.write_kv(self._content(), sink)
+
+    def write_table(
+        self, sink: TextSink, *, max_column_width: int = MAX_COLUMN_WIDTH, layout: CellLayout = "truncate"
+    ) -> None:
+        """Write a headline and a table for people.
+
+        Args:
+            sink: an open text file, or anything else with ``write``.
+            max_column_width: the widest a column may be; less than 8 counts as 8.
+            layout: whether longer cells are cut or broken into lines.
+        """
+        write_table(self._content(), sink, max_column_width=max_column_width, layout=layout)
+
+    def _content(self) -> Content:
+        # Counting pulls every row first: a read that fails half way must not leave half an encoding behind.
+        return Content(info=self._info, columns=self.columns, batches=self._batches, row_count=self.num_rows)
+
+    def _head(self, most: int) -> Content:
+        first = self.to_arrow().slice(0, most).to_batches()
+        return Content(info=self._info, columns=self.columns, batches=first, row_count=self.num_rows)
+
+
+def _text(write: Callable[[TextSink], None]) -> str:
+    sink = io.StringIO()
+    write(sink)
+    return sink.getvalue()

@@ -1,0 +1,41 @@
+"""The table encoding: columns side by side, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+
+from omnigraph.engine.results.encodings import NO_ROWS, Content, TextSink, iter_cells
+from omnigraph.engine.results.layout import CellLayout, display_width, fit, make_visible, pad
+
+MAX_COLUMN_WIDTH = 80
+_LEAST_CAP = 8
+
+
+def write_table(content: Content, sink: TextSink, *, max_column_width: int, layout: CellLayout) -> None:
+    """Write a headline, the column names, a rule, and every row."""
+    sink.write(f"{content.info.headline(content.row_count)}\n")
+    if not content.columns:
+        sink.write(f"{NO_ROWS}\n")
+        return
+    cap = max(max_column_width, _LEAST_CAP)
+    names = [make_visible(name) for name in content.columns]
+    # A column is as wide as its widest cell, so the last row has to be seen before the first is written.
+    rows = [[make_visible(cell) for cell in cells] for cells in iter_cells(content)]
+    widths = [min(cap, max(map(display_width, cells))) for cells in zip(names, *rows, strict=True)]
+    for line in _lines(names, widths, layout):
+        sink.write(line)
+    sink.write("-+-".join("-" * width for width in widths) + "\n")
+    for row in rows:
+        for line in _lines(row, widths, layout):
+            sink.write(line)
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], layout: CellLayout) -> Iterator[str]:
+    pairs = list(zip(cells, widths, strict=True))
+    # Nearly every row is plain and fits, and measuring characters one by one is what would take the time.
+    if all(len(cell) <= width and cell.isascii() for cell, width in pairs):
+        yield " | ".join([cell.ljust(width) for cell, width in pairs]) + "\n"
+        return
+    for line in zip_longest(*(fit(cell, width, layout) for cell, width in pairs), fillvalue=""):
+        yield " | ".join(pad(part, width) for part, width in zip(line, widths, strict=True)) + "\n"

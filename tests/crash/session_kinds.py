@@ -1,0 +1,154 @@
+"""The writes that a user makes, each with a graph to write to: mutations, loads in every mode, schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.runtime import World
+from omnigraph.store.location import Storage
+from tests.crash.kinds import ACTOR
+from tests.session_graph import RELAXED
+
+SCHEMA = """
+node Person { name: String @key  age: I32?  nick: String? }
+node Team { name: String @key  motto: String? }
+edge Knows: Person -> Person { since: Date?  @key(src, dst) }
+edge WorksAt: Person -> Team { role: String? }
+"""
+OTHER_SCHEMA = """
+node Person { name: String @key  age: I32?  email: String? }
+node Group @rename_from("Team") { name: String @key  slogan: String? @rename_from("motto") }
+node City { name: String @key }
+edge Knows: Person -> Person { since: Date?  @key(src, dst) }
+"""
+MUTATION = """
+query change() {
+    insert Person { name: "dan", age: 3 }
+    insert Knows { from: "dan", to: "ann" }
+    update Person set { age: 37 } where name = "ann"
+    update Team set { motto: "slower" } where name = "red"
+    delete Person where name = "bob"
+}
+"""
+INPUTS = {
+    "seed.jsonl": """
+{"type": "Person", "data": {"name": "ann", "age": 36, "nick": "a"}}
+{"type": "Person", "data": {"name": "bob"}}
+{"type": "Person", "data": {"name": "cem", "age": 7}}
+{"type": "Team", "data": {"name": "red", "motto": "faster"}}
+{"edge": "Knows", "from": "ann", "to": "bob", "data": {"since": "2020-05-01"}}
+{"edge": "Knows", "from": "bob", "to": "cem"}
+{"edge": "WorksAt", "from": "ann", "to": "red", "data": {"role": "lead"}}
+{"edge": "WorksAt", "from": "bob", "to": "red"}
+""",
+    "append.jsonl": """
+{"type": "Person", "data": {"name": "eve", "age": 20}}
+{"type": "Person", "data": {"name": "fay", "nick": "f"}}
+{"edge": "Knows", "from": "eve", "to": "ann", "data": {"since": "2021-01-01"}}
+{"edge": "WorksAt", "from": "fay", "to": "red", "data": {"role": "cook"}}
+""",
+    "merge.jsonl": """
+{"type": "Person", "data": {"name": "ann", "age": 40}}
+{"type": "Person", "data": {"name": "eve"}}
+{"edge": "Knows", "from": "ann", "to": "bob", "data": {"since": "2022-02-02"}}
+{"edge": "Knows", "from": "eve", "to": "ann"}
+""",
+    "patch.jsonl": """
+{"type": "Person", "data": {"name": "ann", "age": 41}}
+{"type": "Team", "data": {"name": "blue", "motto": "deeper"}}
+""",
+    "overwrite.jsonl": """
+{"type": "Person", "data": {"name": "cem", "age": 8}}
+{"type": "Person", "data": {"name": "gus"}}
+{"edge": "Knows", "from": "cem", "to": "gus"}
+{"edge": "WorksAt", "from": "gus", "to": "red", "data": {"role": "cook"}}
+""",
+}
+PARQUET = {
+    "Person.parquet": pa.table({"name": ["hal", "ida"], "age": pa.array([1, None], pa.int32())}),
+    "Knows.parquet": pa.table({"from": ["hal", "ida"], "to": ["ann", "hal"]}),
+}
+
+
+def write_inputs(folder: Path) -> Path:
+    """Write the files that the loads read."""
+    for name, lines in INPUTS.items():
+        (folder / name).write_text(lines.lstrip(), encoding="utf-8")
+    for name, rows in PARQUET.items():
+        pq.write_table(rows, folder / name)
+    return folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionKind:
+    """One kind of write through a session.
+
+    Args:
+        name: what the cases are called.
+        tables: how many tables phase A finds staged.
+        commits: how many of them phase B moves.
+        batches: how often rows of a load are put aside before anything is staged.
+        write: the write, on an open graph and with the folder that holds the inputs.
+    """
+
+    name: str
+    tables: int
+    commits: int
+    batches: int = 0
+    write: Callable[[GraphSession, Path], object]
+
+    def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
+        """Make the graph that the write will change."""
+        storage = Storage.open(root, options)
+        init_graph(storage, SCHEMA, settings=RELAXED)
+        with self.open(storage) as session:
+            session.load([str(inputs / "seed.jsonl")], actor="seed")
+        return storage
+
+    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> GraphSession:
+        """Open the graph."""
+        return GraphSession.open(storage, settings=RELAXED, world=world, mode=mode)
+
+    def run(self, storage: Storage, world: World, inputs: Path) -> None:
+        """Open the graph, write, and close it."""
+        with self.open(storage, world=world) as session:
+            self.write(session, inputs)
+
+
+def _mutate(session, inputs):
+    session.mutate(MUTATION, actor=ACTOR)
+
+
+def _load(mode, *names, **options):
+    def write(session, inputs):
+        session.load([str(inputs / name) for name in names], mode, actor=ACTOR, **options)
+
+    return write
+
+
+def _apply(*, allow_data_loss):
+    def write(session, inputs):
+        session.apply_schema(OTHER_SCHEMA, actor=ACTOR, allow_data_loss=allow_data_loss)
+
+    return write
+
+
+SESSION_KINDS = {
+    kind.name: kind
+    for kind in (
+        SessionKind(name="mutate", tables=4, commits=4, write=_mutate),
+        SessionKind(name="load_append", tables=3, commits=3, batches=3, write=_load("append", "append.jsonl")),
+        SessionKind(name="load_merge", tables=2, commits=2, batches=2, write=_load("merge", "merge.jsonl")),
+        SessionKind(name="load_patch", tables=2, commits=2, batches=2, write=_load("merge", "patch.jsonl", patch=True)),
+        SessionKind(name="load_overwrite", tables=3, commits=3, batches=3, write=_load("overwrite", "overwrite.jsonl")),
+        SessionKind(name="load_parquet", tables=2, commits=2, batches=2, write=_load("append", *PARQUET)),
+        SessionKind(name="schema_apply", tables=4, commits=2, write=_apply(allow_data_loss=False)),
+        SessionKind(name="schema_apply_hard", tables=4, commits=2, write=_apply(allow_data_loss=True)),
+    )
+}
