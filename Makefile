@@ -8,7 +8,7 @@ MINUTES ?= 5
 SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -67,6 +67,10 @@ bench: setup ## Print the benchmark tables
 bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug (SIZE=S or M)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/load.py --size $(SIZE)
+
+bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about the same graph (SIZE=S or M)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python bench/query.py --size $(SIZE)
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

@@ -1,4 +1,4 @@
-"""Branches: creating one is constant, and the first write to a table on it adds a constant."""
+"""Branches: creating and deleting one is constant, and the first write to a table on it adds a constant."""
 
 import itertools
 import statistics
@@ -13,6 +13,8 @@ from tests.cost.driver import sample
 from tests.cost.hops import RUNS, assert_hops
 
 CREATE_CALLS, CREATE_HOPS = 13, 12
+DELETE_CALLS, DELETE_HOPS = 10, 12
+DELETE_CALLS_PER_FORK = 4
 FORK_CALLS, FORK_HOPS = 14, 12
 
 
@@ -79,3 +81,61 @@ def test_the_clock_agrees_on_the_first_write_to_a_table_on_a_branch(shared_drive
     stages = driver.write_to_branch(names.pop()).cost.serial_stages
     names.clear()
     assert_hops(endpoint, lambda: driver.write_to_branch(names.pop()), 8 + FORK_HOPS, stages=stages, prepare=prepare)
+
+
+def delete(driver, name):
+    """Delete a branch; the result carries the cost as a commit's would."""
+    counters = Counters()
+    driver.graph.delete_branch(BranchName(name), counters=counters)
+    return SimpleNamespace(cost=counters.cost())
+
+
+def deletion(driver, endpoint, name):
+    """What the endpoint serves for a deletion; unlike a write it is acknowledged behind the release of its claim."""
+    found = sample(endpoint, lambda: delete(driver, name))
+    return found.calls + found.released, found
+
+
+def test_deleting_a_branch_costs_the_same_whatever_the_graph_holds(driver_at, endpoint):
+    costs = set()
+    for depth, tables in itertools.product(DEPTHS, WIDTHS):
+        driver = driver_at(depth, tables)
+        for _ in range(3):
+            create(driver)
+        name = ready_branch(driver)
+        driver.settle()
+        calls, found = deletion(driver, endpoint, name)
+        assert calls <= DELETE_CALLS
+        assert found.stages <= DELETE_HOPS
+        assert found.cost.total_calls == calls
+        costs.add(calls)
+    assert len(costs) == 1
+
+
+def test_every_forked_table_adds_a_constant_to_deleting_a_branch(fresh_driver, endpoint):
+    driver = fresh_driver(10, 4)
+    name = ready_branch(driver)
+    driver.write_to_branch(name)
+    _finish_releases(driver, name)
+    calls, found = deletion(driver, endpoint, name)
+    assert calls <= DELETE_CALLS + DELETE_CALLS_PER_FORK
+    assert found.stages <= DELETE_HOPS
+
+
+def test_the_clock_agrees_on_deleting_a_branch(fresh_driver, endpoint):
+    driver = fresh_driver(10, 4)
+    names = []
+
+    def prepare():
+        names.extend(ready_branch(driver) for _ in range(RUNS))
+
+    prepare()
+    stages = delete(driver, names.pop()).cost.serial_stages
+    names.clear()
+    assert_hops(endpoint, lambda: delete(driver, names.pop()), DELETE_HOPS, stages=stages, prepare=prepare)
+
+
+def _finish_releases(driver, name):
+    last = driver.graph._branches.authorities[name]._publisher._releaser._last
+    if last is not None:
+        last.result()

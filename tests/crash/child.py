@@ -15,10 +15,12 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from typing import ClassVar
 
 from omnigraph.runtime import World, start_thread
 from omnigraph.store.location import Storage
-from tests.crash.kinds import KINDS, create_branch, initialise
+from tests.crash.kinds import KINDS, create_branch, delete_branch, initialise
 
 BEFORE_TABLE, AFTER_TABLE = "txn.commit.before_table", "txn.commit.after_table"
 _LONGEST_S = 60
@@ -27,6 +29,8 @@ _LONGEST_S = 60
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
     """One crash: what to do, on which graph, and where to die."""
+
+    module: ClassVar[str] = "tests.crash.child"
 
     name: str
     root: str
@@ -48,6 +52,8 @@ class Job:
                 initialise(storage, world)
             case "branch":
                 create_branch(storage, world)
+            case "delete":
+                delete_branch(storage, world)
 
 
 def stop_at(world: World, point: str, nth: int, arrive) -> None:
@@ -100,9 +106,9 @@ def _start(job, events):
     start_thread(f"job-{job.name}", run)
 
 
-def main() -> None:
+def main(make_job: Callable[..., Job] = Job) -> None:
     """Run the jobs, report, die."""
-    jobs = [Job(**raw) for raw in json.load(sys.stdin)]
+    jobs = [make_job(**raw) for raw in json.load(sys.stdin)]
     events: queue.Queue[tuple[str, str]] = queue.Queue()
     for job in jobs:
         _start(job, events)

@@ -38,7 +38,7 @@ def crash_alone(job: Job, point: str, nth: int) -> None:
 def _run(jobs, environment):
     inherited = {key: value for key, value in os.environ.items() if key != ENVIRONMENT_VARIABLE}
     return subprocess.run(
-        [sys.executable, "-m", "tests.crash.child"],
+        [sys.executable, "-m", jobs[0].module],
         input=json.dumps([asdict(job) for job in jobs]),
         capture_output=True,
         text=True,

@@ -242,6 +242,12 @@ def initialise(storage: Storage, world: World) -> None:
     GraphStore.init(storage, schema=SCHEMA, tables=registrations(), settings=RELAXED, world=world)
 
 
+def delete_branch(storage: Storage, world: World) -> None:
+    """Delete a branch; its claim publishes nothing, so that it is no kind of writer."""
+    with open_graph(storage, world=world) as graph:
+        graph.delete_branch(BranchName(DRAFT), actor=ACTOR)
+
+
 def create_branch(storage: Storage, world: World) -> None:
     """Create a branch; it has no claim and no plan, only a moment before and a moment after its ref."""
     with open_graph(storage, world=world) as graph:

@@ -28,7 +28,19 @@ RECOVERER_POINTS = (
     "txn.recover.after_publish",
     "txn.recover.after_audit",
 )
-OTHER_POINTS = ("txn.init.before_manifest", "txn.branch.after_line")
+DELETE_POINTS = (
+    "txn.branch_delete.after_claim",
+    "txn.branch_delete.before_end",
+    "txn.branch_delete.after_end",
+    "txn.branch_delete.after_reclaim",
+)
+OTHER_POINTS = (
+    "txn.init.before_manifest",
+    "txn.branch.after_line",
+    "txn.branch.after_ref",
+    "txn.tag.after_put",
+    *DELETE_POINTS,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

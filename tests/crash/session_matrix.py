@@ -109,11 +109,11 @@ def _one_at_each_point() -> list[SessionCrash]:
 
 CHOSEN_CRASHES = {
     "local": CRASHES if IS_FULL else _one_at_each_point(),
-    "s3": CRASHES if IS_FULL else _one_at_each_point()[7::4],
+    "s3": CRASHES if IS_FULL else _one_at_each_point()[7:8],
 }
 CHOSEN_RECOVERIES = {
     "local": BROKEN_RECOVERIES if IS_FULL else BROKEN_RECOVERIES[4::73],
-    "s3": BROKEN_RECOVERIES if IS_FULL else BROKEN_RECOVERIES[30:31],
+    "s3": BROKEN_RECOVERIES if IS_FULL else [],
 }
 CHOSEN_ALONE = {"local": CRASHES if IS_FULL else CRASHES[40:41], "s3": CRASHES if IS_FULL else []}
 CHOSEN_LOADS = [

@@ -15,14 +15,11 @@ from tests.crash.checks import (
     without_indexes,
 )
 from tests.crash.child import Job
-from tests.crash.dying import Morgue, crash_alone, crash_together
+from tests.crash.dying import crash_alone, crash_together
+from tests.crash.killing import killing_recoverers, killing_writers, morgues, params
 from tests.crash.kinds import create_branch, initialise
 from tests.crash.matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES, FORWARD
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
-
-
-def _params(chosen):
-    return [pytest.param(store, case, id=f"{store}-{case.name}") for store, cases in chosen.items() for case in cases]
 
 
 def _job(crash, storage, *, act="write", point=None, nth=1, name=None):
@@ -37,56 +34,21 @@ def _job(crash, storage, *, act="write", point=None, nth=1, name=None):
     )
 
 
-def _kill_writers(crashes, places):
-    storages = {crash.name: crash.writer.prepare(places.fresh(), places.options) for crash in crashes}
-    crash_together(_job(crash, storages[crash.name], point=crash.point, nth=crash.nth) for crash in crashes)
-    return storages
-
-
-def _kill_recoverers(cases, places):
-    storages = {case.name: case.crash.writer.prepare(places.fresh(), places.options) for case in cases}
-    crash_together(
-        _job(case.crash, storages[case.name], point=case.crash.point, nth=case.crash.nth, name=case.name)
-        for case in cases
-    )
-    for turn in range(max(len(case.points) for case in cases)):
-        crash_together(
-            _job(
-                case.crash,
-                storages[case.name],
-                act="recover",
-                point=case.points[turn][0],
-                nth=case.points[turn][1],
-                name=case.name,
-            )
-            for case in cases
-            if len(case.points) > turn
-        )
-    return storages
+def _prepare(crash, places):
+    return crash.writer.prepare(places.fresh(), places.options)
 
 
 @pytest.fixture(scope="module")
 def killed(places_of):
-    return _morgues(CHOSEN_CRASHES, places_of, _kill_writers)
+    return morgues(CHOSEN_CRASHES, places_of, killing_writers(_prepare, _job))
 
 
 @pytest.fixture(scope="module")
 def killed_twice(places_of):
-    return _morgues(CHOSEN_RECOVERIES, places_of, _kill_recoverers)
+    return morgues(CHOSEN_RECOVERIES, places_of, killing_recoverers(_prepare, _job))
 
 
-def _morgues(chosen, places_of, kill):
-    opened = {}
-
-    def storage_of(store, case):
-        if store not in opened:
-            opened[store] = Morgue(chosen[store], places_of(store), kill)
-        return opened[store].storage_of(case)
-
-    return storage_of
-
-
-@pytest.mark.parametrize(("store", "crash"), _params(CHOSEN_CRASHES))
+@pytest.mark.parametrize(("store", "crash"), params(CHOSEN_CRASHES))
 def test_a_killed_writer_leaves_all_or_nothing(store, crash, killed, twins):
     storage = killed(store, crash)
     before, after = twins.of(crash.kind)
@@ -95,7 +57,7 @@ def test_a_killed_writer_leaves_all_or_nothing(store, crash, killed, twins):
     _assert_recovers(crash, storage, twins, crash.recovery)
 
 
-@pytest.mark.parametrize(("store", "broken"), _params(CHOSEN_RECOVERIES))
+@pytest.mark.parametrize(("store", "broken"), params(CHOSEN_RECOVERIES))
 def test_a_killed_recoverer_changes_nothing_about_the_outcome(store, broken, killed_twice, twins):
     storage = killed_twice(store, broken)
     seen = without_indexes(visible_state(broken.crash.writer, storage))
@@ -155,7 +117,7 @@ def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store
     assert_sound(storage)
 
 
-@pytest.mark.parametrize(("store", "crash"), _params(CHOSEN_ALONE))
+@pytest.mark.parametrize(("store", "crash"), params(CHOSEN_ALONE))
 def test_a_process_killed_in_the_very_moment_leaves_all_or_nothing(store, crash, places_of, twins):
     """Threads of the writer die in the middle of whatever they do, so how many tables moved is a matter of luck."""
     places = places_of(store)

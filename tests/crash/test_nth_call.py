@@ -275,7 +275,7 @@ def _assert_effect_is_true(error, is_there):
 
 
 def _finish_releases(graph):
-    for authority in graph._authorities.values():
+    for authority in graph._branches.authorities.values():
         last = authority._publisher._releaser._last
         if last is not None:
             last.result()

@@ -3,8 +3,9 @@
 import re
 
 from omnigraph.runtime import FAILPOINTS
-from tests.crash import session_matrix
+from tests.crash import merge_matrix, session_matrix
 from tests.crash.matrix import CHOSEN_CRASHES, CHOSEN_RECOVERIES, OTHER_POINTS
+from tests.crash.merge_kinds import MERGE_KINDS
 from tests.crash.session_kinds import SESSION_KINDS
 from tests.guards.layout import SOURCE
 
@@ -24,6 +25,7 @@ def test_every_failpoint_kills_some_writer_or_recoverer():
     killed |= {point for cases in CHOSEN_RECOVERIES.values() for broken in cases for point, _ in broken.points}
     killed |= {load.point for load in session_matrix.CHOSEN_LOADS}
     killed |= {crash.point for crashes in session_matrix.CHOSEN_CRASHES.values() for crash in crashes}
+    killed |= {crash.point for crashes in merge_matrix.CHOSEN_CRASHES.values() for crash in crashes}
     assert set(FAILPOINTS) - killed - set(OTHER_POINTS) == set()
     assert set(OTHER_POINTS) <= set(FAILPOINTS)
 
@@ -32,3 +34,9 @@ def test_every_write_of_a_session_is_killed_and_at_every_point_of_a_writer():
     chosen = session_matrix.CHOSEN_CRASHES["local"]
     assert {crash.kind for crash in chosen} == set(SESSION_KINDS)
     assert {crash.point for crash in chosen} == set(session_matrix.POINTS)
+
+
+def test_every_merge_and_revert_is_killed_and_at_every_point_of_a_writer():
+    chosen = merge_matrix.CHOSEN_CRASHES["local"]
+    assert {crash.kind for crash in chosen} == set(MERGE_KINDS)
+    assert {crash.point for crash in chosen} == set(merge_matrix.POINTS)

@@ -35,7 +35,8 @@ Param = Annotated[
 ]
 ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main if none.")]
 AtSnapshot = Annotated[
-    str | None, typer.Option("--snapshot", metavar="ID", help="Read the graph as it was at this commit.")
+    str | None,
+    typer.Option("--snapshot", metavar="REF", help="Read an earlier state: a commit id, main~3, tag:v1 or @TIME."),
 ]
 RowLimit = Annotated[
     int | None, typer.Option("--limit-rows", metavar="N", min=0, help="Fail if there are more rows than this.")

@@ -41,8 +41,12 @@ class ScratchFolder:
                 if lock is not None:
                     return cls(path=path, lock=lock)
         except OSError as error:
-            details = BadValue(what="folder", value=str(error.filename or ""), expected="room for temporary files")
-            raise FileAccessError(f"no temporary folder can be made: {str(error).lower()}", details=details) from error
+            where = str(error.filename or "")
+            details = BadValue(what="folder", value=where, expected="room for temporary files")
+            reason = (error.strerror or str(error)).lower()
+            raise FileAccessError(
+                f"temporary files cannot be written: {reason}: path={where}", details=details
+            ) from error
 
     def close(self) -> None:
         """Remove the folder and everything in it."""

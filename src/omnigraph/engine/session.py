@@ -11,6 +11,7 @@ from typing import Any, Self
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
+from omnigraph.engine.history_calls import HistoryCalls
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source, load
 from omnigraph.engine.mutate import MutationResult, is_insert_only, run_mutation
 from omnigraph.engine.query.explain import Explanation
@@ -80,7 +81,7 @@ class _Call:
     source: str
 
 
-class GraphSession:
+class GraphSession(HistoryCalls):
     """An open graph: queries are compiled against the schema of the branch they run on. Threads may share it."""
 
     def __init__(
@@ -137,6 +138,10 @@ class GraphSession:
         """Return the schema that a branch follows."""
         return self._catalogs.get(self.snapshot(branch).state.schema)
 
+    def catalog_at(self, snapshot: Snapshot) -> Catalog:
+        """Return the schema that a state follows."""
+        return self._catalogs.get(snapshot.state.schema)
+
     def query(
         self,
         text: str | bytes,
@@ -157,7 +162,8 @@ class GraphSession:
             name: the declaration to run; None if the source holds exactly one.
             params_form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
             branch: where to read.
-            at: a commit in the branch's history; its newest state when None.
+            at: a reference to a state, such as a commit id, ``main~3``, ``tag:v1`` or ``@2026-01-31``; the newest
+                state of the branch when None.
             options: how to run it, and what it may cost.
             source_name: what errors call the source.
 
@@ -166,7 +172,7 @@ class GraphSession:
             QueryLaneError: it is a mutation.
             QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
             QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
-            BranchMissingError, CommitMissingError, VersionMissingError: there is no such state.
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
         return self._reads.run(_read_call(text, params, name, params_form, branch, at, options, source_name))
 
@@ -257,8 +263,8 @@ class GraphSession:
         now_ms = self._world.clock.now_ms()
         attempt = 0
         while True:
-            authority = self.store.authority(BranchName.parse(call.branch), Counters())
-            schema = authority.snapshot(Counters()).state.schema
+            authority, newest = self.store.current(BranchName.parse(call.branch), Counters())
+            schema = newest.state.schema
             catalog = self._catalogs.get(schema)
             query = self._plans.compile(call.text, call.name, catalog, call.source)
             plan = expect_mutation(query)
@@ -298,8 +304,8 @@ class GraphSession:
 
         Takes and raises what :func:`omnigraph.engine.load.load` does.
         """
-        authority = self.store.authority(BranchName.parse(branch), Counters())
-        schema = authority.snapshot(Counters()).state.schema
+        authority, newest = self.store.current(BranchName.parse(branch), Counters())
+        schema = newest.state.schema
         return load(
             authority,
             self._catalogs.get(schema),

@@ -38,9 +38,16 @@ OmnigraphError
 ├── EmbeddingUnavailableError, EmbeddingDeadlineError   (the latter also TimeoutError)
 ├── EmbeddingRefusedError, EmbeddingAnswerError   what a provider said is of no use
 ├── TypeMissingError, BranchMissingError   (also KeyError)
+├── MergeConflictsError, MergeBaseMissingError, RevertRefusedError   merges and reverts that cannot be made
+├── HistoryGoneError       the data of an earlier state was reclaimed
+├── BranchInUseError, BranchClosingError, TagExistsError, TagMissingError   (the last also KeyError)
+├── ReadSetChangedError    what an operation was decided on is different by now
 ├── GraphMissingError      (also FileNotFoundError)
 ├── BranchExistsError, GraphExistsError
 ├── FormatUnsupportedError, ReadOnlyError, GraphClosedError
+├── ChangeSchemaBoundaryError, CommitHasNoParentError   states that cannot be told apart row by row
+├── ChangeFeedGapError     a feed needs history that was reclaimed
+├── ChangeCursorError, ChangeLimitError, ChangeValueError
 └── DiagnosticError        a finding with a place in a source text
     ├── SourceEncodingError
     ├── SchemaSyntaxError, SchemaCheckError, SchemaPlanError
@@ -48,6 +55,16 @@ OmnigraphError
 """
 
 from omnigraph.errors.base import OmnigraphError, Row
+from omnigraph.errors.changes import (
+    ChangeCursorError,
+    ChangeFeedGapError,
+    ChangeLimitError,
+    ChangeSchemaBoundaryError,
+    ChangeValueError,
+    CommitHasNoParentError,
+    DiffRefusal,
+    FeedGap,
+)
 from omnigraph.errors.details import (
     BadValue,
     Details,
@@ -89,6 +106,22 @@ from omnigraph.errors.general import (
     InternalError,
     UsageError,
     ValueFormatError,
+)
+from omnigraph.errors.history import (
+    BranchClosingError,
+    BranchInUse,
+    BranchInUseError,
+    GoneState,
+    HistoryGoneError,
+    MergeBaseMissingError,
+    MergeConflict,
+    MergeConflicts,
+    MergeConflictsError,
+    ReadSetChange,
+    ReadSetChangedError,
+    RevertRefusedError,
+    TagExistsError,
+    TagMissingError,
 )
 from omnigraph.errors.kinds import Effect, Kind, Retry
 from omnigraph.errors.language import (
@@ -164,12 +197,21 @@ __all__ = [
     "AlreadyExistsError",
     "BadRowsError",
     "BadValue",
+    "BranchClosingError",
     "BranchExistsError",
+    "BranchInUse",
+    "BranchInUseError",
     "BranchMissingError",
     "CatalogCorruptError",
     "CatalogFormatError",
+    "ChangeCursorError",
+    "ChangeFeedGapError",
+    "ChangeLimitError",
+    "ChangeSchemaBoundaryError",
+    "ChangeValueError",
     "ClaimBusyError",
     "ClaimHeld",
+    "CommitHasNoParentError",
     "CommitMissingError",
     "CommitOutcome",
     "CompareAndSwapLostError",
@@ -177,6 +219,7 @@ __all__ = [
     "Details",
     "Diagnostic",
     "DiagnosticError",
+    "DiffRefusal",
     "Effect",
     "EmbeddingAnswerError",
     "EmbeddingDeadlineError",
@@ -189,6 +232,7 @@ __all__ = [
     "ExpectedVersionMismatchError",
     "ExternalBlobError",
     "FailpointError",
+    "FeedGap",
     "FileAccessError",
     "FileMissingError",
     "ForkOccupiedError",
@@ -196,11 +240,13 @@ __all__ = [
     "FormatMismatch",
     "FormatRange",
     "FormatUnsupportedError",
+    "GoneState",
     "GraphClosedError",
     "GraphExistsError",
     "GraphMissingError",
     "HeadMismatch",
     "HeadMoved",
+    "HistoryGoneError",
     "InternalError",
     "KeyExistsError",
     "Kind",
@@ -208,6 +254,10 @@ __all__ = [
     "LimitExceeded",
     "ManifestCorruptError",
     "MemoryBudgetError",
+    "MergeBaseMissingError",
+    "MergeConflict",
+    "MergeConflicts",
+    "MergeConflictsError",
     "MissingThing",
     "ModelMismatch",
     "OmnigraphError",
@@ -228,9 +278,12 @@ __all__ = [
     "QueryTimeoutError",
     "QueryTypeError",
     "ReadOnlyError",
+    "ReadSetChange",
+    "ReadSetChangedError",
     "RecoveryInvariantError",
     "ResultSpentError",
     "Retry",
+    "RevertRefusedError",
     "Row",
     "SchemaCheckError",
     "SchemaMovedError",
@@ -248,6 +301,8 @@ __all__ = [
     "TableMissingError",
     "TableMovedError",
     "TableRef",
+    "TagExistsError",
+    "TagMissingError",
     "TypeMissingError",
     "UnknownOutcome",
     "UsageError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import embedding, engine, general, language, query, results, storage, txn
+from omnigraph.errors import changes, embedding, engine, general, history, language, query, results, storage, txn
 from omnigraph.errors.base import OmnigraphError, rebuild_from_json
 
 CLASSES: tuple[type[OmnigraphError], ...] = (
@@ -63,6 +63,21 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     txn.FormatUnsupportedError,
     txn.ReadOnlyError,
     txn.GraphClosedError,
+    changes.ChangeSchemaBoundaryError,
+    changes.CommitHasNoParentError,
+    changes.ChangeFeedGapError,
+    changes.ChangeCursorError,
+    changes.ChangeLimitError,
+    changes.ChangeValueError,
+    history.MergeConflictsError,
+    history.ReadSetChangedError,
+    history.MergeBaseMissingError,
+    history.RevertRefusedError,
+    history.HistoryGoneError,
+    history.TagMissingError,
+    history.TagExistsError,
+    history.BranchInUseError,
+    history.BranchClosingError,
     storage.StorageUnavailableError,
     storage.StorageDeniedError,
     storage.StorageCorruptError,

@@ -9,6 +9,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
     {
         "engine.spool.after_rows": "some rows of a load are put aside, storage knows nothing of them",
         "engine.spool.after_file": "the rows of one more type went to a temporary file, storage knows nothing of them",
+        "history.merge.after_capture": "the states that a merge or a revert starts from are known, nothing is written",
         "txn.stage.after_table": "one more table is staged, nothing names its files",
         "txn.stage.after_files": "fragments of every table are written, nothing names them",
         "txn.claim.before_put": "the plan is complete, no sidecar exists",
@@ -27,5 +28,11 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.recover.after_audit": "the audit has the row, the sidecar still exists",
         "txn.init.before_manifest": "the tables of a graph exist, the graph does not",
         "txn.branch.after_line": "the line of a new branch exists, the branch does not",
+        "txn.branch.after_ref": "a branch exists, its creator has not looked yet who was in the way",
+        "txn.branch_delete.after_claim": "a branch is claimed for its deletion and exists",
+        "txn.branch_delete.before_end": "nothing depends on a branch that is about to end",
+        "txn.branch_delete.after_end": "a branch is gone, everything that it owned still lies there",
+        "txn.branch_delete.after_reclaim": "a branch and what it owned are gone, the claim still exists",
+        "txn.tag.after_put": "a tag exists, its creator has not looked yet whether its branch goes",
     }
 )

@@ -155,6 +155,25 @@ class DatasetStore:
             table: pa.Table = handle.scanner(columns=names, fragments=chosen, scan_in_order=True).to_table()
             return table
 
+    def read_rows(
+        self,
+        dataset: ReplaceableDataset,
+        fragment: int,
+        start: int,
+        count: int,
+        columns: Sequence[str] | None,
+        counters: Counters,
+    ) -> pa.Table:
+        """Return ``count`` rows of one fragment from row ``start`` on, without reading the others."""
+        self.handles.check_process()
+        handle = dataset.handle
+        with translating("read a dataset", dataset.location), metered(handle, counters, at_most=SCAN_STAGES):
+            chosen = [handle.get_fragments()[fragment]]
+            names = None if columns is None else list(columns)
+            scanner = handle.scanner(columns=names, fragments=chosen, offset=start, limit=count, scan_in_order=True)
+            table: pa.Table = scanner.to_table()
+            return table
+
     def stage_fragment(self, dataset: ReplaceableDataset, table: pa.Table, counters: Counters) -> FragmentRef:
         """Upload rows as one fragment that no version lists yet."""
         self.handles.check_process()

@@ -32,6 +32,8 @@ _REASON_LENGTH = 300
 # The text ends in the place of the failing line in Lance's own source, which tells a user nothing.
 _RUST_PLACE = re.compile(r",? ?/[^ ,]*\.rs:\d+:\d+")
 _ADDRESS = re.compile(r"https?://\S+")
+# Lance looks for signals while it waits, and a stream of its batches can hand one on as text only.
+_INTERRUPTED = re.compile(r"\A(?:\w+ error: )*KeyboardInterrupt\b")
 
 
 class Fault(Enum):
@@ -123,7 +125,7 @@ def to_omnigraph_error(error: Exception, *, doing: str, location: str, effect: E
 
 @contextmanager
 def translating(doing: str, location: str, *, effect: Effect = Effect.NONE) -> Iterator[None]:
-    """Let only errors of ours out of the block."""
+    """Let only errors of ours out of the block, and Ctrl-C."""
     try:
         yield
     except (
@@ -137,6 +139,8 @@ def translating(doing: str, location: str, *, effect: Effect = Effect.NONE) -> I
     ) as error:
         if isinstance(error, OmnigraphError):
             raise
+        if _INTERRUPTED.match(str(error)):
+            raise KeyboardInterrupt from error
         raise to_omnigraph_error(error, doing=doing, location=location, effect=effect) from error
 
 

@@ -6,7 +6,10 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from omnigraph.errors import StorageCorruptError, TableMissingError
 from omnigraph.runtime import Cost, Counters
+from omnigraph.txn.branch_delete import BranchDeletion
+from omnigraph.txn.branches import BranchRef
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.plan import WriteKind
@@ -81,8 +84,14 @@ class GraphPublishAuthority:
             KeyExistsError: a row to insert exists already.
             ClaimBusyError: other writers kept the branch busy for too long.
             WriteOutcomeError: storage failed in a way that left the outcome open.
+            BranchMissingError: the branch was deleted.
         """
-        return self._queue.submit(txn)
+        try:
+            return self._queue.submit(txn)
+        except (TableMissingError, StorageCorruptError):
+            # The tables of a deleted branch go with it; asking for the branch itself tells whether that is why.
+            self.services.manifest.latest_version(Counters())
+            raise
 
     def recover(self, counters: Counters) -> tuple[Recovery, ...]:
         """End every publish of this branch whose writer is gone."""
@@ -90,6 +99,24 @@ class GraphPublishAuthority:
         for recovery in recoveries:
             self._learn(recovery.manifest)
         return recoveries
+
+    def known(self) -> LoadedManifest | None:
+        """Return the newest version that is in memory, without asking storage whether there is a newer one."""
+        with self._known_lock:
+            return self._known
+
+    def load_version(self, version: int, counters: Counters) -> LoadedManifest:
+        """Return one version of the manifest; a schema that is in memory is not read again.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+            VersionMissingError: there is no such version.
+        """
+        return self.services.manifest.load_version(version, counters, self.known())
+
+    def delete(self, deletion: BranchDeletion, ref: BranchRef, actor: str | None, counters: Counters) -> None:
+        """Delete the branch; this authority is of no use afterwards."""
+        deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor, counters)
 
     def close(self) -> None:
         """Finish what runs behind acknowledged writes."""

@@ -82,7 +82,8 @@ class Batch:
         schema = next((member.txn.schema_change for member in alive if member.txn.schema_change), None)
         # Another opener may have upgraded the graph since: then this one's work is done.
         is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
-        if not alive or (not tables and schema is None and not is_upgrade):
+        is_merge = any(member.txn.merged_parent is not None for member in alive)
+        if not alive or (not tables and schema is None and not is_upgrade and not is_merge):
             return None
         leader = alive[0].txn
         change = ManifestChange(
@@ -112,22 +113,36 @@ class Batch:
 
     def _commits(self, alive: Sequence[Member], services: BranchServices, base: LoadedManifest) -> tuple[Commit, ...]:
         parent = base.state.head.commit
+        published_at_ms = base.state.next_moment(services.world.clock.now_ms())
         commits = []
         for member in alive:
             member.commit = Commit(
                 id=member.txn.commit_id,
                 parent=parent,
                 actor=member.txn.actor,
-                created_at_ms=services.world.clock.now_ms(),
+                # The id was minted when the write was asked for, and outlives every attempt to publish it.
+                created_at_ms=member.txn.commit_id.timestamp_ms,
                 manifest_version=base.state.version + 1,
                 operation=member.txn.kind.value,
                 branch=base.state.head.branch,
                 merged_parent=member.txn.merged_parent,
                 message=member.txn.message,
+                published_at_ms=published_at_ms,
+                touched=self._touched(member),
             )
             parent = member.commit.id
             commits.append(member.commit)
         return tuple(commits)
+
+    def _touched(self, member: Member) -> tuple[str, ...]:
+        """The tables that a member really changes, under both names where it renames one."""
+        keys = set()
+        for table_key in member.txn.changes:
+            staged = self._staged.get(table_key)
+            if staged is not None and staged.table is not None:
+                rename = staged.table.rename
+                keys |= {table_key} if rename is None else {table_key, rename.new_key}
+        return tuple(sorted(keys))
 
     def _check_members(self, snapshot: Snapshot, counters: Counters) -> dict[str, TableChange]:
         """Let each member see the ones before it; return the changes of all that hold."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.store.staging import IndexBuild
-from omnigraph.txn.manifest.rows import AcceptedSchema
+from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.plan import ActionKind
 
 
@@ -19,6 +19,8 @@ class RowChange:
 
     ``inserts`` must not exist yet; ``upserts`` replace whole rows. Ids are unique across all three.
     ``has_fresh_ids``: the ids of the inserts were generated for them, so nobody can have them already.
+    ``outcome``: a table of main that already is the result; a branch that only inherits its own takes it over instead
+    of writing the rows again.
     """
 
     table_key: str
@@ -26,6 +28,7 @@ class RowChange:
     has_fresh_ids: bool = False
     upserts: pa.Table | None = None
     deletes: tuple[str, ...] = ()
+    outcome: TableEntry | None = None
 
     @property
     def kind(self) -> ActionKind:
@@ -51,6 +54,7 @@ class RowChange:
             and (later.inserts is None or later.has_fresh_ids),
             upserts=_join(_without(self.upserts, touched), later.upserts),
             deletes=tuple(deletes.filter(pc.invert(pc.is_in(deletes, value_set=written))).to_pylist()),
+            outcome=None,
         )
 
 

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from typing import Literal, Self
 
 from omnigraph.errors import (
-    AlreadyExistsError,
     BadValue,
     BranchMissingError,
-    CommitMissingError,
-    GraphClosedError,
-    GraphExistsError,
     GraphMissingError,
     MissingThing,
     ReadOnlyError,
+    StorageCorruptError,
     TableMissingError,
+    UsageError,
 )
 from omnigraph.runtime import Counters, World
-from omnigraph.store.control import ControlObjects
-from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
-from omnigraph.txn.branches import BranchRef, BranchRefs
+from omnigraph.txn.branch_delete import BranchDeletion
+from omnigraph.txn.branch_list import BranchStatus, ProtectedVersion, branch_status, list_branches, protected_versions
+from omnigraph.txn.branches import MAIN_LINE, BranchRef, BranchRefs, branch_missing
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.formats import FormatChain
-from omnigraph.txn.manifest.codec import encode_schema, encode_state, manifest_schema
-from omnigraph.txn.manifest.file import LOCATION, BranchLine
-from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
+from omnigraph.txn.graph_init import create_graph, wire_stores
+from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
+from omnigraph.txn.open_branches import OpenBranches
+from omnigraph.txn.past import Past
 from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.services import BranchServices, GraphStores
+from omnigraph.txn.recovery.recoverer import Recoverer
+from omnigraph.txn.services import GraphStores
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.txn.syncing import Syncing
-from omnigraph.values import MAIN, BranchName, CommitId, OperationId
+from omnigraph.txn.tags import Tag, Tags
+from omnigraph.values import MAIN, BranchName, CommitId, TagName
 
 OpenMode = Literal["read_write", "read_only"]
 
@@ -51,11 +49,11 @@ class GraphStore:
         self._stores = stores
         self._formats = formats
         self._mode = mode
-        self._group_commit = group_commit
         self._refs = BranchRefs(stores)
-        self._lock = threading.Lock()
-        self._authorities: dict[str, GraphPublishAuthority] = {}
-        self._is_closed = False
+        self._branches = OpenBranches(stores, self._refs, formats, group_commit=group_commit)
+        self._deletion = BranchDeletion(stores)
+        self.tags = Tags(stores, self._refs)
+        self.past = Past(self._branches, self.tags)
 
     @classmethod
     def init(
@@ -76,12 +74,9 @@ class GraphStore:
         Raises:
             GraphExistsError: there is a graph already.
         """
-        stores = _wire(storage, world or World.system(), settings or TxnSettings())
+        stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
         try:
-            # Only the manifest decides between two initialisers; looking first keeps a mistaken call from writing.
-            if _has_graph(stores):
-                raise _exists(stores)
-            _create(stores, schema, tables, actor)
+            create_graph(stores, schema, tables, actor)
         finally:
             stores.close()
 
@@ -103,7 +98,7 @@ class GraphStore:
             GraphMissingError: there is no graph.
             FormatUnsupportedError: its storage format is outside the range of this version.
         """
-        stores = _wire(storage, world or World.system(), settings or TxnSettings())
+        stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
         graph = cls(stores, formats or FormatChain(), mode, group_commit=group_commit)
         try:
             graph.refresh(counters)
@@ -137,51 +132,34 @@ class GraphStore:
 
     def close(self) -> None:
         """Finish background work and let go of everything; harmless when closed already."""
-        with self._lock:
-            authorities, self._authorities = list(self._authorities.values()), {}
-            self._is_closed = True
-        for authority in authorities:
-            authority.close()
+        self._branches.close()
         self._stores.close()
 
     def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
         """Return the newest published state of a branch."""
-        return self._authority(branch, counters).snapshot(counters)
+        return self._branches.snapshot(branch, counters)
 
     def snapshot_at(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Snapshot:
         """Return the state that a commit made visible: looked for in the history of ``branch``, then of all others.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
-            VersionMissingError: that state was reclaimed.
+            HistoryGoneError: that state was reclaimed.
         """
-        newest = self.snapshot(branch, counters)
-        if newest.state.head.commit == commit_id:
-            return newest
-        others = (name for name in self.branch_names(counters) if name != branch)
-        for name in (branch, *others):
-            commit = self._find_commit(name, commit_id, counters)
-            if commit is not None:
-                return self._reopen(commit, counters)
-        raise _no_commit(commit_id)
+        return self.past.snapshot_at(branch, commit_id, counters)
 
-    def _find_commit(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Commit | None:
-        authority = self._authority(branch, counters)
-        newest = authority.snapshot(counters).manifest
-        history = authority.services.manifest.iter_commits(newest, counters)
-        return next((commit for commit in history if commit.id == commit_id), None)
+    def snapshot_of(self, commit: Commit, counters: Counters) -> Snapshot:
+        """Return the state that a commit made visible, without looking for the commit.
 
-    def _reopen(self, commit: Commit, counters: Counters) -> Snapshot:
-        """Open the version that a commit names; a later branch of the same name is not taken for its own."""
-        try:
-            services = self._authority(commit.branch, counters).services
-        except BranchMissingError:
-            raise _no_commit(commit.id) from None
-        loaded = services.manifest.load_version(commit.manifest_version, counters)
-        # Commits that were published together share a version, of which only the last is the head.
-        if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
-            raise _no_commit(commit.id)
-        return services.snapshot(loaded)
+        Raises:
+            CommitMissingError: its branch is gone, or another one has its name.
+            HistoryGoneError: that state was reclaimed.
+        """
+        return self.past.snapshot_of(commit, counters)
+
+    def iter_commits(self, snapshot: Snapshot, counters: Counters) -> Iterator[Commit]:
+        """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
+        return self.past.iter_commits(snapshot, counters)
 
     def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
         """Return what writes to a branch go through.
@@ -190,148 +168,180 @@ class GraphStore:
             ReadOnlyError: the graph was opened for reading only.
             BranchMissingError: there is no such branch.
         """
-        if self._mode == "read_only":
-            details = BadValue(what="open mode", value="read_only", expected="read_write")
-            raise ReadOnlyError("the graph is open for reading only", details=details)
-        return self._authority(branch, counters)
+        self._refuse_reading()
+        return self._branches.authority(branch, counters)
+
+    def current(self, branch: BranchName, counters: Counters) -> tuple[GraphPublishAuthority, Snapshot]:
+        """Return what writes to a branch go through, and the newest state; a branch made again is opened again.
+
+        Raises:
+            ReadOnlyError: the graph was opened for reading only.
+            BranchMissingError: there is no such branch.
+        """
+        self._refuse_reading()
+        return self._branches.current(branch, counters)
 
     def create_branch(
         self,
         name: BranchName,
         *,
         source: BranchName | None = None,
+        at: str | None = None,
         actor: str | None = None,
         counters: Counters | None = None,
     ) -> BranchRef:
-        """Create a branch at the newest state of ``source`` (main unless given).
+        """Create a branch at the newest state of ``source`` (main unless given), or at what the reference ``at`` names.
 
         Raises:
             BranchExistsError: the name, or one that overlaps with it, is taken.
+            BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
+            TagMissingError, CommitMissingError, HistoryGoneError: there is no state of that reference to start from.
         """
+        self._refuse_reading()
+        count, branch = counters or Counters(), source or BranchName(MAIN)
+        state = self.past.resolve_ref(branch if at is None else at, branch, count)
+        if state.snapshot.is_past:
+            # A branch must be able to read all of what it inherits.
+            for table_key in state.snapshot.state.tables:
+                state.snapshot.table(table_key, count)
+        return self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor, count)
+
+    def delete_branch(
+        self, name: BranchName, *, actor: str | None = None, counters: Counters | None = None
+    ) -> BranchRef:
+        """Delete a branch, its own commits and what it alone holds, for good; return what it was.
+
+        Raises:
+            UsageError: it is main.
+            BranchMissingError: there is no such branch.
+            BranchInUseError: a branch or a tag depends on it.
+            ClaimBusyError: writers kept it busy for too long.
+        """
+        self._refuse_reading()
         count = counters or Counters()
-        parent = self.authority(source or BranchName(MAIN), count)
-        base = parent.snapshot(count).manifest
-        return self._refs.create(name, parent.services.line, base, actor, count)
+        if name.is_main:
+            details = BadValue(what="branch", value=name, expected="a branch other than main")
+            raise UsageError("cannot delete branch 'main'", details=details)
+        try:
+            return self._delete_known(name, actor, count)
+        except BranchMissingError:
+            # What was known of it may be a branch that others deleted and made again.
+            return self._delete_known(name, actor, count)
+        except (StorageCorruptError, TableMissingError):
+            if not self._refs.end_orphan(name, count):
+                raise
+            raise branch_missing(name) from None
 
     def branch_names(self, counters: Counters) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
         return self._refs.names(counters)
 
+    def branches(self, counters: Counters) -> tuple[BranchStatus, ...]:
+        """Return the live branches and how each stands to the one it came from, main first, then by name."""
+        return list_branches(self._branches, counters)
+
+    def branch_status(self, ref: BranchRef, counters: Counters) -> BranchStatus:
+        """Return how one branch stands to the one it came from."""
+        return branch_status(self._branches, ref.name, ref, counters)
+
+    def protected_versions(self, counters: Counters) -> tuple[ProtectedVersion, ...]:
+        """Return the manifest versions that cleanup must leave whole: heads, fork points and tags."""
+        return protected_versions(self._branches, self.tags, counters)
+
+    def create_tag(
+        self,
+        name: TagName,
+        at: str = MAIN,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        counters: Counters | None = None,
+    ) -> Tag:
+        """Name the state that the reference ``at`` means at this moment.
+
+        Raises:
+            TagExistsError: the name is taken.
+            BranchMissingError, CommitMissingError, HistoryGoneError: there is no such state.
+        """
+        self._refuse_reading()
+        count = counters or Counters()
+        state = self.past.resolve_ref(at, BranchName(MAIN), count)
+        commit = state.commit
+        # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
+        line = state.line if commit.branch == state.line.name else self.branch_line(commit.branch, count)
+        return self.tags.create(
+            name, commit, line, lambda: self.past.floor_of(commit.branch, count), actor, message, count
+        )
+
+    def delete_tag(self, name: TagName, *, counters: Counters | None = None) -> Tag:
+        """Remove a tag and return it; its commit may be reclaimed from here on.
+
+        Raises:
+            TagMissingError: there is none of that name.
+        """
+        self._refuse_reading()
+        return self.tags.delete(name, counters or Counters())
+
+    def _delete_known(self, name: BranchName, actor: str | None, counters: Counters) -> BranchRef:
+        authority = self._branches.authority(name, counters)
+        ref = self._branches.ref(name)
+        try:
+            authority.delete(self._deletion, ref, actor, counters)
+        except BranchMissingError:
+            self._branches.forget(name, authority)
+            raise
+        self._branches.forget(name, authority)
+        return ref
+
+    def _refuse_reading(self) -> None:
+        if self._mode == "read_only":
+            details = BadValue(what="open mode", value="read_only", expected="read_write")
+            raise ReadOnlyError("the graph is open for reading only", details=details)
+
     def reclaim_older(self, pins: Sequence[TablePin], counters: Counters) -> int:
         """Remove the versions of tables before ``pins`` for good; return how many.
 
-        What the newest state of any branch names stays. Earlier states that need a version that goes can no longer
-        be read.
+        What the newest state of any branch and the state of any tag names stays. Earlier states that need a version
+        that goes can no longer be read.
         """
-        named = {
-            entry.pin
-            for branch in self.branch_names(counters)
-            for entry in self.snapshot(branch, counters).state.tables.values()
-        }
+        kept = [self.snapshot(branch, counters) for branch in self.branch_names(counters)]
+        tags = [f"tag:{tag.name}" for tag in self.tags.list(counters)]
+        kept += [self.past.resolve_ref(tag, BranchName(MAIN), counters).snapshot for tag in tags]
+        named = {entry.pin for snapshot in kept for entry in snapshot.state.tables.values()}
         count = 0
         for pin in pins:
             spared = {other.version for other in named if (other.location, other.branch) == (pin.location, pin.branch)}
             count += self.tables.reclaim_older(pin, spared, counters)
         return count
 
-    def _authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
-        with self._lock:
-            if self._is_closed:
-                details = BadValue(what="graph", value="closed", expected="open")
-                raise GraphClosedError("the graph is closed", details=details)
-            known = self._authorities.get(branch)
-        if known is not None:
-            return known
-        line = self._line(branch, counters)
-        services = BranchServices(self._stores, line, self._formats)
-        made = GraphPublishAuthority(services, group_commit=self._group_commit)
-        with self._lock:
-            return self._authorities.setdefault(branch, made)
+    def branch_line(self, branch: BranchName, counters: Counters) -> BranchLine:
+        """Return the line that a branch is at this moment, whatever it was when it was first used.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        return self._line(branch, counters)
 
     def _line(self, branch: BranchName, counters: Counters) -> BranchLine:
-        if branch.is_main:
-            return BranchLine(name=branch, incarnation=MAIN, line=None)
-        return self._refs.get(branch, counters).line
+        return MAIN_LINE if branch.is_main else self._refs.get(branch, counters).line
 
     def _recover_all(self, counters: Counters) -> None:
-        """One listing tells every branch that has something in flight."""
+        """One listing tells every branch that has something in flight, be it live or gone."""
         keys = self._stores.control.list_keys(RECOVERY_PREFIX, counters)
-        pending = {branch_of_key(key) for key in keys}
-        live = set(self._refs.names(counters)) if pending - {(MAIN, MAIN)} else {BranchName(MAIN)}
-        for name, incarnation in sorted(pending):
-            if name in live:
-                authority = self.authority(BranchName(name), counters)
-                if authority.services.line.incarnation == incarnation:
-                    authority.recover(counters)
+        for name, incarnation in sorted({branch_of_key(key) for key in keys}):
+            branch = BranchName(name)
+            ref = None if branch.is_main else self._refs.find(branch, counters)
+            if branch.is_main or (ref is not None and ref.line.incarnation == incarnation):
+                authority = self.authority(branch, counters)
+                authority.recover(counters)
+                if not branch.is_main and self._refs.find(branch, counters) is None:
+                    self._branches.forget(branch, authority)
+            else:
+                gone = BranchLine(name=branch, incarnation=incarnation, line=f"{name}.{incarnation}")
+                Recoverer(self._branches.services(gone)).recover_abandoned(counters)
 
     def _upgrade(self, authority: GraphPublishAuthority, counters: Counters) -> None:
         if authority.services.manifest.is_outdated(authority.snapshot(counters).manifest):
             txn = authority.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
             txn.is_upgrade = True
             authority.commit(txn)
-
-
-def _no_commit(commit_id: CommitId) -> CommitMissingError:
-    details = MissingThing(what="commit", name=str(commit_id))
-    return CommitMissingError(f"commit '{commit_id}' not found", details=details)
-
-
-def _wire(storage: Storage, world: World, settings: TxnSettings) -> GraphStores:
-    datasets = DatasetStore(storage, world)
-    control = ControlObjects(storage)
-    return GraphStores(
-        datasets=datasets,
-        tables=TableStore(datasets, control),
-        control=control,
-        syncing=Syncing(disk=DiskSync(storage, settings.durability)),
-        pool=ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph"),
-        world=world,
-        settings=settings,
-    )
-
-
-def _create(stores: GraphStores, schema: AcceptedSchema, tables: Sequence[TableRegister], actor: str | None) -> None:
-    world, counters = stores.world, Counters()
-    operation_id, commit_id = OperationId(world.ids.ulid()), CommitId(world.ids.ulid())
-    line = BranchLine(name=BranchName(MAIN), incarnation=MAIN, line=None)
-    services = BranchServices(stores, line, FormatChain())
-    staged = services.stager.register(tables, operation_id, counters)
-    commit = Commit(
-        id=commit_id,
-        parent=None,
-        actor=actor,
-        created_at_ms=world.clock.now_ms(),
-        manifest_version=1,
-        operation="init",
-        branch=line.name,
-    )
-    state = ManifestState(
-        version=1,
-        graph_id=world.ids.ulid(),
-        head=BranchHead(branch=line.name, incarnation=line.incarnation, commit=commit_id),
-        tables=freeze_tables(table.entry for table in staged if table.entry is not None),
-        tombstones=(),
-        schema=schema,
-        recent=(commit,),
-    )
-    world.failpoints.hit("txn.init.before_manifest")
-    rows = [encode_state(state), encode_schema(schema)]
-    try:
-        created = stores.datasets.create(LOCATION, manifest_schema(), rows, {}, counters)
-    except AlreadyExistsError as error:
-        raise _exists(stores) from error
-    stores.syncing.after_publish(created, created.fragments, None)
-
-
-def _has_graph(stores: GraphStores) -> bool:
-    try:
-        stores.datasets.latest_version(LOCATION, None, Counters())
-    except TableMissingError:
-        return False
-    return True
-
-
-def _exists(stores: GraphStores) -> GraphExistsError:
-    root = stores.datasets.storage.root
-    details = BadValue(what="graph", value=root, expected="a place without a graph")
-    return GraphExistsError(f"there is a graph already at {root}", details=details)

@@ -26,9 +26,11 @@ class WriteKind(Enum):
     LOAD_OVERWRITE = "load_overwrite"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
+    REVERT = "revert"
     ENSURE_INDICES = "ensure_indices"
     OPTIMIZE = "optimize"
     UPGRADE = "upgrade"
+    BRANCH_DELETE = "branch_delete"
     RECOVERY = "recovery"
 
 
@@ -51,9 +53,11 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     WriteKind.LOAD_OVERWRITE: RebaseRule.REFUSE,
     WriteKind.SCHEMA_APPLY: RebaseRule.REFUSE,
     WriteKind.BRANCH_MERGE: RebaseRule.REFUSE,
+    WriteKind.REVERT: RebaseRule.REFUSE,
     WriteKind.ENSURE_INDICES: RebaseRule.REPLAN,
     WriteKind.OPTIMIZE: RebaseRule.REPLAN,
     WriteKind.UPGRADE: RebaseRule.REPLAN,
+    WriteKind.BRANCH_DELETE: RebaseRule.REFUSE,
     WriteKind.RECOVERY: RebaseRule.REPLAN,
 }
 
@@ -66,6 +70,7 @@ class ActionKind(Enum):
     OVERWRITE = "overwrite"
     DELETE = "delete"
     FORK = "fork"
+    ADOPT = "adopt"
     REGISTER = "register"
     TOMBSTONE = "tombstone"
     ALTER = "alter"
@@ -90,7 +95,11 @@ class TableAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishPlan:
-    """Everything phases A to D need, and everything recovery needs to finish or undo them."""
+    """Everything phases A to D need, and everything recovery needs to finish or undo them.
+
+    The plan that holds a branch while it is deleted publishes nothing: it has no commit, and the tables that its
+    change drops are what the branch alone owns.
+    """
 
     operation_id: OperationId
     kind: WriteKind

@@ -46,7 +46,7 @@ def decode_plan(data: bytes, key: str) -> PublishPlan:
             raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
         _check_shape(raw)
         plan = _plan_from_json(raw)
-        if not plan.change.commits:
+        if not plan.change.commits and plan.kind is not WriteKind.BRANCH_DELETE:
             raise ValueError("a plan without a commit")  # noqa: TRY301 - as above
     except (KeyError, TypeError, ValueError, AttributeError, OmnigraphError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected=f"a publish plan of format {PLAN_FORMAT}", found=str(error)[:200])

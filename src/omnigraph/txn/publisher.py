@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from omnigraph.errors import (
+    BranchMissingError,
     ClaimBusyError,
     ClaimHeld,
     CommitOutcome,
@@ -189,16 +191,27 @@ class Publisher:
 
     def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
         phases = self._services.phases
-        beside, tables = Counters(), Counters()
+        beside, tables, look = Counters(), Counters(), Counters()
         staging = phases.stage_beside(base, plan, beside)
+        looking = self._look_beside(look)
         try:
             phases.commit_tables(plan, tables)
         finally:
-            failure = staging.exception()
-            counters.add_parallel((beside.cost(), tables.cost()))
+            failure = (looking.exception() if looking is not None else None) or staging.exception()
+            counters.add_parallel((beside.cost(), tables.cost(), look.cost()))
         if failure is not None:
             raise failure
         return phases.publish_and_warm(plan, base, staging.result(), counters)
+
+    def _look_beside(self, counters: Counters) -> Future[int] | None:
+        """Look, under the claim, whether the branch is there: one that is gone can still be claimed and written to.
+
+        A deletion holds the claim until the line is removed, so that a line that is there will stay. Main is never
+        deleted.
+        """
+        if self._services.line.line is None:
+            return None
+        return self._services.stores.pool.submit(self._services.manifest.latest_version, counters)
 
     def _end_own(
         self, batch: Batch, plan: PublishPlan, error: OmnigraphError, counters: Counters
@@ -211,6 +224,9 @@ class Publisher:
         self._keeper.forget(plan.target_version)
         try:
             recovery = self._recoverer.resolve(plan, counters)
+        except BranchMissingError:
+            # Nothing of it can be reached, and its claim is gone.
+            raise
         except OmnigraphError as trouble:
             self._orphans.append(plan)
             raise self._unknown(plan, error) from trouble

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
@@ -11,6 +11,7 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.manifest.commits import CommitCache
 from omnigraph.txn.manifest.file import BranchLine, LoadedManifest, ManifestFile
 from omnigraph.txn.phases import Phases
 from omnigraph.txn.recovery.audit import AuditLog
@@ -32,6 +33,7 @@ class GraphStores:
     pool: ThreadPoolExecutor
     world: World
     settings: TxnSettings
+    commits: CommitCache = field(default_factory=CommitCache)
 
     def close(self) -> None:
         """Let the threads go; harmless when that was done already."""
@@ -49,7 +51,7 @@ class BranchServices:
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.manifest = ManifestFile(stores.datasets, line, formats)
+        self.manifest = ManifestFile(stores.datasets, line, formats, stores.commits)
         self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
         self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
         self.stager = Stager(stores.tables, line, stores.syncing, stores.world, stores.settings, stores.pool)

@@ -65,6 +65,8 @@ class CommitShape(TypedDict):
     branch: str
     merged_parent: str | None
     message: str | None
+    published_at_ms: int
+    touched: list[str]
 
 
 class EntryShape(TypedDict):

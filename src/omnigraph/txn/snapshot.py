@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from omnigraph.errors import MissingThing, TypeMissingError
+from omnigraph.errors import GoneState, HistoryGoneError, MissingThing, TypeMissingError, VersionMissingError
 from omnigraph.runtime import Counters
 from omnigraph.store.table import Table
 from omnigraph.store.tables import TableStore
@@ -13,10 +13,14 @@ from omnigraph.txn.manifest.rows import ManifestState, TableEntry
 
 
 class Snapshot:
-    """A stable view. It never looks at what is newest, so it cannot change under its reader."""
+    """A stable view. It never looks at what is newest, so it cannot change under its reader.
 
-    def __init__(self, manifest: LoadedManifest, tables: TableStore) -> None:
+    ``is_past``: it was asked for as an earlier state, whose tables may have been reclaimed.
+    """
+
+    def __init__(self, manifest: LoadedManifest, tables: TableStore, *, is_past: bool = False) -> None:
         self.manifest = manifest
+        self.is_past = is_past
         self._tables = tables
 
     @property
@@ -37,8 +41,22 @@ class Snapshot:
         return entry
 
     def table(self, table_key: str, counters: Counters) -> Table:
-        """Open a table at its pinned version."""
-        return self._tables.open(self.entry(table_key).pin, counters)
+        """Open a table at its pinned version.
+
+        Raises:
+            HistoryGoneError: this is an earlier state, and the version was reclaimed.
+        """
+        entry = self.entry(table_key)
+        try:
+            return self._tables.open(entry.pin, counters)
+        except VersionMissingError as error:
+            if not self.is_past:
+                raise
+            head = self.state.head
+            details = GoneState(commit_id=head.commit, branch=head.branch, table_key=table_key)
+            raise HistoryGoneError(
+                f"the state of commit '{head.commit}' was reclaimed table={table_key}", details=details
+            ) from error
 
     def existing_ids(self, table_key: str, ids: Sequence[str], counters: Counters) -> set[str]:
         """Return those of ``ids`` that the table holds."""

@@ -170,6 +170,10 @@ class Stager:
         entry = snapshot.entry(change.table_key)
         pin, is_fork = entry.pin, False
         if not self._line.owns(pin):
+            if isinstance(change, RowChange) and change.outcome is not None:
+                # What lies on main is named as it is; the next write to it forks from there.
+                action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
+                return StagedTable(action=action, entry=change.outcome)
             # The name is this attempt's own, so a fork that a crash left behind is never met again.
             fork_name = f"{self._line.line}.{operation_id[-8:].lower()}"
             pin, is_fork = self._tables.fork(pin, fork_name, counters), True

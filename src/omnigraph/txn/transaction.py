@@ -121,8 +121,8 @@ class WriteTxn:
 
     @property
     def is_empty(self) -> bool:
-        """Whether a commit would change nothing."""
-        return not self._changes and self.schema_change is None and not self.is_upgrade
+        """Whether a commit would change nothing; joining two histories is a change without any row."""
+        return not self._changes and self.schema_change is None and not self.is_upgrade and self.merged_parent is None
 
     @property
     def can_group(self) -> bool:

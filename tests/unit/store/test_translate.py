@@ -61,6 +61,17 @@ def test_an_error_becomes_one_of_ours(error, ours):
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize("text", ["External error: KeyboardInterrupt: ", "KeyboardInterrupt: "])
+def test_ctrl_c_that_lance_hands_on_as_text_is_ctrl_c_again(text):
+    with pytest.raises(KeyboardInterrupt), translating("do it", "x"):
+        raise OSError(text)
+
+
+def test_a_text_that_only_mentions_ctrl_c_is_an_error():
+    with pytest.raises(InternalError), translating("do it", "x"):
+        raise ValueError("no field 'KeyboardInterrupt: '")
+
+
 def test_our_own_errors_pass_unchanged():
     error = InternalError("mine")
     with pytest.raises(InternalError) as caught, translating("do it", "x"):

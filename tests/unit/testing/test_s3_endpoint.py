@@ -226,7 +226,8 @@ def test_the_slope_over_latency_is_the_length_of_a_chain(endpoint, store, prefix
             obstore.get(store, f"{prefix}/a")
 
     endpoint.set_latency_ms(3)
-    assert serial_hops(chain, endpoint) == pytest.approx(length, abs=0.5)
+    # Other tests run beside this one; the more often it is timed, the nearer the least time comes to the true one.
+    assert serial_hops(chain, endpoint, repeat=8) == pytest.approx(length, abs=0.5)
     assert endpoint.settings().latency_ms == 3
 
 

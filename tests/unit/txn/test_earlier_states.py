@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.session_graph import create_graph, open_session
 
 from omnigraph.errors import CommitMissingError
 from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
-from tests.session_graph import create_graph, open_session
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
 ADD = "query add($n: String) { insert Person { name: $n } }"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, ids_table, without
@@ -24,7 +25,7 @@ def check_endpoints(run: Evaluation, edge: EdgeType, image: Image | None) -> Non
 
 
 def _check_written(run: Evaluation, edge: EdgeType, image: Image) -> None:
-    sources, targets = image.values("src"), image.values("dst")
+    sources, targets = (run.unwritten_ends(edge, side) for side in ENDPOINTS)
     if edge.is_same_type:
         both = pc.unique(pa.chunked_array([sources, targets]))
         from_nodes = to_nodes = run.nodes_after(f"node:{edge.from_type}", both)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.change import GraphChange
 from omnigraph.engine.constraints.image import Image, difference
 from omnigraph.engine.constraints.kernel import Kernel
@@ -18,7 +20,7 @@ _NO_IDS = pa.array([], pa.string())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesAfter:
-    """Ids of nodes that are there after a change, all that were asked for among them, and asked ones that are not."""
+    """Nodes that are there after a change, all written and asked for among them, and the asked ones that are not."""
 
     known: tuple[pa.Array | pa.ChunkedArray, ...]
     missing: pa.Array
@@ -34,6 +36,7 @@ class Evaluation:
     images: Mapping[str, Image]
     found: ViolationList
     _gone: dict[str, pa.Array] = field(default_factory=dict)
+    _unwritten: dict[tuple[str, str], pa.Array] = field(default_factory=dict)
 
     def describer(self, image: Image) -> Describer:
         """Return what describes the rows of a type's part."""
@@ -56,15 +59,24 @@ class Evaluation:
                 self._gone[table_key] = image.deletes
         return self._gone[table_key]
 
-    def nodes_after(self, table_key: str, wanted: pa.Array) -> NodesAfter:
-        """Look for nodes among those that are there after the change."""
+    def unwritten_ends(self, edge: EdgeType, side: str) -> pa.Array:
+        """Return the nodes that written edges name on one side and the change does not write, each once."""
+        where = edge.table_key, side
+        if where not in self._unwritten:
+            named = self.images[edge.table_key].rows.column(side)
+            nodes = self.images.get(f"node:{edge.from_type if side == 'src' else edge.to_type}")
+            others = named if nodes is None else difference(named, nodes.rows.column("id"))
+            self._unwritten[where] = pc.unique(others).drop_null()
+        return self._unwritten[where]
+
+    def nodes_after(self, table_key: str, unwritten: pa.Array) -> NodesAfter:
+        """Look for nodes that the change does not write among those that are there after it."""
         image = self.images.get(table_key)
         if image is None:
-            stored = self.view.existing_ids(table_key, wanted)
-            return NodesAfter(known=(stored,), missing=difference(wanted, stored))
+            stored = self.view.existing_ids(table_key, unwritten)
+            return NodesAfter(known=(stored,), missing=difference(unwritten, stored))
         written = image.rows.column("id")
-        lost = difference(wanted, written)
         if image.replaces_all:
-            return NodesAfter(known=(written,), missing=lost)
-        stored = self.view.existing_ids(table_key, difference(lost, image.deletes))
-        return NodesAfter(known=(written, stored), missing=difference(lost, stored))
+            return NodesAfter(known=(written,), missing=unwritten)
+        stored = self.view.existing_ids(table_key, difference(unwritten, image.deletes))
+        return NodesAfter(known=(written, stored), missing=difference(unwritten, stored))

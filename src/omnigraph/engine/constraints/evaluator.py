@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -59,8 +59,7 @@ def find_violations(
             found.add(len(finding.rows), _described(change, part, finding))
     if can_relate:
         with Kernel(settings) as kernel:
-            images = _images(parts, kernel)
-            _check_sets(Evaluation(change=change, view=view, kernel=kernel, images=images, found=found))
+            _check_sets(_relate(change, view, kernel, found))
     return found.finish()
 
 
@@ -68,15 +67,21 @@ def _in_order(change: GraphChange) -> list[TypeChange]:
     return sorted(change.types.values(), key=lambda part: (isinstance(part.type, EdgeType), part.type.name.encode()))
 
 
-def _images(parts: Sequence[TypeChange], kernel: Kernel) -> dict[str, Image]:
+def _relate(change: GraphChange, view: GraphView, kernel: Kernel, found: ViolationList) -> Evaluation:
+    parts = _in_order(change)
+
+    def related(images: Iterable[Image]) -> Evaluation:
+        by_table = {image.type.table_key: image for image in images}
+        return Evaluation(change=change, view=view, kernel=kernel, images=by_table, found=found)
+
     if sum(part.rows.num_rows for part in parts if part.rows is not None) < kernel.settings.parallel_from_rows:
-        return {part.table_key: image_of(part, kernel) for part in parts}
+        return related(image_of(part, kernel) for part in parts)
     with ThreadPoolExecutor(kernel.settings.threads, thread_name_prefix="omnigraph-check") as pool:
-        images = list(pool.map(lambda part: image_of(part, kernel), parts))
-        edges = [image for image in images if isinstance(image.type, EdgeType)]
-        # Images remember these, and finding them is most of the work that is left.
-        list(pool.map(lambda job: job[0].values(job[1]), product(edges, ENDPOINTS)))
-    return {image.type.table_key: image for image in images}
+        run = related(pool.map(lambda part: image_of(part, kernel), parts))
+        edges = [owner for image in run.images.values() if isinstance(owner := image.type, EdgeType)]
+        # The run remembers these, and finding them is most of the work that is left.
+        list(pool.map(lambda end: run.unwritten_ends(*end), product(edges, ENDPOINTS)))
+    return run
 
 
 def _described(change: GraphChange, part: TypeChange, finding: RowFinding) -> Iterator[Violation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from omnigraph.engine.constraints.proofs import are_distinct
 from omnigraph.engine.constraints.set_rules import FINAL_IMAGE
 
 _IDS = pa.schema([("id", pa.string())])
+_Ids = TypeVar("_Ids", pa.Array, pa.ChunkedArray)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,6 @@ class Image:
     deletes: pa.Array
     has_repeated_ids: bool = False
     _counts: dict[str, pa.StructArray] = field(default_factory=dict)
-    _values: dict[str, pa.Array] = field(default_factory=dict)
 
     @property
     def type(self) -> NodeType | EdgeType:
@@ -62,12 +63,6 @@ class Image:
                 counted = counted.filter(pc.is_valid(counted.field("values")))
             self._counts[column] = counted
         return self._counts[column]
-
-    def values(self, column: str) -> pa.Array:
-        """Return the values of a column, each once, nulls left out; looked for once."""
-        if column not in self._values:
-            self._values[column] = pc.unique(self.rows.column(column)).drop_null()
-        return self._values[column]
 
 
 def image_of(part: TypeChange, kernel: Kernel) -> Image:
@@ -109,7 +104,7 @@ def ids_table(*parts: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table([pa.chunked_array(chunks, pa.string())], schema=_IDS)
 
 
-def difference(ids: pa.Array, minus: pa.Array | pa.ChunkedArray) -> pa.Array:
+def difference(ids: _Ids, minus: pa.Array | pa.ChunkedArray) -> _Ids:
     """Return those of ``ids`` that are not in ``minus``."""
     if not len(ids) or not len(minus):
         return ids

@@ -55,8 +55,12 @@ def settings_from_environment(environment: Mapping[str, str]) -> EmbeddingSettin
 
 
 def names_provider(environment: Mapping[str, str]) -> bool:
-    """Whether the environment says anything about a provider, right or wrong; a key alone is enough."""
-    telling = (PROVIDER, BASE_URL, *DEFAULTS[_DEFAULT_PROVIDER].key_variables)
+    """Whether the environment says anything about a provider, right or wrong.
+
+    A key of the default provider is enough. One that only another provider answers to is not: nobody who set it for
+    something else asked for texts to be sent away.
+    """
+    telling = (PROVIDER, BASE_URL, DEFAULTS[_DEFAULT_PROVIDER].key_variables[0])
     return _is_mock(environment) or any(_get(environment, name) is not None for name in telling)
 
 

@@ -47,7 +47,7 @@ class GeminiProvider:
         }
         answer = self._http.post(self._path, body, limit_ms=limit_ms)
         try:
-            return msgspec.json.decode(answer, type=_Answer).embedding.values
+            return _DECODER.decode(answer).embedding.values
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._http.garbled(self._path, "it is no embedding") from error
 
@@ -58,3 +58,7 @@ class _Embedding(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     embedding: _Embedding
+
+
+# Made on import: threads that are the first to use the library on a type together bring the process down.
+_DECODER = msgspec.json.Decoder(_Answer)

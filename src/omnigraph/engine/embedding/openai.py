@@ -49,7 +49,7 @@ class OpenAiProvider:
 
     def _in_order(self, answer: bytes, count: int) -> list[Sequence[float]]:
         try:
-            items = msgspec.json.decode(answer, type=_Answer).data
+            items = _DECODER.decode(answer).data
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise self._http.garbled(_PATH, "it is no list of embeddings") from error
         by_index = {at if item.index is None else item.index: item.embedding for at, item in enumerate(items)}
@@ -65,6 +65,10 @@ class _Item(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     data: list[_Item]
+
+
+# Made on import: threads that are the first to use the library on a type together bring the process down.
+_DECODER = msgspec.json.Decoder(_Answer)
 
 
 def _requests(texts: Sequence[str]) -> Iterator[list[str]]:

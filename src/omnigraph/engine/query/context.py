@@ -29,8 +29,8 @@ from omnigraph.runtime import Counters
 from omnigraph.store.table import KEY
 from omnigraph.txn.snapshot import Snapshot
 
-# Text, dimension, the model that the schema names, and the property: to a vector.
-Embed = Callable[[str, int, str | None, str], Sequence[float]]
+# Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
+Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

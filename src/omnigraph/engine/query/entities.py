@@ -81,18 +81,10 @@ class Entities:
 
     def codes(self, row_ids: RowIds) -> Positions:
         """Return where entities stand in the image."""
-        first = self._first_id
+        first = self.image.first_row_id
         if first is not None:
             return row_ids - first if first else row_ids
         return self.image.codes_of(row_ids.view(np.uint64))
-
-    @cached_property
-    def _first_id(self) -> int | None:
-        """The first row id, when row ids run without gaps and so are codes already but for where they start."""
-        row_ids = self.all_ids
-        if not len(row_ids) or row_ids[-1] - row_ids[0] != len(row_ids) - 1 or not (np.diff(row_ids) == 1).all():
-            return None
-        return int(row_ids[0])
 
     def distinct_codes(self, codes: Positions) -> Positions:
         """Return every code once, ascending."""

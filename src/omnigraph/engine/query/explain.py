@@ -9,6 +9,7 @@ from typing import Any
 from omnigraph.engine.query.planner import Facts
 from omnigraph.engine.query.steps import QueryPlan, Step, Unless, Weigh
 from omnigraph.engine.query.trace import StepTrace, Trace
+from omnigraph.engine.results.layout import make_visible
 from omnigraph.ir.model import ReadPlan
 from omnigraph.runtime import Counters
 
@@ -33,7 +34,7 @@ class Explanation:
 
     def describe(self) -> str:
         """Return the plan for people, one step per line."""
-        labels = ["  " * step.depth + step.label for step in self.steps]
+        labels = ["  " * step.depth + make_visible(step.label) for step in self.steps]
         width = max((len(label) for label in labels), default=0)
         has_run = any(step.rows is not None for step in self.steps)
         head = f"{'step':<{width}}  {'estimate':>10}" + (f"  {'rows':>10}  {'calls':>5}  {'ms':>9}" if has_run else "")

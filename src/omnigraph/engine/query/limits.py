@@ -45,6 +45,13 @@ class Limits:
             message = f"the query needs too much memory: limit_bytes={options.memory_bytes} needed_bytes={needed}"
             raise QueryMemoryError(message, details=needs)
 
+    @property
+    def remaining_ms(self) -> int | None:
+        """How long the read may still take; None for as long as it likes."""
+        if self._options.timeout_ms is None:
+            return None
+        return max(1, self._options.timeout_ms - int((self._clock.monotonic_s() - self._started_s) * 1000))
+
     def hold(self, size_bytes: int) -> None:
         """Count memory that stays taken until it is let go; a negative size lets go."""
         if size_bytes > 0:

@@ -26,6 +26,7 @@ class QueryOptions:
         timeout_ms: how long the read may take.
         max_rows: how many rows it may return.
         cancel: set from another thread to stop the read.
+        streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
     """
 
     mode: ExpandMode = "auto"
@@ -34,6 +35,7 @@ class QueryOptions:
     timeout_ms: int | None = None
     max_rows: int | None = None
     cancel: threading.Event | None = None
+    streams: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in _MODES:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,16 +24,18 @@ from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
-from omnigraph.ir.model import NOW_PARAMETER
+from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.runtime import Counters, World
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import BranchName, CommitId, Ulid
+from omnigraph.values import BranchName
+
+_PLANS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCall:
-    """Which read to run where. ``at`` names a commit in the history of the branch; None means its newest state."""
+    """Which read to run where. ``at`` refers to a state, seen from the branch; None means its newest one."""
 
     text: str | bytes
     name: str | None
@@ -63,18 +67,19 @@ class QueryRunner:
         self._catalogs = catalogs
         self._plans = plans
         self._embedder = embedder
+        self._planned = _PlannedReads()
         self.memory = ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
 
     def run(self, call: ReadCall) -> Result:
-        """Run a read to its end and return its rows."""
+        """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
         started_s = self._world.clock.monotonic_s()
         prepared = self._prepare(call)
         read, context = prepared.plan.read, prepared.context
         schema = result_schema(read)
-        held = []
-        for batch in run_plan(context, prepared.plan):
-            context.limits.hold(batch.nbytes)
-            held.append(batch)
+        batches = run_plan(context, prepared.plan)
+        rows: pa.Table | Iterator[pa.RecordBatch] = batches
+        if not call.options.streams:
+            rows = pa.Table.from_batches(_held(batches, context.limits), schema)
         info = ReadInfo(
             query_name=read.name,
             branch=call.branch if call.at is None else None,
@@ -83,7 +88,7 @@ class QueryRunner:
             elapsed_s=self._world.clock.monotonic_s() - started_s,
             explanation=explain(prepared.plan, context.trace),
         )
-        return Result(schema, pa.Table.from_batches(held, schema), info, context.counters)
+        return Result(schema, rows, info, context.counters)
 
     def explain(self, call: ReadCall, *, run: bool) -> Explanation:
         """Return the plan of a read; with ``run`` also what its steps did."""
@@ -103,7 +108,7 @@ class QueryRunner:
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))
         row_counts = {key: entry.row_count for key, entry in snapshot.state.tables.items()}
         facts = Facts(catalog=catalog, row_counts=row_counts)
-        plan = plan_read(read, facts, call.options.rules_off)
+        plan = self._planned.get(read, facts, call.options.rules_off)
         context = QueryContext(
             snapshot=snapshot,
             catalog=catalog,
@@ -122,10 +127,41 @@ class QueryRunner:
         branch = BranchName.parse(call.branch)
         if call.at is None:
             return self._store.snapshot(branch, counters)
-        return self._store.snapshot_at(branch, CommitId(Ulid.parse(call.at)), counters)
+        return self._store.past.resolve_ref(call.at, branch, counters).snapshot
 
-    def _embed(self, text: str, dimension: int, model: str | None, field: str) -> Sequence[float]:
+    def _embed(self, text: str, dimension: int, model: str | None, field: str, limit_ms: int | None) -> Sequence[float]:
         vector: Sequence[float] = self._embedder.embed_query(
-            text, dimension=dimension, model=model, field=field
+            text, dimension=dimension, model=model, field=field, limit_ms=limit_ms
         ).tolist()
         return vector
+
+
+class _PlannedReads:
+    """Plans by what they were made from, so that a repeated read is planned once per state of the graph."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plans: OrderedDict[Hashable, QueryPlan] = OrderedDict()
+
+    def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+        """Return the plan of a read; it keeps the read alive, so that the read's identity names no other one."""
+        key = (id(read), id(facts.catalog), tuple(facts.row_counts.items()), rules_off)
+        with self._lock:
+            known = self._plans.get(key)
+            if known is not None and known.read is read:
+                self._plans.move_to_end(key)
+                return known
+        plan = plan_read(read, facts, rules_off)
+        with self._lock:
+            self._plans[key] = plan
+            while len(self._plans) > _PLANS:
+                self._plans.popitem(last=False)
+        return plan
+
+
+def _held(batches: Iterator[pa.RecordBatch], limits: Limits) -> list[pa.RecordBatch]:
+    held = []
+    for batch in batches:
+        limits.hold(batch.nbytes)
+        held.append(batch)
+    return held

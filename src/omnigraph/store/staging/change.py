@@ -240,9 +240,9 @@ def _write(
             if not shrinking:
                 return upload(), [], []
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-stage") as pool:
-                uploading = pool.submit(upload)
-                shrunk = list(pool.map(shrink, shrinking))
-                written = uploading.result()
+                jobs = [pool.submit(shrink, fragment_id) for fragment_id in shrinking]
+                written = upload()
+                shrunk = [job.result() for job in jobs]
         finally:
             if rows.num_rows or shrinking:
                 reads = collect(handle, counters, stages=UPLOAD_STAGES)

@@ -109,6 +109,8 @@ def commit_to_json(commit: Commit) -> dict[str, Any]:
         "branch": commit.branch,
         "merged_parent": commit.merged_parent,
         "message": commit.message,
+        "published_at_ms": commit.published_at_ms,
+        "touched": list(commit.touched),
     }
 
 
@@ -124,6 +126,8 @@ def commit_from_json(data: dict[str, Any]) -> Commit:
         branch=BranchName(data["branch"]),
         merged_parent=_commit_id(data["merged_parent"]),
         message=data["message"],
+        published_at_ms=data["published_at_ms"],
+        touched=tuple(data["touched"]),
     )
 
 

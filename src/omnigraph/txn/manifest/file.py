@@ -7,17 +7,18 @@ fragment (and rarely one more), re-lists the others and commits a strict overwri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from omnigraph.errors import BranchMissingError, MissingThing, TableMissingError
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.manifest.codec import (
-    decode_commits,
     decode_schema,
     decode_state,
     encode_commits,
@@ -25,6 +26,7 @@ from omnigraph.txn.manifest.codec import (
     encode_state,
     manifest_schema,
 )
+from omnigraph.txn.manifest.commits import CommitCache, CommitLine
 from omnigraph.txn.manifest.lineage import Flush, Merge, plan_fold
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, ManifestState, apply_change
 from omnigraph.values import BranchName, CommitId
@@ -76,26 +78,48 @@ class StagedManifest:
 class ManifestFile:
     """The manifest of one branch."""
 
-    def __init__(self, datasets: DatasetStore, line: BranchLine, formats: FormatChain) -> None:
+    def __init__(
+        self, datasets: DatasetStore, line: BranchLine, formats: FormatChain, commits: CommitCache | None = None
+    ) -> None:
         self._datasets = datasets
         self._formats = formats
+        self._commits = commits or CommitCache()
         self.line = line
 
     def latest_version(self, counters: Counters) -> int:
-        """Return the newest version that exists: the one call by which a cached manifest is known to be current."""
-        return self._datasets.latest_version(LOCATION, self.line.line, counters)
+        """Return the newest version that exists: the one call by which a cached manifest is known to be current.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+        """
+        with self._refusing_deleted():
+            return self._datasets.latest_version(LOCATION, self.line.line, counters)
 
     def load_latest(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
-        """Return the newest version, reading nothing but the probe when ``known`` still is it."""
+        """Return the newest version, reading nothing but the probe when ``known`` still is it.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+        """
         if known is None:
-            return self._load(self._datasets.open_latest(LOCATION, self.line.line, counters), None, counters)
+            with self._refusing_deleted():
+                return self._load(self._datasets.open_latest(LOCATION, self.line.line, counters), None, counters)
         latest = self.latest_version(counters)
+        if latest < known.state.version:
+            # A line never goes back. What is left of it is being removed, in no particular order.
+            raise self._deleted()
         return known if latest == known.state.version else self.load_version(latest, counters, known)
 
     def load_version(self, version: int, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
-        """Return one version; ``known`` spares reading the schema again when it did not change."""
-        dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
-        return self._load(dataset, known, counters)
+        """Return one version; ``known`` spares reading the schema again when it did not change.
+
+        Raises:
+            BranchMissingError: the branch was deleted.
+            VersionMissingError: the version was reclaimed, or never existed.
+        """
+        with self._refusing_deleted():
+            dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
+            return self._load(dataset, known, counters)
 
     def is_outdated(self, loaded: LoadedManifest) -> bool:
         """Whether a version was written in an older format than a publish would write."""
@@ -142,16 +166,33 @@ class ManifestFile:
         )
         return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest)
 
+    def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
+        """Return the history that a version ends, to be read in pieces."""
+        return CommitLine(self._datasets, loaded, self._commits, counters)
+
     def iter_commits(self, loaded: LoadedManifest, counters: Counters) -> Iterator[Commit]:
         """Yield history newest first, reading older fragments only as far as the caller goes."""
-        yield from reversed(loaded.state.recent)
-        for position in range(len(loaded.dataset.fragments) - 1, _LINEAGE - 1, -1):
-            rows = self._datasets.read(loaded.dataset, [position], None, counters)
-            yield from reversed(decode_commits(rows))
+        return (commit for _, commit in self.commit_line(loaded, counters).back())
 
     def find_commit(self, loaded: LoadedManifest, commit_id: CommitId, counters: Counters) -> Commit | None:
         """Return a commit of this branch's history, or None."""
-        return next((commit for commit in self.iter_commits(loaded, counters) if commit.id == commit_id), None)
+        line = self.commit_line(loaded, counters)
+        position = line.position_of(commit_id)
+        return None if position is None else line.at(position)
+
+    @contextmanager
+    def _refusing_deleted(self) -> Iterator[None]:
+        """A line that is not there belongs to a branch that was deleted; the manifest of main is the graph itself."""
+        try:
+            yield
+        except TableMissingError:
+            if self.line.line is None:
+                raise
+            raise self._deleted() from None
+
+    def _deleted(self) -> BranchMissingError:
+        details = MissingThing(what="branch", name=self.line.name)
+        return BranchMissingError(f"branch '{self.line.name}' not found", details=details)
 
     def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None, counters: Counters) -> LoadedManifest:
         stamp = self._formats.stamp_of(dataset.schema)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 from omnigraph.store.pins import TablePin
 from omnigraph.values import BranchName, CommitId
@@ -56,7 +57,9 @@ class Commit:
     """One line of history.
 
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
-    and follow each other through ``parent``.
+    and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
+    its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
+    as they were called before and after it.
     """
 
     id: CommitId
@@ -68,6 +71,24 @@ class Commit:
     branch: BranchName
     merged_parent: CommitId | None = None
     message: str | None = None
+    published_at_ms: int = 0
+    touched: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the commit with the field names of the public contract; times are in microseconds."""
+        return {
+            "graph_commit_id": self.id,
+            "graph_branch": self.branch,
+            "graph_manifest_version": self.manifest_version,
+            "parent_commit_id": self.parent,
+            "merged_parent_commit_id": self.merged_parent,
+            "actor_id": self.actor,
+            "created_at": self.created_at_ms * 1000,
+            "operation": self.operation,
+            "message": self.message,
+            "published_at": self.published_at_ms * 1000,
+            "types": list(self.touched),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +125,10 @@ class ManifestState:
     def recent_commit(self, commit_id: CommitId) -> Commit | None:
         """Return a commit that is still among the recent ones, or None."""
         return next((commit for commit in self.recent if commit.id == commit_id), None)
+
+    def next_moment(self, now_ms: int) -> int:
+        """Return when a publish planned at ``now_ms`` says it was: never before the commit it follows."""
+        return max([now_ms, *(commit.published_at_ms for commit in self.recent[-1:])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from omnigraph.errors import (
+    BranchMissingError,
     ClaimBusyError,
     ClaimHeld,
     CompareAndSwapLostError,
@@ -20,10 +21,12 @@ from omnigraph.errors import (
     TableMovedError,
 )
 from omnigraph.runtime import Counters
+from omnigraph.txn.branch_delete import BranchDeletion
+from omnigraph.txn.branches import branch_missing
 from omnigraph.txn.claims import Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
-from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.plan import PublishPlan, WriteKind
 from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table
 from omnigraph.txn.recovery.undo import plan_undo
@@ -39,6 +42,7 @@ class RecoveryKind(Enum):
 
     ROLLED_FORWARD = "RolledForward"
     ROLLED_BACK = "RolledBack"
+    DISCARDED = "OrphanedBranchDiscarded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,11 @@ class Recoverer:
         """Recover every claim of the branch whose holder is gone; leave those of live writers alone."""
         done = []
         for version in self._services.claims.pending_versions(counters):
-            recovery = self.recover_if_abandoned(version, counters)
+            try:
+                recovery = self.recover_if_abandoned(version, counters)
+            except BranchMissingError:
+                # Nothing can come of what others claimed on a branch that is gone, and each claim says so itself.
+                continue
             if recovery is not None:
                 done.append(recovery)
         self._services.claims.remove_strays(counters)
@@ -99,27 +107,55 @@ class Recoverer:
         """End the publish of ``plan``, whose claim the caller holds, and remove the claim.
 
         Each outcome leaves every table of the plan at a version that the manifest names.
+
+        Raises:
+            BranchMissingError: the branch is gone, by the deletion that the plan stood for or by another; so is the
+                claim.
         """
-        recovery = self._end(plan, counters)
-        hit = self._services.world.failpoints.hit
-        hit("txn.recover.after_publish")
+        if plan.kind is WriteKind.BRANCH_DELETE:
+            return self._resolve_deletion(plan, counters)
+        try:
+            recovery = self._end(plan, counters)
+        except BranchMissingError:
+            self._conclude(plan, RecoveryKind.DISCARDED, plan.base_commit, (), counters)
+            raise
+        self._services.world.failpoints.hit("txn.recover.after_publish")
+        self._conclude(plan, recovery.kind, recovery.commit_id, recovery.observations, counters)
+        return recovery
+
+    def _resolve_deletion(self, plan: PublishPlan, counters: Counters) -> Recovery:
+        is_gone = BranchDeletion(self._services.stores).resume(self._services, plan, counters)
+        kind = RecoveryKind.ROLLED_FORWARD if is_gone else RecoveryKind.ROLLED_BACK
+        self._conclude(plan, kind, plan.base_commit, (), counters)
+        if is_gone:
+            raise branch_missing(plan.branch)
+        return _recovery(kind, (), plan.base_commit, self._services.load(counters))
+
+    def _conclude(
+        self,
+        plan: PublishPlan,
+        kind: RecoveryKind,
+        commit_id: CommitId,
+        observations: tuple[Observation, ...],
+        counters: Counters,
+    ) -> None:
+        """Record how the publish ended, then remove its claim."""
         self._services.audit.record(
             AuditRow(
-                recovery_kind=recovery.kind.value,
+                recovery_kind=kind.value,
                 operation_id=plan.operation_id,
                 plan_id=plan.publish_uuid,
                 writer_kind=plan.kind.value,
                 branch=plan.branch,
                 original_actor=plan.actor,
-                commit_id=recovery.commit_id,
-                observations=recovery.observations,
+                commit_id=commit_id,
+                observations=observations,
                 recovered_at_ms=self._services.world.clock.now_ms(),
             ),
             counters,
         )
-        hit("txn.recover.after_audit")
+        self._services.world.failpoints.hit("txn.recover.after_audit")
         self._services.claims.release(plan.target_version, counters)
-        return recovery
 
     def _was_broken_off(self, version: int, holding: Holding) -> bool:
         """Whether the claim is held by a turn of our own that failed; whoever is told so goes on with it."""

@@ -46,6 +46,8 @@ def plan_undo(
         operation=WriteKind.RECOVERY.value,
         branch=state.head.branch,
         message=reason,
+        published_at_ms=state.next_moment(world.clock.now_ms()),
+        touched=tuple(sorted(action.table_key for action in staged)),
     )
     entries = tuple(_moved_entry(base, action) for action in staged)
     return PublishPlan(

@@ -175,7 +175,7 @@ def test_mock_that_overrides_a_provider_is_logged(caplog):
         ({"OMNIGRAPH_EMBED_PROVIDER": "nonsense"}, True),
         ({"OMNIGRAPH_EMBED_BASE_URL": "http://localhost"}, True),
         ({"OPENROUTER_API_KEY": "k"}, True),
-        ({"OPENAI_API_KEY": "k"}, True),
+        ({"OPENAI_API_KEY": "k"}, False),
     ],
 )
 def test_provider_counts_as_configured_once_anything_names_one(environment, expected):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from omnigraph.engine.query.planner import Facts, plan_read
-from omnigraph.ir import compile_query, expect_read
 from tests.session_graph import create_graph, open_session
 from tests.unit.ir.graphs import compile_text
+
+from omnigraph.engine.query.planner import Facts, plan_read
+from omnigraph.ir import compile_query, expect_read
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  bio: String? }

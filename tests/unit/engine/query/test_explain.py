@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-
-from omnigraph.engine.query.options import QueryOptions
 from tests.unit.engine.query.graphs import open_ring
 
+from omnigraph.engine.query.options import QueryOptions
+
 BODY = (
-    "query friends($n: String) { match { $p: Person { name: $n }  $p knows $f  not { $f memberOf $t  $t.budget > 1.5 } }"
-    " return { $f.name } order { $f.name } limit 3 }"
+    "query friends($n: String) { match { $p: Person { name: $n }  $p knows $f"
+    "  not { $f memberOf $t  $t.budget > 1.5 } } return { $f.name } order { $f.name } limit 3 }"
 )
 
 
@@ -56,3 +56,10 @@ def test_counted_rows_are_shown_as_rows(session):
     body = "query q() { match { $a: Person  $a knows $b } return { count($b) as n } }"
     steps = session.explain(body, run=True).to_json()["steps"]
     assert [step["rows"] for step in steps] == [60, 120, 1]
+
+
+def test_a_literal_cannot_break_the_lines_of_a_plan(session):
+    body = 'query q() { match { $p: Person  $p.bio = "a\nb\x1b[2J" } return { $p.name } }'
+    shown = session.explain(body).describe()
+    assert "\x1b" not in shown
+    assert len(shown.splitlines()) == 5

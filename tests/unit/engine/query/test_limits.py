@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.unit.engine.query.graphs import open_ring
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import (
@@ -15,7 +16,6 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.runtime import World
-from tests.unit.engine.query.graphs import open_ring
 
 COUNT = 400
 PAIRS = "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name } }"
@@ -111,3 +111,24 @@ def test_the_environment_can_force_a_way_to_walk(monkeypatch):
     monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "sideways")
     with pytest.raises(UsageError):
         _ = QueryOptions().expand_mode
+
+
+def test_a_streamed_read_hands_rows_out_before_it_has_all_of_them(session):
+    # All pairs at once would not fit; one batch after the other does.
+    options = QueryOptions(streams=True, memory_bytes=24 << 20)
+    result = session.query(PAIRS, options=options)
+    counted = sum(batch.num_rows for batch in result.stream())
+    assert counted == COUNT**2
+    with pytest.raises(QueryMemoryError):
+        session.query(PAIRS, options=QueryOptions(memory_bytes=2 << 20))
+
+
+def test_a_streamed_read_fails_where_its_rows_are_drawn(session):
+    cancel = threading.Event()
+    result = session.query(PAIRS, options=QueryOptions(streams=True, cancel=cancel))
+    drawn = result.stream()
+    next(drawn)
+    cancel.set()
+    with pytest.raises(QueryCancelledError):
+        list(drawn)
+    assert_healthy(session)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.engine.query.graphs import plan, steps
 
 from omnigraph.engine.query.planner import RULES
 from omnigraph.engine.query.steps import LinkTest, Scan, Unless, Weigh
 from omnigraph.errors import UsageError
 from omnigraph.ir.model import Expand, Filter
-from tests.unit.engine.query.graphs import plan, steps
 
 BY_NAME = "match { $p: Person { name: $n } } return { $p.age }"
 
@@ -79,6 +79,14 @@ def test_expansions_that_are_only_counted_are_not_listed() -> None:
     assert isinstance(weigh, Weigh)
     assert weigh.expand.destination == "b"
     assert [inner.expand.destination for inner in weigh.inner] == ["c"]
+
+
+def test_edges_that_are_only_counted_are_not_listed_either() -> None:
+    _, weigh = plan("match { $a: Person  $a $w:knows $b } return { $a.name, count($b) as n }").steps
+    assert isinstance(weigh, Weigh)
+    assert weigh.expand.edge_variable == "w"
+    listed = plan("match { $a: Person  $a $w:knows $b } return { $w.since, count($b) as n }").steps
+    assert not any(isinstance(step, Weigh) for step in listed)
 
 
 def test_two_expansions_of_one_variable_are_counted_side_by_side() -> None:

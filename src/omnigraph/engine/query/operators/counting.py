@@ -33,7 +33,7 @@ def _weights(context: QueryContext, step: Weigh, sources: RowIds) -> Weights:
     expand = step.expand
     near = neighbourhood(context, expand.edge, expand.direction, sources)
     if not step.inner and not expand.filters:
-        return neighbour_counts(near.adjacency, near.source_codes(sources))
+        return neighbour_counts(near.adjacency, near.source_codes(sources), by_edge=_is_by_edge(step))
     if near.is_whole and len(sources) * _WHOLE_SHARE > near.adjacency.node_count:
         return _whole_weights(context, step)[near.source_codes(sources)]
     rows, found, _ = reached(context, expand, near, sources)
@@ -56,6 +56,11 @@ def _whole_weights(context: QueryContext, step: Weigh) -> Weights:
     for inner in step.inner:
         weights *= _weights(context, inner, targets.all_ids)
     near = neighbourhood(context, expand.edge, expand.direction, targets.all_ids)
-    sums = neighbour_sums(near.adjacency, weights)
+    sums = neighbour_sums(near.adjacency, weights, by_edge=_is_by_edge(step))
     context.whole_weights[step] = sums
     return sums
+
+
+def _is_by_edge(step: Weigh) -> bool:
+    """Whether every edge counts: a traversal without a name for its edge is a set."""
+    return step.expand.edge_variable is not None

@@ -14,15 +14,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.predicates import comparable
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.output.columns import output_type, scalar_column
+from omnigraph.engine.query.output.group_keys import GroupKey
+from omnigraph.engine.query.output.partitions import PIECE_ROWS, parts_by_key
 from omnigraph.ir.model import AggregateCall, Column, EntityRef, Output, RankingValue, ReadPlan, Scalarlike
 
-_WEIGHT = "weight"
-# Partial groups are merged when so many of them have gathered.
+# No variable can be called so.
+_PLACE = "#place"
+# Partial groups are merged when so many of them have gathered, and twice as many as the last merge left.
 _PARTIAL_ROWS = 1 << 20
+# Merging holds its input, the input in parts, and its output.
+_MERGE_SHARE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +49,21 @@ def aggregate(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) ->
     variables = list(dict.fromkeys(name for output in keys if (name := _variable(output)) is not None))
     measures = _measures(read)
     partials: list[pa.Table] = []
-    held, has_rows = 0, False
+    held, held_bytes, merged, has_rows = 0, 0, 0, False
     for frame in frames:
         has_rows = has_rows or frame.length > 0
-        context.limits.check(8 * frame.length * (len(variables) + len(measures)))
-        part = _partial(context, frame, variables, measures)
-        partials.append(part)
-        held += part.num_rows
-        if held > _PARTIAL_ROWS:
-            partials = [_merge(partials, variables, measures)]
-            held = partials[0].num_rows
-            context.limits.check(partials[0].nbytes)
+        for part in _partials(context, frame, variables, measures):
+            context.limits.check(held_bytes + 8 * frame.length * (len(variables) + len(measures)))
+            partials.append(part)
+            held += part.num_rows
+            held_bytes += part.nbytes
+        if held > max(_PARTIAL_ROWS, 2 * merged):
+            partials = [_merge(context, partials, variables, measures)]
+            held = merged = partials[0].num_rows
+            held_bytes = partials[0].nbytes
     if not partials:
         partials = [_empty(context, variables, measures)]
-    by_entity = _merge(partials, variables, measures)
+    by_entity = _merge(context, partials, variables, measures)
     if keys and not has_rows:
         by_entity = by_entity.slice(0, 0)
     by_value = _by_value(context, by_entity, variables, keys, measures)
@@ -80,23 +85,33 @@ def _measures(read: ReadPlan) -> list[_Measure]:
         is_rows = call.function == "count" and isinstance(call.argument, EntityRef)
         if call.function in {"sum", "avg", "count"}:
             argument = None if is_rows else call.argument
-            found.append(_Measure(name=f"count{index}", function="count", argument=argument))
+            found.append(_Measure(name=f"#count{index}", function="count", argument=argument))
         if call.function in {"sum", "avg"}:
-            found.append(_Measure(name=f"sum{index}", function="sum", argument=call.argument))
+            found.append(_Measure(name=f"#sum{index}", function="sum", argument=call.argument))
         if call.function in {"min", "max"}:
-            found.append(_Measure(name=f"{call.function}{index}", function=call.function, argument=call.argument))
+            found.append(_Measure(name=f"#{call.function}{index}", function=call.function, argument=call.argument))
     return found
 
 
-def _partial(context: QueryContext, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
+def _partials(
+    context: QueryContext, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]
+) -> Iterator[pa.Table]:
     is_plain = len(variables) == 1 and not context.keeps_order and all(item.merge == "sum" for item in measures)
     if is_plain and context.entities_of(variables[0]).prefers_memory(frame.length):
-        return _binned(context, frame, variables[0], measures)
+        yield _binned(context, frame, variables[0], measures)
+        return
+    for start in range(0, max(1, frame.length), PIECE_ROWS):
+        yield _partial(context, frame.slice(start, start + PIECE_ROWS), variables, measures)
+
+
+def _partial(context: QueryContext, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
     weights = np.ones(frame.length, dtype=np.int64) if frame.weights is None else frame.weights
     columns = {name: pa.array(frame.ids[name]) for name in variables}
     for measure in measures:
         columns[measure.name] = _measured(context, frame, measure, weights)
-    return _group(pa.table(columns), variables, measures) if columns else pa.table({})
+    if not columns:
+        return pa.table({})
+    return _group(pa.table(columns), variables, measures, keeps_order=context.keeps_order)
 
 
 def _binned(context: QueryContext, frame: Frame, variable: str, measures: Sequence[_Measure]) -> pa.Table:
@@ -140,17 +155,18 @@ def _measured(context: QueryContext, frame: Frame, measure: _Measure, weights: n
     return values
 
 
-def _group(rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
-    """Merge partial results of equal keys."""
+def _group(rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure], *, keeps_order: bool = False) -> pa.Table:
+    """Merge partial results of equal keys; groups come in any order, or in that of their first row."""
     if keys:
+        # Arrow gives groups in the order of its hash table.
+        places = [(_PLACE, "min")] if keeps_order else []
+        rows = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows))) if keeps_order else rows
         plan = [(measure.name, measure.merge) for measure in measures if not _is_text(rows, measure)]
-        grouped = rows.group_by(list(keys), use_threads=False).aggregate(plan)
-        names = [f"{name}_{function}" for name, function in plan]
+        grouped = rows.group_by(list(keys), use_threads=False).aggregate(plan + places)
         columns = {key: grouped.column(key) for key in keys}
-        columns |= {name: grouped.column(full) for (name, _), full in zip(plan, names, strict=True)}
-        texts = [measure for measure in measures if _is_text(rows, measure)]
-        found = pa.table(columns)
-        return _with_texts(rows, found, keys, texts) if texts else found
+        columns |= {name: grouped.column(f"{name}_{function}") for name, function in plan}
+        found = _with_texts(rows, pa.table(columns), keys, [item for item in measures if _is_text(rows, item)])
+        return found.take(pc.sort_indices(grouped.column(f"{_PLACE}_min"))) if keeps_order else found
     merged = {}
     for measure in measures:
         column = rows.column(measure.name)
@@ -178,14 +194,32 @@ def _with_texts(rows: pa.Table, found: pa.Table, keys: Sequence[str], texts: Seq
         in_order = distinct.take(pc.sort_indices(distinct))
         numbered = rows.select(list(keys)).append_column(measure.name, pc.index_in(column, value_set=in_order))
         grouped = numbered.group_by(list(keys), use_threads=False).aggregate([(measure.name, measure.merge)])
-        # The same keys in the same order of first appearance, since the rows are the same.
+        # The same keys in the same order, since the rows are the same.
         best = in_order.take(grouped.column(f"{measure.name}_{measure.merge}").combine_chunks())
         found = found.append_column(measure.name, best)
     return found
 
 
-def _merge(partials: list[pa.Table], keys: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
-    return partials[0] if len(partials) == 1 else _group(pa.concat_tables(partials), keys, measures)
+def _merge(
+    context: QueryContext, partials: list[pa.Table], keys: Sequence[str], measures: Sequence[_Measure]
+) -> pa.Table:
+    if len(partials) == 1:
+        return partials[0]
+    return _group_in_parts(context, pa.concat_tables(partials), keys, measures)
+
+
+def _group_in_parts(
+    context: QueryContext, rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure]
+) -> pa.Table:
+    """Merge partial results of equal keys, in pieces where the groups may come in any order."""
+    context.limits.check(_MERGE_SHARE * rows.nbytes)
+    if not keys or context.keeps_order:
+        return _group(rows, keys, measures, keeps_order=context.keeps_order)
+    grouped = []
+    for part in parts_by_key(rows, keys):
+        context.limits.check()
+        grouped.append(_group(part, keys, measures))
+    return pa.concat_tables(grouped)
 
 
 def _by_value(
@@ -199,59 +233,16 @@ def _by_value(
     if not keys:
         return groups
     frame = Frame(length=groups.num_rows, ids={name: groups.column(name).to_numpy() for name in variables})
-    columns: dict[str, pa.Array] = {}
-    shown: dict[str, pa.DataType] = {}
+    encoded: dict[str, GroupKey] = {}
     for index, output in enumerate(keys):
         assert not isinstance(output.expression, AggregateCall | RankingValue)  # noqa: S101 - none of them is a key
-        values = scalar_column(context, frame, output.expression)
-        shown[f"key{index}"] = values.type
-        columns[f"key{index}"] = _groupable(values)
-    names = list(columns)
+        encoded[f"key{index}"] = GroupKey.encode(scalar_column(context, frame, output.expression))
+    columns = {name: key.values for name, key in encoded.items()}
     columns |= {measure.name: groups.column(measure.name) for measure in measures}
-    merged = _group(pa.table(columns), names, measures)
-    for at, name in enumerate(names):
-        merged = merged.set_column(at, name, _shown(merged.column(name), shown[name]))
+    merged = _group_in_parts(context, pa.table(columns), list(encoded), measures)
+    for at, (name, key) in enumerate(encoded.items()):
+        merged = merged.set_column(at, name, key.decode(merged.column(name)))
     return merged
-
-
-def _groupable(values: pa.Array) -> pa.Array:
-    """Return values that Arrow can group by: lists and vectors as their text form is not exact, so by number."""
-    if pa.types.is_nested(values.type):
-        return _NestedKeys.encode(values)
-    return comparable(values)
-
-
-def _shown(column: pa.ChunkedArray, of: pa.DataType) -> pa.Array:
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(values, pa.ChunkedArray):
-        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], column.type)
-    if pa.types.is_nested(of):
-        return _NestedKeys.decode(values, of)
-    return values if values.type == of else values.view(of)
-
-
-class _NestedKeys:
-    """Lists and vectors as bytes that are equal exactly where the values are."""
-
-    @staticmethod
-    def encode(values: pa.Array) -> pa.Array:
-        import msgspec  # noqa: PLC0415 - grouping by a list is rare
-
-        encoder = msgspec.msgpack.Encoder()
-        flat = values.cast(pa.list_(_plain(values.type.value_type)))
-        return pa.array([None if item is None else encoder.encode(item) for item in flat.to_pylist()], pa.binary())
-
-    @staticmethod
-    def decode(values: pa.Array, of: pa.DataType) -> pa.Array:
-        import msgspec  # noqa: PLC0415 - as above
-
-        decoder = msgspec.msgpack.Decoder()
-        items = [None if item is None else decoder.decode(item) for item in values.to_pylist()]
-        return pa.array(items, pa.list_(_plain(of.value_type))).cast(of)
-
-
-def _plain(of: pa.DataType) -> pa.DataType:
-    return {pa.date32(): pa.int32(), pa.date64(): pa.int64()}.get(of, of)
 
 
 def _finish(read: ReadPlan, groups: pa.Table) -> pa.Table:
@@ -265,13 +256,13 @@ def _finish(read: ReadPlan, groups: pa.Table) -> pa.Table:
             continue
         of = output_type(output.type)
         if call.function == "count":
-            columns.append(pc.fill_null(groups.column(f"count{index}"), 0).cast(of))
+            columns.append(pc.fill_null(groups.column(f"#count{index}"), 0).cast(of))
         elif call.function in {"sum", "avg"}:
-            count = groups.column(f"count{index}")
-            total = pc.if_else(pc.greater(pc.fill_null(count, 0), 0), groups.column(f"sum{index}"), None)
+            count = groups.column(f"#count{index}")
+            total = pc.if_else(pc.greater(pc.fill_null(count, 0), 0), groups.column(f"#sum{index}"), None)
             columns.append(total if call.function == "sum" else pc.divide(total, count.cast(pa.float64())))
         else:
-            columns.append(groups.column(f"{call.function}{index}").cast(of))
+            columns.append(groups.column(f"#{call.function}{index}").cast(of))
     return pa.Table.from_arrays([_one(column) for column in columns], names=[item.name for item in read.outputs])
 
 

@@ -112,18 +112,24 @@ def _scalar(read: ReadPlan, index: int) -> Scalarlike:
 
 def order_table(read: ReadPlan, rows: pa.Table) -> Positions:
     """Return the order of finished groups: by the keys, then by the group columns."""
-    keys = []
-    for key in read.order:
-        if isinstance(key.key, Column):
-            message = "groups are ordered by their columns"
-            raise InternalError(message)
-        ranks = rank_values(_one(rows.column(key.key.index)))
-        keys.append(-ranks if key.descending else ranks)
-    if read.order:
-        keys += [rank_values(_one(rows.column(index))) for index in read.groups or ()]
-    if not keys:
+    if not read.order:
         return np.arange(rows.num_rows if read.limit is None else min(rows.num_rows, read.limit))
-    return first_rows(keys, read.limit)
+    first = _group_ranks(rows, read.order[0])
+    candidates = _candidates(first, read.limit)
+    if candidates is not None:
+        rows, first = rows.take(pa.array(candidates)), first[candidates]
+    keys = [first, *(_group_ranks(rows, key) for key in read.order[1:])]
+    keys += [rank_values(_one(rows.column(index))) for index in read.groups or ()]
+    order = first_rows(keys, read.limit)
+    return order if candidates is None else candidates[order]
+
+
+def _group_ranks(rows: pa.Table, key: OrderKey) -> Ranks:
+    if isinstance(key.key, Column):
+        message = "groups are ordered by their columns"
+        raise InternalError(message)
+    ranks = rank_values(_one(rows.column(key.key.index)))
+    return -ranks if key.descending else ranks
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

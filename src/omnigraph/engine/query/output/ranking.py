@@ -110,7 +110,7 @@ def _query_vector(context: QueryContext, ranking: NearestRanking) -> tuple[float
         return tuple(value)
     field = ranking.field
     dimension = field.type.dimension or 0
-    return tuple(context.embed(str(value), dimension, ranking.model, str(field)))
+    return tuple(context.embed(str(value), dimension, ranking.model, str(field), context.limits.remaining_ms))
 
 
 def _required(context: QueryContext, query: Constant | ParameterRef, function: str) -> Any:

@@ -35,7 +35,7 @@ def _group_variables(read: ReadPlan) -> frozenset[str]:
 
 
 def _countable(step: Step, kept: frozenset[str], before: list[Step]) -> Expand | None:
-    if not isinstance(step, Expand) or step.edge_variable is not None or step.destination in kept:
+    if not isinstance(step, Expand) or {step.destination, step.edge_variable} & kept:
         return None
     if (step.min_hops, step.max_hops) != (1, 1):
         return None

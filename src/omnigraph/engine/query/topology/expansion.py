@@ -26,16 +26,16 @@ def neighbours(adjacency: Adjacency, codes: Codes) -> tuple[Codes, Codes]:
     return rows, links.targets[at].astype(np.int64)
 
 
-def neighbour_counts(adjacency: Adjacency, codes: Codes) -> Codes:
-    """Return how many nodes each row's node leads to."""
-    offsets = adjacency.distinct.offsets
+def neighbour_counts(adjacency: Adjacency, codes: Codes, *, by_edge: bool = False) -> Codes:
+    """Return how many nodes each row's node leads to, or by how many edges."""
+    offsets = adjacency.offsets if by_edge else adjacency.distinct.offsets
     counts: Codes = offsets[codes + 1] - offsets[codes]
     return counts
 
 
-def neighbour_sums(adjacency: Adjacency, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return for every node the sum of the weights, given by target, of the nodes it leads to."""
-    links = adjacency.distinct
+def neighbour_sums(adjacency: Adjacency, weights: npt.NDArray[Any], *, by_edge: bool = False) -> npt.NDArray[Any]:
+    """Return for every node the sum of the weights, given by target, of what it leads to, once or once per edge."""
+    links = adjacency if by_edge else adjacency.distinct
     sums = np.zeros(adjacency.node_count, dtype=weights.dtype)
     has_any = links.offsets[1:] > links.offsets[:-1]
     if has_any.any():

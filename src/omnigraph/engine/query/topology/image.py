@@ -127,6 +127,14 @@ class TableImage:
             self._places = _Places.of(self.row_ids)
         return self._places.find(row_ids)
 
+    @cached_property
+    def first_row_id(self) -> int | None:
+        """The first row id, when row ids run without gaps and so are codes already but for where they start."""
+        row_ids = self.row_ids.view(np.int64)
+        if not len(row_ids) or row_ids[-1] - row_ids[0] != len(row_ids) - 1 or not (np.diff(row_ids) == 1).all():
+            return None
+        return int(row_ids[0])
+
     def id_ranks(self, codes: Codes, counters: Counters) -> Codes:
         """Return numbers that order these rows as their ids do: by code point, ascending."""
         key: Key[IdRanks] = Key("ranks", self.pin)

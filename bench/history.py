@@ -1,0 +1,46 @@
+"""How fast history is on a graph of two million edges of which a branch changed a hundred.
+
+It never fails because of a figure: that depends on the machine, which is printed with it.
+
+Usage: python bench/history.py [--size S|M|XS] [--rounds N] [--data DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench import diffs, merges
+from bench.generate import SIZES
+
+
+def main() -> None:
+    """Build the graph, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=sorted(SIZES), default="M")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--data", type=Path, default=None, metavar="DIR", help="keep the graph here between runs")
+    arguments = parser.parse_args()
+    console = Console(width=100)
+    console.print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    console.print(f"size {arguments.size}: {SIZES[arguments.size].knows:,} edges, {arguments.rounds} rounds")
+    with tempfile.TemporaryDirectory() as folder:
+        work = arguments.data or Path(folder)
+        root = work / f"history-{arguments.size}"
+        if not root.exists():
+            work.mkdir(parents=True, exist_ok=True)
+            merges.build_graph(root, arguments.size)
+        console.print(diffs.show(diffs.measure(root, arguments.rounds)))
+        console.print(merges.show(merges.measure(root, arguments.rounds)))
+
+
+if __name__ == "__main__":
+    main()

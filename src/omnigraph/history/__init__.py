@@ -1,0 +1,1 @@
+"""What happened to a graph: differences, the change feed, blame, merges and reverts."""

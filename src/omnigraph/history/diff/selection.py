@@ -1,0 +1,204 @@
+"""Which rows of two versions of a table can differ, told by their files and deletions alone.
+
+A data file never changes, and neither does a deletion file. What both versions list under the same files and the
+same deletions is equal without being read; where only deletions differ, so do only the rows they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.runtime import Counters
+from omnigraph.store.deletions import read_deletions
+from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.lookup import addresses_at, filter_stream
+from omnigraph.store.table import ROW_ADDRESS, ROW_ID, Table
+from omnigraph.store.tail import BlockKey
+
+Offsets = npt.NDArray[np.uint32]
+Addresses = npt.NDArray[np.uint64]
+
+# Beyond this, listing rows to storage costs more than reading the fragments they stand in.
+_LISTED_ROWS = 10_000
+_ADDRESS_BITS = 32
+_LOW_HALF = 0xFFFFFFFF
+# Addresses alone are small; many at a time keep the scan from being all overhead.
+_BATCH_ROWS = 1 << 18
+_NONE: Offsets = np.zeros(0, dtype=np.uint32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Selection:
+    """Rows of one version: all of some fragments, and single rows of others.
+
+    Args:
+        table: the version.
+        whole: fragments that are selected with all their live rows.
+        picked: row addresses of the single rows, ascending.
+    """
+
+    table: Table
+    whole: tuple[FragmentRef, ...]
+    picked: Addresses
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are selected."""
+        return sum(fragment.row_count for fragment in self.whole) + len(self.picked)
+
+    def read(self, columns: Sequence[str], counters: Counters) -> pa.Table:
+        """Return columns of the selected rows, in stored order within each of the two kinds."""
+        schema = _schema_of(self.table, columns)
+        parts = [schema.empty_table()]
+        if self.whole:
+            ids = [fragment.metadata.id for fragment in self.whole]
+            parts.append(self.table.read(columns, counters=counters, fragment_ids=ids))
+        if len(self.picked):
+            parts.append(self._read_picked(columns, counters))
+        return pa.concat_tables([part.select(list(columns)).cast(schema) for part in parts])
+
+    def only(self, addresses: Addresses) -> Selection:
+        """Return the selection of single rows, given by address."""
+        return Selection(table=self.table, whole=(), picked=np.sort(addresses))
+
+    def _read_picked(self, columns: Sequence[str], counters: Counters) -> pa.Table:
+        known = _from_memory(self.table, self.picked, columns)
+        if known is not None:
+            return known
+        owners = np.unique(self.picked >> np.uint64(_ADDRESS_BITS)).tolist()
+        if len(self.picked) <= _LISTED_ROWS:
+            listed = f"{ROW_ADDRESS} IN ({', '.join(map(str, self.picked.tolist()))})"
+            return self.table.read(columns, listed, counters=counters, fragment_ids=owners)
+        names = list(dict.fromkeys((*columns, ROW_ADDRESS)))
+        wanted = pa.array(self.picked)
+        found = filter_stream(
+            self.table.scan(names, counters=counters, fragment_ids=owners),
+            lambda rows: pc.is_in(rows.column(ROW_ADDRESS), value_set=wanted),
+            wanted_count=len(wanted),
+        )
+        return found.select(list(columns))
+
+
+def select_differing(
+    before: Table | None, after: Table | None, counters: Counters
+) -> tuple[Selection | None, Selection | None]:
+    """Return the rows of each version that the other one does not share; all rows when there is no other."""
+    if before is None or after is None:
+        return _everything(before), _everything(after)
+    if before.pin == after.pin:
+        return _nothing(before), _nothing(after)
+    old, new = _by_key(before), _by_key(after)
+    shared = old.keys() & new.keys()
+    old_rest = {_files(key): item for key, item in old.items() if key not in shared}
+    new_rest = {_files(key): item for key, item in new.items() if key not in shared}
+    common = sorted(old_rest.keys() & new_rest.keys())
+    lost, gained = _lives_that_differ(
+        before, [old_rest[files] for files in common], after, [new_rest[files] for files in common], counters
+    )
+    return (
+        Selection(table=before, whole=_without(old_rest, common), picked=lost),
+        Selection(table=after, whole=_without(new_rest, common), picked=gained),
+    )
+
+
+def deleted_offsets(table: Table, fragments: Sequence[FragmentRef], counters: Counters) -> dict[int, Offsets]:
+    """Return by fragment the places whose rows are deleted, ascending; reads deletion files and nothing else."""
+    found: dict[int, Offsets] = {}
+    unknown: dict[int, FragmentRef] = {}
+    for fragment in fragments:
+        block = table.datasets.tails.get(BlockKey.of(fragment.metadata, table.fields))
+        if block is not None:
+            found[fragment.metadata.id] = _gaps(block.offsets, fragment.metadata.physical_rows)
+            continue
+        listed = read_deletions(table, fragment.metadata, counters)
+        if listed is None:
+            unknown[fragment.metadata.id] = fragment
+        else:
+            found[fragment.metadata.id] = listed
+    if unknown:
+        reader = table.scan([ROW_ADDRESS], counters=counters, fragment_ids=list(unknown), batch_size=_BATCH_ROWS)
+        addresses = np.concatenate([batch.column(0).to_numpy() for batch in reader] or [np.zeros(0, dtype=np.uint64)])
+        # Fragments come one after another, each in stored order.
+        owners = (addresses >> np.uint64(_ADDRESS_BITS)).astype(np.int64)
+        bounds = np.flatnonzero(np.diff(owners, prepend=-1, append=-1))
+        for start, stop in pairwise(bounds.tolist()):
+            number = int(owners[start])
+            offsets = addresses[start:stop].astype(np.uint32)
+            found[number] = _gaps(offsets, unknown.pop(number).metadata.physical_rows)
+        # What a scan does not mention has no live row.
+        found.update({number: _gaps(_NONE, item.metadata.physical_rows) for number, item in unknown.items()})
+    return found
+
+
+_Files = tuple[tuple[str, ...], tuple[tuple[int, str], ...]]
+
+
+def _files(key: BlockKey) -> _Files:
+    return key.files, key.fields
+
+
+def _by_key(table: Table) -> dict[BlockKey, FragmentRef]:
+    return {BlockKey.of(item.metadata, table.fields): item for item in table.fragments}
+
+
+def _without(rest: Mapping[_Files, FragmentRef], common: Iterable[_Files]) -> tuple[FragmentRef, ...]:
+    known = set(common)
+    return tuple(item for files, item in rest.items() if files not in known)
+
+
+def _everything(table: Table | None) -> Selection | None:
+    if table is None:
+        return None
+    return Selection(table=table, whole=table.fragments, picked=np.zeros(0, dtype=np.uint64))
+
+
+def _nothing(table: Table) -> Selection:
+    return Selection(table=table, whole=(), picked=np.zeros(0, dtype=np.uint64))
+
+
+def _lives_that_differ(
+    before: Table, old: Sequence[FragmentRef], after: Table, new: Sequence[FragmentRef], counters: Counters
+) -> tuple[Addresses, Addresses]:
+    """Return the addresses of rows that live in one version only, of fragments that both have the files of."""
+    old_gone, new_gone = deleted_offsets(before, old, counters), deleted_offsets(after, new, counters)
+    lost, gained = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
+    for one, other in zip(old, new, strict=True):
+        was, will = old_gone[one.metadata.id], new_gone[other.metadata.id]
+        lost.append(addresses_at(one.metadata, np.setdiff1d(will, was, assume_unique=True)))
+        gained.append(addresses_at(other.metadata, np.setdiff1d(was, will, assume_unique=True)))
+    return np.sort(np.concatenate(lost)), np.sort(np.concatenate(gained))
+
+
+def _gaps(live: Offsets, count: int) -> Offsets:
+    """Return the places below ``count`` that are not among the ascending ``live`` ones."""
+    is_gone = np.ones(count, dtype=np.bool_)
+    is_gone[live] = False
+    return np.flatnonzero(is_gone).astype(np.uint32)
+
+
+def _from_memory(table: Table, picked: Addresses, columns: Sequence[str]) -> pa.Table | None:
+    """Return single rows when all of their fragments are in memory for other reasons."""
+    if {ROW_ID, ROW_ADDRESS} & set(columns):
+        return None
+    owners = picked >> np.uint64(_ADDRESS_BITS)
+    by_id = {item.metadata.id: item for item in table.fragments}
+    parts = []
+    for number in np.unique(owners).tolist():
+        block = table.datasets.tails.get(BlockKey.of(by_id[number].metadata, table.fields))
+        if block is None or block.rows is None:
+            return None
+        wanted = (picked[owners == number] & np.uint64(_LOW_HALF)).astype(np.uint32)
+        parts.append(block.rows.take(pa.array(np.searchsorted(block.offsets, wanted))).select(list(columns)))
+    return pa.concat_tables(parts)
+
+
+def _schema_of(table: Table, columns: Sequence[str]) -> pa.Schema:
+    meta = {ROW_ID, ROW_ADDRESS}
+    return pa.schema([pa.field(n, pa.uint64()) if n in meta else table.schema.field(n) for n in columns])

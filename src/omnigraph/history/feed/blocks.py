@@ -1,0 +1,151 @@
+"""The changes of one commit relative to its first parent, in the one order that pages and feeds share."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import CommitHasNoParentError, DiffRefusal
+from omnigraph.history.diff.change import ChangeFilter, EntityChange
+from omnigraph.history.diff.changed_rows import ChangedRows, find_changed_rows
+from omnigraph.history.diff.entities import changed_ids, iter_changes
+from omnigraph.history.diff.pairs import OpenPair, changed_pairs, open_pair, schema_boundary
+from omnigraph.history.feed.tokens import Position, reject
+from omnigraph.runtime import Counters
+from omnigraph.store.pins import TablePin
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
+
+_KEPT_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Who made a commit, where and when."""
+
+    commit: Commit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cause as JSON values; what is not known is left out."""
+        commit = self.commit
+        facts = {
+            "graph_commit_id": str(commit.id),
+            "parent_commit_id": None if commit.parent is None else str(commit.parent),
+            "merged_parent_commit_id": None if commit.merged_parent is None else str(commit.merged_parent),
+            "authored_branch": str(commit.branch),
+            "actor_id": commit.actor,
+            "authored_at": commit.created_at_ms * 1000,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+class Deltas:
+    """Differences of tables that were worked out lately: the pages of one large commit share them.
+
+    Versions never change, so an entry is right for ever and only leaves to make room. Threads may share it.
+    """
+
+    def __init__(self, capacity_bytes: int = _KEPT_BYTES) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._lock = Lock()
+        self._known: OrderedDict[tuple[TablePin | None, TablePin | None], ChangedRows] = OrderedDict()
+        self._size_bytes = 0
+
+    def of(self, opened: OpenPair, counters: Counters) -> ChangedRows:
+        """Return how a table changed."""
+        before, after = opened.before, opened.after
+        key = (None if before is None else before.pin, None if after is None else after.pin)
+        with self._lock:
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
+                return known
+        delta = find_changed_rows(before, after, counters)
+        if delta.size_bytes <= self._capacity_bytes:
+            with self._lock:
+                if key not in self._known:
+                    self._known[key] = delta
+                    self._size_bytes += delta.size_bytes
+                while self._size_bytes > self._capacity_bytes:
+                    _, oldest = self._known.popitem(last=False)
+                    self._size_bytes -= oldest.size_bytes
+        return delta
+
+
+class CommitBlock:
+    """One commit with the changes it made.
+
+    Args:
+        commit: the commit.
+        before: the state of its first parent.
+        after: the state it made.
+        deltas: where worked-out differences are shared.
+        counters: where the calls go.
+
+    Raises:
+        ChangeSchemaBoundaryError: the commit changed the schema of a type, or brought or took a type with rows.
+    """
+
+    def __init__(self, commit: Commit, before: Snapshot, after: Snapshot, deltas: Deltas, counters: Counters) -> None:
+        self.cause = Cause(commit=commit)
+        self._deltas = deltas
+        self._counters = counters
+        self._tables = _ordered(commit, before, after, counters)
+
+    def changes(self, wanted: ChangeFilter, position: Position | None = None) -> Iterator[EntityChange]:
+        """Yield the changes behind a position: nodes before edges, then by type id, then by id.
+
+        Raises:
+            ChangeCursorError: the position is none of this commit.
+        """
+        tables = [item for item in self._tables if wanted.wants_type(item.pair.kind, item.pair.type.name)]
+        start, after_id = 0, None
+        if position is not None:
+            start = next((at for at, item in enumerate(tables) if item.pair.type.id == position.type_id), -1)
+            if start < 0:
+                reject("its position is not in this commit")
+            after_id = _resolve(position, self._deltas.of(tables[start], self._counters), wanted)
+        for place, opened in enumerate(tables[start:]):
+            delta = self._deltas.of(opened, self._counters)
+            yield from iter_changes(
+                opened.pair, delta, wanted, self._counters, after_id=after_id if place == 0 else None
+            )
+
+
+def no_parent(commit: Commit) -> CommitHasNoParentError:
+    """Return the error for the first commit of a graph."""
+    details = DiffRefusal(reason="parentless_commit", graph_commit_id=str(commit.id))
+    return CommitHasNoParentError(f"commit '{commit.id}' has no parent to compare with", details=details)
+
+
+def _ordered(commit: Commit, before: Snapshot, after: Snapshot, counters: Counters) -> Sequence[OpenPair]:
+    """Open every changed table, whatever is wanted of them: a boundary must not depend on a filter."""
+    pairs = changed_pairs(before, after)
+    for pair in pairs:
+        if pair.has_only_one_side_with_rows:
+            raise schema_boundary(pair, commit.id)
+    opened = [
+        open_pair(pair, before, after, counters, commit.id)
+        for pair in pairs
+        # A type that comes or goes without rows has nothing to show.
+        if pair.before is not None and pair.after is not None
+    ]
+    return sorted(opened, key=lambda item: (item.pair.kind == "edge", item.pair.type.id))
+
+
+def _resolve(position: Position, delta: ChangedRows, wanted: ChangeFilter) -> str:
+    """Return the id that a position stands for; a long one is looked for by its prefix."""
+    if position.id_digest is None:
+        return position.id
+    ids = changed_ids(delta, wanted)
+    near: pa.ChunkedArray = ids.filter(pc.starts_with(ids, position.id))
+    found = [entity_id for entity_id in near.to_pylist() if position.names(entity_id)]
+    if len(found) != 1:
+        reject("its position is not in this commit")
+    return str(found[0])

@@ -1,0 +1,293 @@
+"""``ChangeReader``: the changes of single commits, and the feed of a branch.
+
+It keeps no state of any consumer: what an answer left open stands in its token or cursor, which any process may use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
+from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange
+from omnigraph.history.feed.blocks import Cause, Deltas
+from omnigraph.history.feed.chain import Chain, Step, reporting_gaps
+from omnigraph.history.feed.pages import PageBudget, PageLimits
+from omnigraph.history.feed.tokens import (
+    CommitPage,
+    FeedCursor,
+    FeedPage,
+    FeedScope,
+    Position,
+    decode_token,
+    encode_token,
+    graph_scope,
+    reject,
+)
+from omnigraph.runtime import Counters
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+_AFTER = "after:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeBlock:
+    """Changes of one commit, or of a part of it."""
+
+    cause: Cause
+    changes: tuple[EntityChange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the block as JSON values."""
+        return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChanges:
+    """One page of a commit's changes; the token is there while there are more."""
+
+    block: ChangeBlock
+    next_page_token: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as JSON values."""
+        token = {} if self.next_page_token is None else {"next_page_token": self.next_page_token}
+        return {**self.block.to_json(), **token}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFeedPage:
+    """One answer of a feed, oldest commit first.
+
+    Either it ends inside a commit and has a token, or it ends behind one and has a cursor. ``is_caught_up`` says that
+    nothing was left at the moment of asking.
+    """
+
+    blocks: tuple[ChangeBlock, ...]
+    next_page_token: str | None = None
+    cursor: str | None = None
+    is_caught_up: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as JSON values."""
+        blocks = [block.to_json() for block in self.blocks]
+        if self.next_page_token is not None:
+            return {"blocks": blocks, "next_page_token": self.next_page_token}
+        return {"blocks": blocks, "cursor": self.cursor, "caught_up": self.is_caught_up}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a poll goes on: behind ``last`` (None is the first commit of all), no further than ``cut``."""
+
+    last: CommitId | None
+    cut: CommitId
+    current: CommitId | None = None
+    position: Position | None = None
+
+
+class ChangeReader:
+    """Reads the history of an open graph as changes of entities. Threads may share it."""
+
+    def __init__(self, store: GraphStore) -> None:
+        self._store = store
+        self._deltas = Deltas()
+
+    def commit_changes(
+        self,
+        commit_id: str,
+        *,
+        wanted: ChangeFilter = NO_FILTER,
+        page_token: str | None = None,
+        limits: PageLimits | None = None,
+        counters: Counters | None = None,
+    ) -> CommitChanges:
+        """Return what a commit changed relative to its first parent, one page of it.
+
+        Raises:
+            CommitMissingError: there is no such commit.
+            CommitHasNoParentError: it is the first of the graph.
+            ChangeSchemaBoundaryError: it changed the schema of a type.
+            ChangeFeedGapError: the history it needs was reclaimed.
+            ChangeCursorError: the token is none of this request.
+        """
+        count = counters or Counters()
+        chain = Chain(self._store, self._deltas, count)
+        step = chain.find(CommitId(Ulid.parse(commit_id)))
+        graph = graph_scope(self._store.snapshot(BranchName(MAIN), count).state.graph_id)
+        position = None if page_token is None else _page_position(page_token, graph, step.commit.id, wanted)
+        with reporting_gaps(step.commit.id, None):
+            block = chain.block(step)
+            changes, has_more = PageBudget(limits or PageLimits()).fill(block.changes(wanted, position))
+        token = None
+        if has_more:
+            following = _following(changes, position)
+            token = encode_token(
+                CommitPage(graph=graph, commit=str(step.commit.id), filter=wanted.digest, position=following)
+            )
+        return CommitChanges(block=ChangeBlock(cause=block.cause, changes=tuple(changes)), next_page_token=token)
+
+    def poll(
+        self,
+        branch: str = MAIN,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        wanted: ChangeFilter = NO_FILTER,
+        limits: PageLimits | None = None,
+        counters: Counters | None = None,
+    ) -> ChangeFeedPage:
+        """Return the next commits of a branch with what they changed.
+
+        Args:
+            branch: whose first-parent line is read.
+            start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
+            cursor: go on behind what an earlier answer ended with.
+            page_token: go on inside the commit that an earlier answer ended in.
+            wanted: which changes; commits without one are shown all the same.
+            limits: how much an answer carries.
+            counters: where the calls go.
+
+        Raises:
+            UsageError: more than one place to start at, or none that is known.
+            ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
+            ChangeFeedGapError: the next commit needs history that was reclaimed.
+            ChangeSchemaBoundaryError: the next commit changed the schema of a type.
+            BranchMissingError: there is no such branch.
+        """
+        count, limits = counters or Counters(), limits or PageLimits()
+        head = self._store.snapshot(BranchName.parse(branch), count)
+        state = head.state
+        scope = FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, wanted.digest)
+        place = _place(scope, head, start, cursor, page_token)
+        if place.last == place.cut:
+            return _ending(scope, (), place.cut, is_caught_up=place.cut == state.head.commit)
+        chain = Chain(self._store, self._deltas, count)
+        steps = chain.steps_after(head, place.last, place.cut, limits.commits)
+        if steps is None or (place.current is not None and [step.commit.id for step in steps[:1]] != [place.current]):
+            reject("its commit is not in the history of the branch")
+        return self._walk(chain, steps, place, scope, wanted, limits, cursor, state.head.commit)
+
+    def _walk(
+        self,
+        chain: Chain,
+        steps: Sequence[Step],
+        place: _Place,
+        scope: FeedScope,
+        wanted: ChangeFilter,
+        limits: PageLimits,
+        cursor: str | None,
+        head: CommitId,
+    ) -> ChangeFeedPage:
+        budget, blocks = PageBudget(limits), list[ChangeBlock]()
+        last = place.cut if not steps else steps[0].parent.id
+        for number, step in enumerate(steps):
+            if budget.is_spent:
+                break
+            position = place.position if number == 0 else None
+            try:
+                with reporting_gaps(step.commit.id, cursor):
+                    block = chain.block(step)
+                    changes, has_more = budget.fill(block.changes(wanted, position))
+            except (ChangeFeedGapError, ChangeSchemaBoundaryError):
+                if number == 0:
+                    raise
+                # The next poll begins with this commit and reports it.
+                break
+            if has_more and not changes:
+                break
+            blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes)))
+            if has_more:
+                token = FeedPage(
+                    graph=scope.graph,
+                    branch=scope.branch,
+                    incarnation=scope.incarnation,
+                    filter=scope.filter,
+                    cut=str(place.cut),
+                    last=str(last),
+                    current=str(step.commit.id),
+                    position=_following(changes, position),
+                )
+                return ChangeFeedPage(blocks=tuple(blocks), next_page_token=encode_token(token))
+            last = step.commit.id
+        return _ending(scope, tuple(blocks), last, is_caught_up=last == place.cut == head)
+
+
+def feed_cursor(head: Snapshot, wanted: ChangeFilter) -> str:
+    """Return the cursor of a feed that goes on behind a state."""
+    state = head.state
+    scope = FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, wanted.digest)
+    return _cursor(scope, state.head.commit)
+
+
+def _ending(scope: FeedScope, blocks: tuple[ChangeBlock, ...], last: CommitId, *, is_caught_up: bool) -> ChangeFeedPage:
+    return ChangeFeedPage(blocks=blocks, cursor=_cursor(scope, last), is_caught_up=is_caught_up)
+
+
+def _cursor(scope: FeedScope, last: CommitId) -> str:
+    token = FeedCursor(
+        graph=scope.graph,
+        branch=scope.branch,
+        incarnation=scope.incarnation,
+        filter=scope.filter,
+        last=str(last),
+    )
+    return encode_token(token)
+
+
+def _place(scope: FeedScope, head: Snapshot, start: str | None, cursor: str | None, page_token: str | None) -> _Place:
+    if sum(item is not None for item in (start, cursor, page_token)) > 1:
+        details = BadValue(what="feed", value="start, cursor, page_token", expected="at most one of them")
+        raise UsageError("a feed goes on from one place only", details=details)
+    newest = head.state.head.commit
+    if cursor is not None:
+        token = decode_token(cursor)
+        if not isinstance(token, FeedCursor):
+            reject("it is not a cursor", cursor)
+        scope.check(token)
+        return _Place(last=_commit_id(token.last), cut=newest)
+    if page_token is not None:
+        page = decode_token(page_token)
+        if not isinstance(page, FeedPage):
+            reject("it is not a page token of a feed", page_token)
+        scope.check(page)
+        return _Place(
+            last=_commit_id(page.last),
+            cut=_commit_id(page.cut),
+            current=_commit_id(page.current),
+            position=page.position,
+        )
+    if start is None or start == "now":
+        return _Place(last=newest, cut=newest)
+    if start == "beginning":
+        return _Place(last=None, cut=newest)
+    if start.startswith(_AFTER):
+        return _Place(last=_commit_id(start.removeprefix(_AFTER)), cut=newest)
+    details = BadValue(what="start", value=start[:80], expected="now | beginning | after:<commit id>")
+    raise UsageError(f"a feed cannot start there start={start!r}", details=details)
+
+
+def _page_position(text: str, graph: str, commit_id: CommitId, wanted: ChangeFilter) -> Position:
+    token = decode_token(text)
+    if not isinstance(token, CommitPage):
+        reject("it is not a page token of a commit", text)
+    for name, expected in (("graph", graph), ("commit", str(commit_id)), ("filter", wanted.digest)):
+        if getattr(token, name) != expected:
+            reject(f"it belongs to another {name}", text)
+    return token.position
+
+
+def _following(changes: Sequence[EntityChange], position: Position | None) -> Position:
+    delivered = 0 if position is None else position.index
+    return Position.after(changes[-1], delivered + len(changes))
+
+
+def _commit_id(text: str) -> CommitId:
+    try:
+        return CommitId(Ulid.parse(text))
+    except ValueFormatError:
+        reject("it names no commit", text)

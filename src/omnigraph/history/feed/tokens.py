@@ -1,0 +1,179 @@
+"""Cursors and page tokens: one envelope, three kinds, each bound to what it was an answer to.
+
+The checksum finds damage and hides nothing. A forged token is harmless: it can name a place, never grant one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import NoReturn
+
+import msgspec
+
+from omnigraph.errors import BadValue, ChangeCursorError, ChangeLimitError, LimitExceeded
+from omnigraph.history.diff.change import OP_RANKS, EntityChange
+
+MAX_TOKEN = 4096
+PURPOSE = "changes/forward"
+
+_VERSION = 1
+_CHECKSUM = hashlib.sha256().digest_size
+# Ids up to this many bytes stand in a token as they are, longer ones as a prefix and a digest.
+_EXACT_BYTES = 256
+_PREFIX_BYTES = 64
+_SHOWN = 80
+
+
+class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The last change that was delivered of a commit."""
+
+    type_id: str
+    id: str
+    id_digest: str | None = None
+    rank: int
+    index: int
+
+    @classmethod
+    def after(cls, change: EntityChange, index: int) -> Position:
+        """Return the position behind a change; ``index`` is how many changes of the commit came so far."""
+        raw = change.id.encode()
+        rank = OP_RANKS[change.op]
+        if len(raw) <= _EXACT_BYTES:
+            return cls(type_id=change.type.id, id=change.id, rank=rank, index=index)
+        # Cutting inside a character leaves at most three bytes of it behind, which are dropped.
+        prefix = raw[:_PREFIX_BYTES].decode(errors="ignore")
+        return cls(type_id=change.type.id, id=prefix, id_digest=_digest(change.id), rank=rank, index=index)
+
+    def names(self, entity_id: str) -> bool:
+        """Whether this is the position of an entity."""
+        if self.id_digest is None:
+            return entity_id == self.id
+        return entity_id.startswith(self.id) and _digest(entity_id) == self.id_digest
+
+
+class CommitPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="commit-page"):
+    """Where the changes of one commit go on."""
+
+    version: int = _VERSION
+    graph: str
+    commit: str
+    filter: str
+    position: Position
+
+
+class FeedPage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="feed-page"):
+    """Where a poll goes on inside a commit, up to the cut it was begun with."""
+
+    version: int = _VERSION
+    graph: str
+    purpose: str = PURPOSE
+    branch: str
+    incarnation: str
+    filter: str
+    cut: str
+    last: str
+    current: str
+    position: Position
+
+
+class FeedCursor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag="feed-cursor"):
+    """The last commit that was delivered completely."""
+
+    version: int = _VERSION
+    graph: str
+    purpose: str = PURPOSE
+    branch: str
+    incarnation: str
+    filter: str
+    last: str
+
+
+Token = CommitPage | FeedPage | FeedCursor
+_DECODER = msgspec.json.Decoder(Token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedScope:
+    """What every token of a feed is bound to."""
+
+    graph: str
+    branch: str
+    incarnation: str
+    filter: str
+
+    @classmethod
+    def of(cls, graph_id: str, branch: str, incarnation: str, filter_digest: str) -> FeedScope:
+        """Return the scope of a feed; names enter as digests of fixed size."""
+        return cls(
+            graph=graph_scope(graph_id), branch=_digest(branch), incarnation=_digest(incarnation), filter=filter_digest
+        )
+
+    def check(self, token: FeedPage | FeedCursor) -> None:
+        """See that a token belongs here.
+
+        Raises:
+            ChangeCursorError: it does not.
+        """
+        for name in ("graph", "branch", "incarnation", "filter"):
+            if getattr(token, name) != getattr(self, name):
+                reject(f"it belongs to another {name}")
+        if token.purpose != PURPOSE:
+            reject("it serves another purpose")
+
+
+def graph_scope(graph_id: str) -> str:
+    """Return what stands for a graph in a token."""
+    return _digest(graph_id)
+
+
+def encode_token(token: Token) -> str:
+    """Return a token as text."""
+    body = msgspec.json.encode(token)
+    text = base64.urlsafe_b64encode(body + hashlib.sha256(body).digest()).rstrip(b"=").decode()
+    if len(text) > MAX_TOKEN:
+        details = LimitExceeded(resource="change_continuation_token_encoded_bytes", limit=MAX_TOKEN, actual=len(text))
+        raise ChangeLimitError(f"a continuation token is too long size={len(text)}", details=details)
+    return text
+
+
+def decode_token(text: str) -> Token:
+    """Return the token that a text stands for.
+
+    Raises:
+        ChangeCursorError: it is damaged, or none of ours.
+    """
+    if len(text) > MAX_TOKEN:
+        reject("it is too long", text)
+    try:
+        # Other alphabets are skipped silently otherwise, and one token would have many spellings.
+        raw = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (ValueError, UnicodeError):
+        reject("it is not base64url", text)
+    body, checksum = raw[:-_CHECKSUM], raw[-_CHECKSUM:]
+    if hashlib.sha256(body).digest() != checksum:
+        reject("its checksum is wrong", text)
+    if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:
+        reject("it is not written canonically", text)
+    try:
+        token: Token = _DECODER.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        reject("it has another form", text)
+    if token.version != _VERSION:
+        reject("it is of another version", text)
+    return token
+
+
+def reject(reason: str, text: str = "") -> NoReturn:
+    """Refuse a token.
+
+    Raises:
+        ChangeCursorError: always.
+    """
+    details = BadValue(what="cursor", value=text[:_SHOWN], expected=reason)
+    raise ChangeCursorError(f"change cursor rejected: {reason}", details=details)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

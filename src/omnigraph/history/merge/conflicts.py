@@ -1,0 +1,90 @@
+"""Conflicts of a merge: their kinds, their words, and the rows they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.errors import MergeConflict, MergeConflicts, MergeConflictsError, Violation
+from omnigraph.errors.engine import ConstraintRule
+
+_SHOWN = 3
+
+
+class ConflictKind(Enum):
+    """What a merge may be unable to decide; the value is the word that results carry."""
+
+    DIVERGENT_INSERT = "divergent_insert"
+    DIVERGENT_UPDATE = "divergent_update"
+    DELETE_VS_UPDATE = "delete_vs_update"
+    ORPHAN_EDGE = "orphan_edge"
+    UNIQUE_VIOLATION = "unique_violation"
+    CARDINALITY_VIOLATION = "cardinality_violation"
+    VALUE_CONSTRAINT_VIOLATION = "value_constraint_violation"
+    SCHEMA_DIVERGENCE = "schema_divergence"
+
+
+ROW_KINDS = (ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE, ConflictKind.DELETE_VS_UPDATE)
+
+_KIND_OF_RULE: dict[ConstraintRule, ConflictKind] = {
+    "type": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "required": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "enum": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "range": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "check": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "id": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
+    "unique": ConflictKind.UNIQUE_VIOLATION,
+    "key": ConflictKind.UNIQUE_VIOLATION,
+    "endpoint": ConflictKind.ORPHAN_EDGE,
+    "orphan": ConflictKind.ORPHAN_EDGE,
+    "cardinality": ConflictKind.CARDINALITY_VIOLATION,
+}
+# Conflicts that are about one row; the others are about a value or about how many rows there are.
+_WITH_ENTITY = {ConflictKind.ORPHAN_EDGE, ConflictKind.UNIQUE_VIOLATION}
+
+
+def row_message(kind: ConflictKind, entity_id: str) -> str:
+    """Return what a row conflict says.
+
+    >>> row_message(ConflictKind.DIVERGENT_INSERT, "eve")
+    "divergent insert for id 'eve'"
+    """
+    words = "delete/update conflict" if kind is ConflictKind.DELETE_VS_UPDATE else kind.value.replace("_", " ")
+    return f"{words} for id '{entity_id}'"
+
+
+def schema_conflict(detail: str) -> MergeConflict:
+    """Return the conflict of branches that do not follow one schema."""
+    return MergeConflict(kind=ConflictKind.SCHEMA_DIVERGENCE.value, message=f"the schemas differ: {detail}")
+
+
+def violation_conflict(violation: Violation, owner_key: str, edge: EdgeType | None) -> MergeConflict:
+    """Return a broken rule of the merged graph as a conflict."""
+    kind = _KIND_OF_RULE[violation.rule]  # type: ignore[index] # the evaluator writes no other words
+    message = violation.message
+    if violation.rule == "orphan" and edge is not None:
+        node = edge.from_type if violation.property == "src" else edge.to_type
+        message = f"{violation.property} '{violation.value}' not found in {node}"
+    return MergeConflict(
+        kind=kind.value,
+        message=message,
+        type_key=owner_key,
+        entity_id=violation.entity_id if kind in _WITH_ENTITY else None,
+        properties=() if violation.property is None else (violation.property,),
+    )
+
+
+def conflicts_error(conflicts: Sequence[MergeConflict], what: str) -> MergeConflictsError:
+    """Return the error that carries all conflicts; its text shows the first few."""
+    shown = "; ".join(_shown(conflict) for conflict in conflicts[:_SHOWN])
+    more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
+    return MergeConflictsError(f"{what} conflicts: {shown}{more}", details=MergeConflicts(items=tuple(conflicts)))
+
+
+def _shown(conflict: MergeConflict) -> str:
+    if conflict.type_key is None:
+        return f"{conflict.message} ({conflict.kind})"
+    kind, _, name = conflict.type_key.partition(":")
+    about = conflict.message if conflict.entity_id is None else f"entity id '{conflict.entity_id}'"
+    return f"{kind} type '{name}', {about} ({conflict.kind})"

@@ -1,0 +1,242 @@
+"""Merging one branch into another, and looking first what that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from omnigraph.engine.session import GraphSession
+from omnigraph.engine.view import GraphView
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    CommitMissingError,
+    HistoryGoneError,
+    MergeBaseMissingError,
+    MergeConflict,
+    ReadSetChange,
+    ReadSetChangedError,
+    StorageCorruptError,
+    TableMissingError,
+    UsageError,
+    VersionMissingError,
+)
+from omnigraph.history.merge.ancestry import Lines
+from omnigraph.history.merge.budget import DEFAULT_MEMORY_BYTES, Budget
+from omnigraph.history.merge.planning import MergePlan, Sides, plan_merge
+from omnigraph.history.merge.publishing import publish
+from omnigraph.history.merge.resolve import Resolution, check_resolution
+from omnigraph.history.merge.results import MergeOutcome, MergePreview, MergeResult, TableCounts
+from omnigraph.history.merge.validation import find_rule_conflicts
+from omnigraph.runtime import Counters
+from omnigraph.txn.authority import CommitResult, GraphPublishAuthority
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.transaction import WriteTxn
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+
+def merge_branch(
+    session: GraphSession,
+    source: str,
+    target: str = MAIN,
+    *,
+    resolve: Resolution | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> MergeResult:
+    """Bring everything that ``source`` changed since the common base into ``target``, as one commit or not at all.
+
+    The source stays as it is; what it commits after the call began is not merged. The target is read once and must
+    not move in any table that the merge reads or writes.
+
+    Args:
+        session: the open graph.
+        source: the branch to merge from.
+        target: the branch to merge into.
+        resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the target must be at.
+        memory_bytes: how much of the rows that differ may be in memory at once.
+
+    Raises:
+        UsageError: both names are the same, or there is no such resolution.
+        BranchMissingError: there is no such branch.
+        MergeBaseMissingError: the branches share no commit.
+        MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        ReadSetChangedError: a branch was deleted or made anew meanwhile.
+        ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
+        PreconditionFailedError: the target is not at ``expected_head``.
+        MemoryBudgetError: the difference is larger than ``memory_bytes``.
+    """
+    names = _names(source, target)
+    check_resolution(resolve)
+    counters = Counters()
+    captured = session.store.snapshot(names[0], counters)
+    authority = session.store.authority(names[1], counters)
+    txn = authority.begin(
+        WriteKind.BRANCH_MERGE,
+        actor=actor,
+        message=message,
+        expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
+    )
+    txn.counters.add(counters.cost())
+    relation = _relate(session.store, captured, txn.snapshot, txn.counters)
+    authority.services.world.failpoints.hit("history.merge.after_capture")
+    tables: tuple[TableCounts, ...] = ()
+    if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+        done = authority.commit(txn)
+    else:
+        tables, done = _Merging(session, authority, txn, captured).run(relation, resolve, Budget(memory_bytes))
+    return MergeResult(
+        source=names[0],
+        target=names[1],
+        outcome=relation.outcome,
+        base=relation.base.id,
+        tables=tables,
+        commit=done.commit,
+        manifest_version=done.manifest_version,
+        cost=done.cost,
+    )
+
+
+def preview_merge(
+    session: GraphSession,
+    source: str,
+    target: str = MAIN,
+    *,
+    resolve: Resolution | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    counters: Counters | None = None,
+) -> MergePreview:
+    """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
+
+    Raises:
+        UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
+    """
+    names = _names(source, target)
+    check_resolution(resolve)
+    count = counters or Counters()
+    captured, ours = session.store.snapshot(names[0], count), session.store.snapshot(names[1], count)
+    relation = _relate(session.store, captured, ours, count)
+    plan: MergePlan | None = None
+    conflicts: tuple[MergeConflict, ...] = ()
+    if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
+        sides = _sides(session.store, relation, captured, ours, count)
+        catalog = session.catalog_at(ours)
+        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), count)
+        view = GraphView(ours, catalog, count)
+        conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
+    return MergePreview(
+        source=names[0],
+        target=names[1],
+        outcome=relation.outcome,
+        base=relation.base.id,
+        source_head=captured.state.head.commit,
+        target_head=ours.state.head.commit,
+        tables=() if plan is None else plan.tables,
+        conflicts=conflicts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """A merge under way: where it goes, and the state of the source that was captured for it."""
+
+    session: GraphSession
+    authority: GraphPublishAuthority
+    txn: WriteTxn
+    captured: Snapshot
+
+    def run(
+        self, relation: _Relation, resolve: Resolution | None, budget: Budget
+    ) -> tuple[tuple[TableCounts, ...], CommitResult]:
+        """Plan it and publish it."""
+        txn, store = self.txn, self.session.store
+        catalog = self.session.catalog_at(txn.snapshot)
+        try:
+            sides = _sides(store, relation, self.captured, txn.snapshot, txn.counters)
+            plan = plan_merge(sides, catalog, resolve, budget, txn.counters)
+        except (StorageCorruptError, TableMissingError, VersionMissingError, CommitMissingError, HistoryGoneError):
+            # A source that is gone takes its tables with it; that it is gone is what the caller has to hear.
+            self._expect_source()
+            raise
+        txn.merged_parent = self.captured.state.head.commit
+        try:
+            done = publish(self.authority, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
+        except BranchMissingError as error:
+            raise _changed("branch_merge_target", txn.snapshot, store, txn.counters) from error
+        return plan.tables, done
+
+    def _expect_source(self) -> None:
+        """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
+        head, store = self.captured.state.head, self.session.store
+        if _incarnation(store, head.branch, self.txn.counters) != head.incarnation:
+            raise _changed("branch_merge_source_incarnation", self.captured, store, self.txn.counters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Relation:
+    """How two branches stand to each other, and the commit that both come from."""
+
+    outcome: MergeOutcome
+    base: Commit
+
+
+def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
+    names = BranchName.parse(source), BranchName.parse(target)
+    if names[0] == names[1]:
+        details = BadValue(what="source", value=names[0], expected="another branch than the target")
+        raise UsageError("branch_merge requires distinct source and target branches", details=details)
+    return names
+
+
+def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Counters) -> _Relation:
+    sides = {source.state.head.branch, target.state.head.branch}
+
+    def others() -> Iterator[Iterator[Commit]]:
+        for name in store.branch_names(counters):
+            if name in sides:
+                continue
+            # A branch that ends in this moment has nothing to say any more.
+            with suppress(BranchMissingError):
+                yield store.iter_commits(store.snapshot(name, counters), counters)
+
+    base = Lines(others=others).base_of(store.iter_commits(source, counters), store.iter_commits(target, counters))
+    if base is None:
+        names = f"source={source.state.head.branch} target={target.state.head.branch}"
+        details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
+        raise MergeBaseMissingError(f"the branches share no commit {names}", details=details)
+    if base.id == source.state.head.commit:
+        outcome = MergeOutcome.ALREADY_UP_TO_DATE
+    elif base.id == target.state.head.commit:
+        outcome = MergeOutcome.FAST_FORWARD
+    else:
+        outcome = MergeOutcome.MERGED
+    return _Relation(outcome=outcome, base=base)
+
+
+def _sides(store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot, counters: Counters) -> Sides:
+    is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
+    base = target if is_fast else store.snapshot_of(relation.base, counters)
+    return Sides(base=base, source=source, target=target)
+
+
+def _changed(member: str, captured: Snapshot, store: GraphStore, counters: Counters) -> ReadSetChangedError:
+    head = captured.state.head
+    actual = _incarnation(store, head.branch, counters)
+    details = ReadSetChange(member=f"{member}:{head.branch}", expected=head.incarnation, actual=actual)
+    return ReadSetChangedError(f"the branch is not the one it was branch={head.branch!r}", details=details)
+
+
+def _incarnation(store: GraphStore, branch: BranchName, counters: Counters) -> str | None:
+    try:
+        return store.branch_line(branch, counters).incarnation
+    except BranchMissingError:
+        return None

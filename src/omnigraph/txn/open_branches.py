@@ -1,0 +1,136 @@
+"""The branches of an open graph: each opened once, forgotten when it turns out to be gone."""
+
+from __future__ import annotations
+
+import threading
+
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    GraphClosedError,
+    StorageCorruptError,
+    TableMissingError,
+)
+from omnigraph.runtime import Counters
+from omnigraph.store.tables import TableStore
+from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.txn.branches import MAIN_LINE, BranchRef, BranchRefs, branch_missing
+from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.manifest.commits import CommitLine
+from omnigraph.txn.manifest.file import BranchLine, LoadedManifest
+from omnigraph.txn.services import BranchServices, GraphStores
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import BranchName
+
+
+class OpenBranches:
+    """What acts on each branch that was asked for. Threads may share it."""
+
+    def __init__(self, stores: GraphStores, refs: BranchRefs, formats: FormatChain, *, group_commit: bool) -> None:
+        self._stores = stores
+        self._formats = formats
+        self._group_commit = group_commit
+        self._lock = threading.Lock()
+        self._refs: dict[str, BranchRef] = {}
+        self._is_closed = False
+        self.refs = refs
+        self.authorities: dict[str, GraphPublishAuthority] = {}
+
+    def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
+        """Return what acts on a branch.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+            GraphClosedError: the graph was closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                details = BadValue(what="graph", value="closed", expected="open")
+                raise GraphClosedError("the graph is closed", details=details)
+            known = self.authorities.get(branch)
+        if known is not None:
+            return known
+        ref = None if branch.is_main else self.refs.get(branch, counters)
+        services = self.services(MAIN_LINE if ref is None else ref.line)
+        made = GraphPublishAuthority(services, group_commit=self._group_commit)
+        with self._lock:
+            if branch not in self.authorities and ref is not None:
+                self._refs[branch] = ref
+            return self.authorities.setdefault(branch, made)
+
+    def services(self, line: BranchLine) -> BranchServices:
+        """Return what acts on one incarnation of a branch, live or not."""
+        return BranchServices(self._stores, line, self._formats)
+
+    @property
+    def tables(self) -> TableStore:
+        """The tables of the graph."""
+        return self._stores.tables
+
+    def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
+        """Return the history that a manifest version ends, on whatever branch."""
+        return CommitLine(self._stores.datasets, loaded, self._stores.commits, counters)
+
+    def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
+        """Return the newest state of a branch; a branch that was deleted and made again is opened again.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        return self.current(branch, counters)[1]
+
+    def current(self, branch: BranchName, counters: Counters) -> tuple[GraphPublishAuthority, Snapshot]:
+        """Return what acts on a branch together with its newest state.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        authority = self.authority(branch, counters)
+        try:
+            return authority, authority.snapshot(counters)
+        except BranchMissingError:
+            self.forget(branch, authority)
+        except (StorageCorruptError, TableMissingError):
+            if branch.is_main or not self.refs.is_orphan(self.ref(branch), counters):
+                raise
+            self.forget(branch, authority)
+            raise branch_missing(branch) from None
+        authority = self.authority(branch, counters)
+        return authority, authority.snapshot(counters)
+
+    def load_version(self, branch: BranchName, version: int, counters: Counters) -> LoadedManifest:
+        """Return one version of a branch's manifest.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+            VersionMissingError: there is no such version.
+        """
+        authority = self.authority(branch, counters)
+        try:
+            return authority.load_version(version, counters)
+        except BranchMissingError:
+            self.forget(branch, authority)
+        return self.authority(branch, counters).load_version(version, counters)
+
+    def ref(self, branch: BranchName) -> BranchRef:
+        """Return the ref that an open branch other than main was opened by."""
+        with self._lock:
+            return self._refs[branch]
+
+    def forget(self, branch: BranchName, authority: GraphPublishAuthority) -> None:
+        """Let go of a branch, if it is still the one that ``authority`` acts on."""
+        with self._lock:
+            if self.authorities.get(branch) is not authority:
+                return
+            del self.authorities[branch]
+            self._refs.pop(branch, None)
+        authority.close()
+
+    def close(self) -> None:
+        """Finish what runs behind acknowledged writes; nothing can be opened afterwards."""
+        with self._lock:
+            authorities = list(self.authorities.values())
+            self.authorities.clear()
+            self._is_closed = True
+        for authority in authorities:
+            authority.close()

@@ -1,0 +1,167 @@
+"""Merges and reverts, each with the branches it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from omnigraph.engine.session import GraphSession
+from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.store.location import Storage
+from omnigraph.values import MAIN, BranchName
+from tests.crash.kinds import ACTOR, DRAFT
+from tests.crash.session_checks import seen_state
+from tests.crash.session_kinds import MUTATION, SessionKind
+from tests.merge_graph import head_of, history_of
+
+OTHER = "other"
+UNDONE = "undone"
+ON_MAIN = """
+query change() {
+    insert Person { name: "main" }
+    update Person set { age: 8 } where name = "cem"
+    insert Knows { from: "main", to: "cem" }
+}
+"""
+ADD_TEAM, DROP_TEAM = 'insert Team { name: "green" }', 'delete Team where name = "green"'
+RENAME = 'update Person set { nick: "ann" } where name = "ann"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeKind(SessionKind):
+    """One kind of merge or revert.
+
+    Args:
+        setup: what happens to the branches before.
+        branch: the branch it goes to.
+        source: the branch that it merges, if it does.
+    """
+
+    setup: Callable[[GraphSession], object]
+    branch: str = MAIN
+    source: str | None = DRAFT
+
+    def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
+        """Make the graph with its branches."""
+        storage = super().prepare(root, options, inputs)
+        with self.open(storage) as session:
+            self.setup(session)
+        return storage
+
+    def assert_done(self, session: GraphSession) -> None:
+        """Demand that the newest commit is the one that was asked for."""
+        newest = history_of(session, self.branch)[0]
+        assert newest.actor == ACTOR
+        if self.source is not None:
+            assert newest.merged_parent == head_of(session, self.source)
+            assert merge_branch(session, self.source, self.branch).commit is None
+
+
+def _do(session, *texts, branch=MAIN):
+    for text in texts:
+        session.mutate(text if text.lstrip().startswith("query") else f"query q() {{ {text} }}", branch=branch)
+
+
+def _fork(session, *names):
+    for name in names:
+        session.store.create_branch(BranchName(name))
+
+
+def _ahead(session):
+    _fork(session, DRAFT)
+    _do(session, MUTATION, branch=DRAFT)
+
+
+def _diverged(session):
+    _ahead(session)
+    _do(session, ON_MAIN)
+
+
+def _two_branches(session):
+    _fork(session, DRAFT, OTHER)
+    _do(session, ADD_TEAM, RENAME, branch=DRAFT)
+    _do(session, ON_MAIN, branch=OTHER)
+
+
+def _behind(session):
+    _fork(session, OTHER)
+    _do(session, ADD_TEAM, branch=OTHER)
+    _do(session, MUTATION)
+
+
+def _net_zero(session):
+    _fork(session, DRAFT)
+    _do(session, ADD_TEAM, DROP_TEAM, branch=DRAFT)
+
+
+def _net_zero_beside_a_change(session):
+    _net_zero(session)
+    _do(session, RENAME, branch=DRAFT)
+
+
+def _written_since(session):
+    session.mutate(MUTATION, actor=UNDONE)
+    _do(session, 'insert Person { name: "later" }')
+
+
+def _merge(source=DRAFT, target=MAIN):
+    def write(session, inputs):
+        merge_branch(session, source, target, actor=ACTOR)
+
+    return write
+
+
+def _revert(session, inputs):
+    undone = next(commit for commit in history_of(session) if commit.actor == UNDONE)
+    revert_commit(session, undone.id, actor=ACTOR)
+
+
+MERGE_KINDS = {
+    kind.name: kind
+    for kind in (
+        MergeKind(name="fast_forward", tables=4, commits=4, setup=_ahead, write=_merge()),
+        MergeKind(name="merge", tables=4, commits=4, setup=_diverged, write=_merge()),
+        MergeKind(
+            name="merge_into_branch",
+            tables=2,
+            commits=1,
+            setup=_two_branches,
+            write=_merge(target=OTHER),
+            branch=OTHER,
+        ),
+        MergeKind(
+            name="merge_of_main",
+            tables=4,
+            commits=1,
+            setup=_behind,
+            write=_merge(MAIN, OTHER),
+            branch=OTHER,
+            source=MAIN,
+        ),
+        MergeKind(name="merge_of_nothing", tables=0, commits=0, setup=_net_zero, write=_merge()),
+        MergeKind(name="merge_beside_nothing", tables=1, commits=1, setup=_net_zero_beside_a_change, write=_merge()),
+        MergeKind(name="revert", tables=4, commits=4, setup=_written_since, write=_revert, source=None),
+    )
+}
+
+
+class MergeTwins:
+    """The states before and after each kind, taken from an undisturbed run."""
+
+    def __init__(self, folder, inputs):
+        self._folder = folder
+        self._inputs = inputs
+        self._known = {}
+
+    def of(self, name: str):
+        """The two states of a kind."""
+        if name not in self._known:
+            kind = MERGE_KINDS[name]
+            storage = kind.prepare(str(self._folder / name), None, self._inputs)
+            before = seen_state(kind, storage)
+            with kind.open(storage) as session:
+                kind.write(session, self._inputs)
+                kind.assert_done(session)
+            self._known[name] = before, seen_state(kind, storage)
+        return self._known[name]

@@ -1,0 +1,165 @@
+"""Every object-store call of a merge and of a revert fails once in turn, until the operation passes untouched."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.errors import OmnigraphError
+from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.runtime import Counters
+from omnigraph.store.location import Storage
+from omnigraph.values import MAIN, BranchName
+from tests.crash.checks import assert_sound
+from tests.crash.later import later_world
+from tests.crash.matrix import IS_FULL
+from tests.crash.test_nth_call import (
+    DROP_AFTER,
+    ERROR_AFTER,
+    IMPATIENT,
+    LOST_ANSWERS,
+    OUTAGE,
+    TROUBLES,
+    Loop,
+    _assert_effect_is_true,
+    _assert_heads_are_pins,
+    _finish_releases,
+)
+from tests.merge_graph import DRAFT, change, history_of, put
+from tests.session_graph import RELAXED, read_graph
+
+PERSON, KNOWS = "node:Person", "edge:Knows"
+SCHEMA = """
+node Person { name: String @key  age: I32? }
+edge Knows: Person -> Person
+"""
+_MOST_CALLS = 160
+
+
+def _write(session, branch):
+    """Change two tables in one commit: a row is new, a row is changed, an edge is new."""
+    statements = [
+        'insert Person { name: "c" }',
+        'update Person set { age: 2 } where name = "a"',
+        'insert Knows { from: "c", to: "a" }',
+    ]
+    change(session, "\n".join(statements), branch)
+
+
+class Merge:
+    """A three-way merge over two tables."""
+
+    target = MAIN
+
+    def prepare(self, session):
+        """Let both branches go apart."""
+        session.store.create_branch(BranchName(DRAFT))
+        _write(session, DRAFT)
+        put(session, PERSON, {"b": {"name": "b", "age": 5}})
+
+    def run(self, session):
+        """Do it."""
+        merge_branch(session, DRAFT, self.target)
+
+    def is_done(self, session):
+        """Whether it is done; half of it is a failure by itself."""
+        rows = read_graph(session, self.target)
+        found = {"c" in rows[PERSON], rows[PERSON]["a"]["age"] == 2, len(rows[KNOWS]) == 1}
+        assert len(found) == 1, "half of the change is there"
+        return found.pop()
+
+
+class MergeIntoBranch(Merge):
+    """A merge that forks the tables of its target."""
+
+    target = "other"
+
+    def prepare(self, session):
+        session.store.create_branch(BranchName(self.target))
+        super().prepare(session)
+
+
+class Revert(Merge):
+    """A commit of two tables undone, upon a later one."""
+
+    def prepare(self, session):
+        _write(session, MAIN)
+        put(session, PERSON, {"b": {"name": "b", "age": 5}})
+
+    def run(self, session):
+        revert_commit(session, history_of(session)[1].id)
+
+    def is_done(self, session):
+        return not super().is_done(session)
+
+
+OPERATIONS = {"merge": Merge(), "merge_into_branch": MergeIntoBranch(), "revert": Revert()}
+PLAIN = [
+    Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=11),
+    Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=17),
+    Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=23),
+    Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
+]
+FULL = [
+    Loop(operation=name, trouble=trouble, goes_on=goes_on)
+    for name in OPERATIONS
+    for trouble in TROUBLES
+    for goes_on in (True, False)
+]
+
+
+@pytest.mark.parametrize("loop", [pytest.param(loop, id=loop.name) for loop in (FULL if IS_FULL else PLAIN)])
+@pytest.mark.timeout(900)
+def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_endpoint):
+    endpoint, operation = clean_s3_endpoint, OPERATIONS[loop.operation]
+    for nth in range(1, _MOST_CALLS, loop.step):
+        storage = Storage.open(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)
+        init_graph(storage, SCHEMA, settings=RELAXED)
+        with GraphSession.open(storage, settings=RELAXED) as session:
+            change(session, 'insert Person { name: "a" } insert Person { name: "b" }')
+            operation.prepare(session)
+        was_hit = _fail_call(endpoint, storage, operation, loop, nth)
+        if IS_FULL or not was_hit or nth == 1:
+            assert_sound(storage)
+        if not was_hit:
+            break
+    else:
+        pytest.fail("the operation never passed untouched")
+    assert nth > loop.step
+
+
+def _fail_call(endpoint, storage, operation, loop, nth):
+    """Fail one call, look, let the graph settle, look again; return whether the call came at all."""
+    error = None
+    session = GraphSession.open(storage, settings=IMPATIENT)
+    try:
+        since = endpoint.last_sequence()
+        fault = endpoint.add_fault(loop.trouble.on_call(nth, storage.prefix))
+        try:
+            operation.run(session)
+        except OmnigraphError as caught:
+            error = caught
+        _finish_releases(session.store)
+        endpoint.clear_faults()
+        was_hit = any(call.fault == fault for call in endpoint.calls(since=since))
+        seen = _look(storage, operation)
+        _assert_effect_is_true(error, seen)
+        if loop.goes_on:
+            change(session, 'insert Person { name: "next" }', operation.target)
+    finally:
+        endpoint.clear_faults()
+        session.close()
+    assert was_hit or error is None, f"failed without a fault: {error!r}"
+    with GraphSession.open(storage, world=later_world(hours=2), settings=IMPATIENT) as session:
+        final = _look(storage, operation)
+        _assert_effect_is_true(error, final)
+        assert final or not seen, "a visible change has gone"
+        assert session.store._stores.control.list_keys("__recovery", Counters()) == ()
+        _assert_heads_are_pins(session.store)
+        change(session, 'insert Person { name: "after" }', operation.target)
+    return was_hit
+
+
+def _look(storage, operation):
+    with GraphSession.open(storage, mode="read_only") as session:
+        return operation.is_done(session)

@@ -1,0 +1,95 @@
+"""A small graph with two branches to merge, and short ways to change each of them."""
+
+from __future__ import annotations
+
+import shutil
+
+from omnigraph.engine.mutate.values import rows_of
+from omnigraph.errors import MergeConflictsError
+from omnigraph.history.merge import merge_branch
+from omnigraph.runtime import Counters
+from omnigraph.txn.plan import WriteKind
+from omnigraph.values import MAIN, BranchName
+from tests.session_graph import create_graph, open_session, read_graph
+
+DRAFT = "draft"
+PEOPLE = """
+node Person { name: String @key  age: I32? }
+edge Knows: Person -> Person
+"""
+SEED = """
+{"type": "Person", "data": {"name": "Alice", "age": 30}}
+{"type": "Person", "data": {"name": "Bob"}}
+{"type": "Person", "data": {"name": "Carol"}}
+{"type": "Person", "data": {"name": "Dan"}}
+{"edge": "Knows", "from": "Bob", "to": "Carol", "data": {"id": "bc"}}
+"""
+
+
+class Template:
+    """A graph that is made once and copied for every test that changes it."""
+
+    def __init__(self, folder, schema=PEOPLE, seed=SEED, *, branches=(DRAFT,)):
+        self._folder = folder
+        self._original = folder / "original"
+        self._count = 0
+        create_graph(self._original, schema, seed)
+        with open_session(self._original) as session:
+            for name in branches:
+                session.store.create_branch(BranchName(name))
+
+    def open(self, **options):
+        """Open a copy of its own."""
+        self._count += 1
+        copy = self._folder / f"copy{self._count}"
+        shutil.copytree(self._original, copy)
+        return open_session(copy, **options)
+
+
+def change(session, text, branch=MAIN, **params):
+    """Run the statements of one mutation on a branch."""
+    return session.mutate(f"query change() {{ {text} }}", params or None, branch=branch, actor="tester")
+
+
+def conflicts_of(session, source=DRAFT, target=MAIN, **options):
+    """Merge and return the conflicts, none when it went through."""
+    try:
+        merge_branch(session, source, target, **options)
+    except MergeConflictsError as error:
+        return error.details.items
+    return ()
+
+
+def kinds_of(conflicts):
+    """What each conflict is and what it is about."""
+    return [(conflict.kind, conflict.type_key, conflict.entity_id) for conflict in conflicts]
+
+
+def head_of(session, branch=MAIN):
+    """The newest commit of a branch."""
+    return session.snapshot(branch).state.head.commit
+
+
+def history_of(session, branch=MAIN):
+    """The commits of a branch, newest first."""
+    counters = Counters()
+    return list(session.store.iter_commits(session.snapshot(branch, counters), counters))
+
+
+def contents(session, branch=MAIN):
+    """The rows of a branch by type; edges without their ids, which were made up."""
+    graph = read_graph(session, branch)
+    return {key: sorted(map(repr, rows.values())) if key.startswith("edge:") else rows for key, rows in graph.items()}
+
+
+def put(session, table_key, rows, branch=MAIN):
+    """Write whole rows by id as one commit; None removes the row. Nothing is checked."""
+    catalog, kind_and_name = session.catalog(branch), table_key.partition(":")
+    owner = (catalog.nodes if kind_and_name[0] == "node" else catalog.edges)[kind_and_name[2]]
+    authority = session.store.authority(BranchName(branch), Counters())
+    txn = authority.begin(WriteKind.MUTATE, actor="tester")
+    written = [{"id": entity_id, **row} for entity_id, row in rows.items() if row is not None]
+    if written:
+        txn.upsert(table_key, rows_of(owner, written))
+    txn.delete(table_key, [entity_id for entity_id, row in rows.items() if row is None])
+    return authority.commit(txn)

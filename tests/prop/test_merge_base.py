@@ -1,0 +1,72 @@
+"""For every history the chosen merge base is a best common ancestor, however little of the history is read."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from omnigraph.history.merge.ancestry import Lines, best_common_ancestor
+from tests.commit_lines import History
+
+_BRANCHES = ("main", "one", "two", "three")
+
+
+@st.composite
+def histories(draw):
+    """Branches that commit, fork, and merge heads or older commits of each other."""
+    history = History()
+    for number in range(draw(st.integers(0, 22))):
+        live = sorted(history.heads)
+        branch = draw(st.sampled_from(live))
+        action = draw(st.sampled_from(["commit", "fork", "merge", "merge_older"]))
+        missing = [name for name in _BRANCHES if name not in history.heads]
+        if action == "fork" and missing:
+            history.fork(draw(st.sampled_from(missing)), branch)
+        elif action.startswith("merge") and len(live) > 1:
+            other = draw(st.sampled_from([name for name in live if name != branch]))
+            line = [commit.id for commit in history.line(other)]
+            at = line[draw(st.integers(0, len(line) - 1))] if action == "merge_older" else line[0]
+            history.merge(branch, other, f"c{number}", at=at)
+        else:
+            history.commit(branch, f"c{number}")
+    return history
+
+
+def _ancestors(history, start):
+    """Every commit that is reachable, written without regard to order or cost."""
+    found, open_ids = set(), [start]
+    while open_ids:
+        commit_id = open_ids.pop()
+        if commit_id is None or commit_id in found or commit_id not in history.commits:
+            continue
+        found.add(commit_id)
+        commit = history.commits[commit_id]
+        open_ids += [commit.parent, commit.merged_parent]
+    return found
+
+
+def _best(history, source, target):
+    """The common ancestors that are no proper ancestor of another one."""
+    common = _ancestors(history, source) & _ancestors(history, target)
+    return {one for one in common if not any(one != other and one in _ancestors(history, other) for other in common)}
+
+
+@given(histories(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_the_base_is_a_best_common_ancestor(history, data):
+    names = sorted(history.heads)
+    source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
+    heads = history.heads[source], history.heads[target]
+    found = best_common_ancestor(history.commits, *heads)
+    assert found.id in _best(history, *heads)
+    assert found == best_common_ancestor(history.commits, heads[1], heads[0])
+
+
+@given(histories(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_reading_only_what_is_needed_gives_the_same_base(history, data):
+    names = sorted(history.heads)
+    source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
+    lines = Lines(others=lambda: (history.line(name) for name in names if name not in {source, target}))
+    found = lines.base_of(history.line(source), history.line(target))
+    assert found == best_common_ancestor(history.commits, history.heads[source], history.heads[target])

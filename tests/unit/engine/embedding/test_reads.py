@@ -1,0 +1,65 @@
+"""A text in ``nearest`` is embedded once, as a query, with the provider of the open graph."""
+
+from __future__ import annotations
+
+import pytest
+from tests.embedding_server import KEY, counting, serve
+from tests.session_graph import create_graph, open_session
+
+from omnigraph.engine.embedding import EmbeddingSettings, Secret
+from omnigraph.errors import EmbeddingModelMismatchError, EmbeddingSettingsError
+
+SCHEMA = """
+node Doc {
+    slug: String @key
+    title: String
+    vec: Vector(3) @embed("title")
+    told: Vector(3)? @embed("title", model="m-1")
+}
+"""
+NEAREST = "query q($t: String) { match { $d: Doc } return { $d.slug } order { nearest($d.vec, $t) } limit 2 }"
+TOLD = NEAREST.replace("$d.vec", "$d.told")
+BY_VECTOR = "query q($v: Vector(3)) { match { $d: Doc } return { $d.slug } order { nearest($d.vec, $v) } limit 2 }"
+
+
+@pytest.fixture
+def root(tmp_path):
+    create_graph(tmp_path / "graph", SCHEMA)
+    with open_session(tmp_path / "graph", embedding=EmbeddingSettings(provider="mock")) as session:
+        for title in ("apple", "pear", "plum"):
+            session.mutate(f'query q() {{ insert Doc {{ slug: "{title}", title: "{title}" }} }}')
+    return tmp_path / "graph"
+
+
+@pytest.mark.parametrize("title", ["apple", "pear", "plum"])
+def test_text_finds_the_row_that_was_made_of_it_first(root, title):
+    with open_session(root, embedding=EmbeddingSettings(provider="mock")) as session:
+        assert session.query(NEAREST, {"t": title}).rows()[0] == {"d.slug": title}
+
+
+def test_text_is_sent_once_with_the_dimension_of_the_property(root):
+    with serve(counting) as server:
+        settings = EmbeddingSettings(base_url=server.url, api_key=Secret(KEY), model="m-1")
+        with open_session(root, embedding=settings) as session:
+            assert len(session.query(NEAREST, {"t": "some text"}).rows()) == 2
+            session.query(TOLD, {"t": "other"}).rows()
+    assert [request.body["input"] for request in server.requests] == [["some text"], ["other"]]
+    assert {request.body["dimensions"] for request in server.requests} == {3}
+    assert len({request.port for request in server.requests}) == 1
+
+
+def test_vector_needs_no_provider(root):
+    with open_session(root) as session:
+        assert len(session.query(BY_VECTOR, {"v": [1.0, 0.0, 0.0]}).rows()) == 2
+
+
+def test_text_without_a_provider_is_refused(root):
+    with open_session(root) as session, pytest.raises(EmbeddingSettingsError, match="no embedding provider"):
+        session.query(NEAREST, {"t": "x"}).rows()
+
+
+def test_text_for_another_models_vector_is_refused(root):
+    with open_session(root, embedding=EmbeddingSettings(provider="mock", model="m-2")) as session:
+        with pytest.raises(EmbeddingModelMismatchError, match=r"declared='m-1' active='m-2'"):
+            session.query(TOLD, {"t": "x"}).rows()
+        assert len(session.query(NEAREST, {"t": "x"}).rows()) == 2

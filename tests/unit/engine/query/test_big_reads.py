@@ -1,0 +1,147 @@
+"""Reads of two million edges: they stay near their memory budget, and Ctrl-C ends them at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.big_graph import add_people, create_empty
+from tests.session_graph import RELAXED
+
+from omnigraph.engine.session import GraphSession
+from omnigraph.store.location import Storage
+
+PEOPLE = 100_000
+EDGES = 2_000_000
+BUDGET_BYTES = 256 << 20
+# What the budget does not count: rows on their way between two steps, and what allocators keep for later.
+SLACK_BYTES = 224 << 20
+STOPPED_S = 0.2
+# By the clock on the wall, however busy the machine is with other things.
+STOPPED_AT_ALL_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    path = tmp_path_factory.mktemp("big") / "graph"
+    storage = Storage.open(str(path))
+    create_empty(storage)
+    numbers = np.random.default_rng(5)
+    # Some are known by thousands, most by a few.
+    targets = (numbers.random(EDGES) ** 3 * PEOPLE).astype(np.int64)
+    with GraphSession.open(storage, settings=RELAXED) as session:
+        add_people(session, PEOPLE, numbers.integers(0, PEOPLE, EDGES), targets)
+    return path
+
+
+class Reader:
+    """A process that reads the graph."""
+
+    def __init__(self, root):
+        command = [sys.executable, "-m", "tests.unit.engine.query.reading_child", str(root)]
+        place = Path(__file__).parents[4]
+        self._process = subprocess.Popen(
+            command, cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def ask(self, query, **how):
+        self._start(query, how)
+        return self._answer()
+
+    def interrupt(self, query, after_cpu_s, **how):
+        """Send Ctrl-C when the query has had so much of the processor; return its answer and when that was, if ever."""
+        self._start(query, how)
+        started_s = self._cpu_s()
+        while not self._has_answer():
+            sent = time.monotonic(), self._cpu_s()
+            if sent[1] - started_s >= after_cpu_s:
+                os.kill(self._process.pid, signal.SIGINT)
+                return self._answer(), sent
+        return self._answer(), None
+
+    def close(self):
+        self._process.stdin.close()
+        code = self._process.wait(30)
+        self._process.stdout.close()
+        return code
+
+    def _start(self, query, how):
+        self._process.stdin.write(json.dumps({"query": query, **how}) + "\n")
+        self._process.stdin.flush()
+        assert self._answer() == {"started": True}
+
+    def _answer(self):
+        return json.loads(self._process.stdout.readline())
+
+    def _has_answer(self):
+        return bool(select.select([self._process.stdout], [], [], 0.001)[0])
+
+    def _cpu_s(self):
+        # The kernel numbers the processor-time clock of a process by its id.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
+
+
+@contextmanager
+def reading(root):
+    reader = Reader(root)
+    try:
+        yield reader
+    finally:
+        assert reader.close() == 0
+
+
+@pytest.mark.parametrize("query", ["list", "order", "group", "reach"])
+def test_a_read_beyond_its_memory_is_refused_before_the_process_grows_much_beyond_it(root, query):
+    with reading(root) as reader:
+        for warm_up in ("paths", "people"):
+            assert reader.ask(warm_up)["outcome"] == "finished"
+        answer = reader.ask(query, memory_bytes=BUDGET_BYTES)
+        assert answer["outcome"] == "query.memory"
+        assert answer["growth_bytes"] <= BUDGET_BYTES + SLACK_BYTES
+        assert answer["threads_left"] == 0
+        assert reader.ask("one")["rows"] == 1
+
+
+@pytest.mark.parametrize(("query", "rows"), [("paths", 1), ("first", 5)])
+def test_a_read_that_only_passes_by_forty_million_rows_finishes_within_its_memory(root, query, rows):
+    with reading(root) as reader:
+        for warm_up in ("paths", "people"):
+            assert reader.ask(warm_up)["outcome"] == "finished"
+        answer = reader.ask(query, memory_bytes=BUDGET_BYTES)
+        assert (answer["outcome"], answer["rows"]) == ("finished", rows)
+        assert answer["growth_bytes"] <= BUDGET_BYTES
+
+
+@pytest.mark.parametrize(
+    ("query", "is_fresh"),
+    [("paths", True), ("list", False), ("reach", False), ("order pairs", False), ("group pairs", False)],
+    ids=["building adjacency", "expanding", "walking", "ordering", "aggregating"],
+)
+def test_an_interrupt_ends_a_read_within_200_ms_and_leaves_no_thread(root, query, is_fresh):
+    stopped = 0
+    with reading(root) as reader:
+        for warm_up in ("paths", "people"):
+            assert reader.ask(warm_up)["outcome"] == "finished"
+        for after_cpu_s in (0.01, 0.05, 0.12, 0.25, 0.5):
+            answer, sent = reader.interrupt(query, after_cpu_s, is_fresh=is_fresh)
+            assert answer["threads_left"] == 0
+            if sent is None:
+                assert answer["outcome"] == "finished"
+                break
+            # One that came with the last row may find the read finished.
+            stopped += answer["outcome"] == "interrupted"
+            assert answer["outcome"] in {"interrupted", "finished"}
+            took_s, worked_s = answer["monotonic_s"] - sent[0], answer["cpu_s"] - sent[1]
+            assert took_s <= STOPPED_AT_ALL_S
+            assert min(took_s, worked_s) <= STOPPED_S
+        assert reader.ask("one")["rows"] == 1
+    assert stopped >= 2
