@@ -1,5 +1,6 @@
 """The evaluator against the oracle, over small random graphs and changes."""
 
+import os
 import re
 
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 from omnigraph.engine.constraints import find_violations
 from tests.constraint_graph import EVERY_TEXT, catalog_of, change_of, part, view_of
 from tests.constraint_oracle import expected_messages
+
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 
 CATALOG = catalog_of("""
 node A {
@@ -102,7 +105,7 @@ def changes(draw):
 
 
 @given(stored=STORED, change=changes())
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400 if LONG else 120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_evaluator_finds_what_the_rules_say_in_the_order_they_say_it(stored, change):
     parts = [
         part(CATALOG, name, rows, deletes=deletes, replaces_all=replaces_all)
@@ -114,7 +117,7 @@ def test_the_evaluator_finds_what_the_rules_say_in_the_order_they_say_it(stored,
 
 
 @given(stored=STORED, change=changes())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60 if LONG else 30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_texts_find_the_same_when_nothing_is_proven_beforehand(stored, change):
     parts = [
         part(CATALOG, name, rows, deletes=deletes, replaces_all=replaces_all)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from hypothesis import HealthCheck, given, settings
@@ -11,11 +12,15 @@ from omnigraph.lang.gq import format_queries, parse_queries
 from omnigraph.lang.gq.ast import QueryFile
 from tests.prop.strategies_gq import comment_texts, query_files
 
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
+
 # Comments may stand wherever white space may; the pattern cuts a text where both are legal.
 _TOKEN = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*"|[@$]?[A-Za-z_][A-Za-z0-9_]*|[0-9]+\.[0-9]+|[0-9]+|>=|<=|!=|[^\s]', re.DOTALL
 )
-_profile = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+_profile = settings(
+    derandomize=True, deadline=None, max_examples=150 if LONG else 60, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @_profile

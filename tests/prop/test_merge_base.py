@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.history.merge.ancestry import Lines, best_common_ancestor
 from tests.commit_lines import History
+
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 
 _BRANCHES = ("main", "one", "two", "three")
 
@@ -52,7 +56,7 @@ def _best(history, source, target):
 
 
 @given(histories(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 70, deadline=None)
 def test_the_base_is_a_best_common_ancestor(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
@@ -63,7 +67,7 @@ def test_the_base_is_a_best_common_ancestor(history, data):
 
 
 @given(histories(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150 if LONG else 70, deadline=None)
 def test_reading_only_what_is_needed_gives_the_same_base(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))

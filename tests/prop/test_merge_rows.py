@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,8 @@ from omnigraph.history.diff.rows import TableDelta
 from omnigraph.history.merge.resolve import resolve_rows
 from omnigraph.history.merge.three_way import adopt, merge_rows
 from tests.prop.model_merge import combine_values, merge_values, take_source
+
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 
 _SCHEMA = pa.schema(
     [("id", pa.string()), ("text", pa.string()), ("items", pa.list_(pa.string())), ("near", pa.list_(pa.float32(), 2))]
@@ -70,7 +74,7 @@ def _conflicts(merge):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if LONG else 100, deadline=None)
 def test_a_merge_of_rows_equals_the_model(base, source, target):
     merge = merge_rows(_delta(base, source), _table(target))
     merged, conflicts = merge_values(base, source, target)
@@ -79,7 +83,7 @@ def test_a_merge_of_rows_equals_the_model(base, source, target):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200 if LONG else 100, deadline=None)
 def test_every_resolution_equals_the_model(base, source, target):
     merge = merge_rows(_delta(base, source), _table(target))
     merged, conflicts = merge_values(base, source, target)
@@ -92,7 +96,7 @@ def test_every_resolution_equals_the_model(base, source, target):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if LONG else 50, deadline=None)
 def test_conflicts_are_the_same_in_both_directions(base, source, target):
     there = merge_rows(_delta(base, source), _table(target))
     back = merge_rows(_delta(base, target), _table(source))
@@ -102,7 +106,7 @@ def test_conflicts_are_the_same_in_both_directions(base, source, target):
 
 
 @given(base=_states, source=_states)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100 if LONG else 50, deadline=None)
 def test_a_table_that_the_target_left_alone_becomes_what_the_source_has(base, source):
     delta = _delta(base, source)
     assert _apply(base, adopt(delta)) == _apply(base, merge_rows(delta, _table(base))) == source

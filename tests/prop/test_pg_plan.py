@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,8 @@ from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.lang.pg.ast import SchemaFile
 from tests.prop.strategies_pg import schema_files
+
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 
 DOMAIN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 TYPES = ("String", "String?", "I32", "I32?", "I64?", "enum(x)", "enum(x, y)", "enum(x, y)?", "[String]?", "Vector(2)?")
@@ -64,7 +67,7 @@ def schemas(draw: st.DrawFn) -> str:
     return "\n".join(draw(st.permutations(blocks)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 70)
 @given(schemas())
 def test_a_schema_planned_onto_itself_has_no_step(text: str):
     tree = parse_schema(text)
@@ -74,7 +77,7 @@ def test_a_schema_planned_onto_itself_has_no_step(text: str):
     assert plan.catalog == accepted
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=200 if LONG else 90)
 @given(schema_files)
 def test_any_tree_that_compiles_has_no_step_onto_itself(tree: SchemaFile):
     try:
@@ -86,7 +89,7 @@ def test_any_tree_that_compiles_has_no_step_onto_itself(tree: SchemaFile):
     assert again is None or again.is_empty
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True, deadline=None, max_examples=300 if LONG else 120)
 @given(schemas(), schemas())
 def test_every_difference_is_a_step_and_planning_it_twice_finds_nothing_more(before: str, after: str):
     accepted = plan_creation(parse_schema(before), DOMAIN).catalog
@@ -101,7 +104,7 @@ def test_every_difference_is_a_step_and_planning_it_twice_finds_nothing_more(bef
     assert plan_migration(plan.catalog, desired).is_empty
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 70)
 @given(schemas(), schemas())
 def test_ids_of_what_stays_are_kept_and_no_id_is_used_twice(before: str, after: str):
     accepted = plan_creation(parse_schema(before), DOMAIN).catalog

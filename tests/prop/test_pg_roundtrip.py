@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from hypothesis import given, settings
@@ -11,13 +12,15 @@ from omnigraph.lang.pg import format_schema, parse_schema
 from omnigraph.lang.pg.ast import SchemaFile
 from tests.prop.strategies_pg import comment_texts, schema_files
 
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
+
 # Comments may stand wherever white space may; the pattern cuts a text where both are legal.
 _TOKEN = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*"|@[a-z_][A-Za-z0-9_]*|->|\.\.|-?[0-9]+\.[0-9]+|[A-Za-z0-9_-]+|[^\s]', re.DOTALL
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 60)
 @given(schema_files)
 def test_a_formatted_tree_parses_to_the_same_tree(tree: SchemaFile):
     written = format_schema(tree)
@@ -26,7 +29,7 @@ def test_a_formatted_tree_parses_to_the_same_tree(tree: SchemaFile):
     assert format_schema(parsed) == written
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 60)
 @given(schema_files, st.data())
 def test_comments_anywhere_survive_formatting_in_their_order(tree: SchemaFile, data: st.DataObject):
     pieces: list[str] = []

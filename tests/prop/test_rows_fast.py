@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pyarrow as pa
 from hypothesis import example, given, settings
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from omnigraph.catalog import compile_schema
 from omnigraph.engine.rows import ChunkDecoder
 from omnigraph.lang.pg import parse_schema
+
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 
 SCHEMA = """
 node Person {
@@ -158,7 +161,7 @@ def _plain(table):
     return table.cast(pa.schema([(field.name, counts.get(field.type, field.type)) for field in table.schema]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400 if LONG else 150, deadline=None)
 @given(st.lists(_lines(), min_size=1, max_size=12), st.booleans())
 @example([b'{"type":"Mark","data":{}}null{}\n', b'{"type":"Mark","data":null}\n'], False)
 @example([b'{"type":"Mark","data":{"note":\n', b'"x"}}\n', b'{"type":"Mark"}{"type":"Mark"}\n'], False)
