@@ -33,10 +33,11 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 
 # The cost gate measures slopes of wall time, so it has the machine to itself; everything else runs side by side.
-# In the order of the folders, because the slowest files are not those with the most tests.
+# In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
+# two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
 test: setup ## Run the test suite
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/cost
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/cost
 	$(BIN)/pytest tests/cost
 else
 	$(BIN)/pytest $(PYTEST_ARGS)

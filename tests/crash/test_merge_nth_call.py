@@ -95,9 +95,9 @@ class Revert(Merge):
 
 OPERATIONS = {"merge": Merge(), "merge_into_branch": MergeIntoBranch(), "revert": Revert()}
 PLAIN = [
-    Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=11),
-    Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=17),
-    Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=23),
+    Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
+    Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=29),
+    Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
 ]
 FULL = [

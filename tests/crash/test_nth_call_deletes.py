@@ -12,7 +12,6 @@ from tests.crash.later import later_world
 from tests.crash.matrix import IS_FULL
 from tests.crash.test_nth_call import (
     DROP_AFTER,
-    DROP_BEFORE,
     ERROR_AFTER,
     IMPATIENT,
     OUTAGE,
@@ -25,9 +24,8 @@ _MOST_CALLS = 60
 _FEWEST_CALLS = 10
 PLAIN = [
     pytest.param(ERROR_AFTER, True, 3, id="error-after-again"),
-    pytest.param(OUTAGE, False, 4, id="outage-gives-up"),
-    pytest.param(DROP_AFTER, False, 4, id="drop-after-gives-up"),
-    pytest.param(DROP_BEFORE, True, 4, id="drop-before-again"),
+    pytest.param(OUTAGE, False, 6, id="outage-gives-up"),
+    pytest.param(DROP_AFTER, False, 6, id="drop-after-gives-up"),
 ]
 FULL = [
     pytest.param(trouble, again, 1, id=f"{trouble.name}-{'again' if again else 'gives-up'}")

@@ -58,7 +58,7 @@ def test_any_query_at_any_commit_answers_as_it_did_then(template):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=300 if LONG else 25,
+            max_examples=300 if LONG else 18,
             stateful_step_count=16,
             deadline=None,
             # Every attempt at a shorter run is a graph of its own; only a long run has the time for that.
