@@ -164,8 +164,8 @@ class Loop:
 
 
 PLAIN = [
-    Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True, step=2),
-    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=6),
+    Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True, step=3),
+    Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=9),
     Loop(operation="insert", trouble=LOST_ANSWERS, goes_on=False, step=8),
     Loop(operation="three_tables", trouble=DROP_AFTER, goes_on=False, step=7),
     Loop(operation="first_write_on_branch", trouble=OUTAGE, goes_on=True, step=17),

@@ -139,7 +139,7 @@ def template(tmp_path_factory):
 
 def _example(check):
     return settings(
-        max_examples=150 if LONG else 9,
+        max_examples=150 if LONG else 6,
         deadline=None,
         phases=list(Phase) if LONG else [Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

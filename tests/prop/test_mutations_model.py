@@ -75,7 +75,7 @@ def test_random_mutations_do_what_the_model_does(template):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=300 if LONG else 12,
+            max_examples=300 if LONG else 8,
             stateful_step_count=8,
             deadline=None,
             suppress_health_check=list(HealthCheck),

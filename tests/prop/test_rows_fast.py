@@ -161,7 +161,7 @@ def _plain(table):
     return table.cast(pa.schema([(field.name, counts.get(field.type, field.type)) for field in table.schema]))
 
 
-@settings(max_examples=400 if LONG else 150, deadline=None)
+@settings(max_examples=400 if LONG else 100, deadline=None)
 @given(st.lists(_lines(), min_size=1, max_size=12), st.booleans())
 @example([b'{"type":"Mark","data":{}}null{}\n', b'{"type":"Mark","data":null}\n'], False)
 @example([b'{"type":"Mark","data":{"note":\n', b'"x"}}\n', b'{"type":"Mark"}{"type":"Mark"}\n'], False)

@@ -158,7 +158,7 @@ class Machine:
         table.handle.validate()
 
 
-@settings(max_examples=400 if LONG else 20, deadline=None)
+@settings(max_examples=400 if LONG else 12, deadline=None)
 @given(st.lists(steps, min_size=1, max_size=14))
 def test_staged_changes_agree_with_a_dictionary(plan):
     with tempfile.TemporaryDirectory() as root:

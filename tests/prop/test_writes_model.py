@@ -137,7 +137,7 @@ def test_random_writes_do_what_dictionaries_do(template):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=400 if LONG else 12,
+            max_examples=400 if LONG else 8,
             stateful_step_count=12,
             deadline=None,
             suppress_health_check=list(HealthCheck),
