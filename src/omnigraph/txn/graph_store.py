@@ -193,11 +193,15 @@ class GraphStore:
         """Create a branch at the newest state of ``source`` (main unless given), or at what the reference ``at`` names.
 
         Raises:
+            UsageError: it is main, which always exists.
             BranchExistsError: the name, or one that overlaps with it, is taken.
             BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
             TagMissingError, CommitMissingError, HistoryGoneError: there is no state of that reference to start from.
         """
         self._refuse_reading()
+        if name.casefold() == MAIN:
+            details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
+            raise UsageError("cannot create branch 'main'", details=details)
         count, branch = counters or Counters(), source or BranchName(MAIN)
         state = self.past.resolve_ref(branch if at is None else at, branch, count)
         if state.snapshot.is_past:

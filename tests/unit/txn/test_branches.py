@@ -3,7 +3,7 @@
 import pytest
 from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.errors import BranchExistsError, BranchMissingError, FailpointError
+from omnigraph.errors import BranchExistsError, BranchMissingError, FailpointError, UsageError
 from omnigraph.runtime import Counters, World
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.settings import TxnSettings
@@ -115,3 +115,10 @@ def test_everything_works_with_full_durability(tmp_path):
         graph.create_branch(BranchName("feature"))
         insert(graph, PERSON, node_rows(["b"]), branch="feature")
         assert read_ids(graph, PERSON, "feature") == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["main", "Main", "MAIN"])
+def test_main_cannot_be_created_in_any_letter_case(graph, name):
+    with pytest.raises(UsageError, match="cannot create branch 'main'"):
+        graph.create_branch(BranchName(name))
+    assert graph.branch_names(Counters()) == ["main"]

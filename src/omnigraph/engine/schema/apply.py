@@ -72,7 +72,7 @@ def apply_schema(
     """
     source = desired.encode() if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
-    authority = store.authority(branch, Counters())
+    authority, _ = store.current(branch, Counters())
     txn = authority.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)
     accepted = catalog_of(txn.snapshot.state.schema)
     plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)

@@ -53,7 +53,7 @@ def revert_commit(
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
     check_resolution(resolve)
     counters = Counters()
-    authority = session.store.authority(name, counters)
+    authority, _ = session.store.current(name, counters)
     txn = authority.begin(
         WriteKind.REVERT,
         actor=actor,

@@ -79,7 +79,7 @@ def merge_branch(
     check_resolution(resolve)
     counters = Counters()
     captured = session.store.snapshot(names[0], counters)
-    authority = session.store.authority(names[1], counters)
+    authority, _ = session.store.current(names[1], counters)
     txn = authority.begin(
         WriteKind.BRANCH_MERGE,
         actor=actor,

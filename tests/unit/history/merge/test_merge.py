@@ -13,7 +13,7 @@ from omnigraph.errors import (
     UsageError,
     ValueFormatError,
 )
-from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge
+from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge, revert_commit
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import Compaction
 from omnigraph.txn.plan import WriteKind
@@ -275,3 +275,23 @@ def test_a_graph_that_is_open_for_reading_can_only_look(template):
             assert preview_merge(reader, DRAFT).outcome is MergeOutcome.FAST_FORWARD
             with pytest.raises(ReadOnlyError):
                 merge_branch(reader, DRAFT)
+
+
+def test_a_branch_that_others_deleted_and_made_again_takes_merges_reverts_and_schemas(session):
+    merge_branch(session, MAIN, DRAFT)
+    with open_session(session.store.tables.datasets.storage.root) as other:
+        other.store.delete_branch(BranchName(DRAFT))
+        other.store.create_branch(BranchName(DRAFT))
+    put(session, PERSON, {"c": person("c")})
+    merged = merge_branch(session, MAIN, DRAFT)
+    assert merged.outcome is MergeOutcome.FAST_FORWARD
+    with open_session(session.store.tables.datasets.storage.root) as other:
+        other.store.delete_branch(BranchName(DRAFT))
+        other.store.create_branch(BranchName(DRAFT))
+        put(other, PERSON, {"d": person("d")}, DRAFT)
+        reverted = head_of(other, DRAFT)
+    assert revert_commit(session, reverted, branch=DRAFT).commit is not None
+    with open_session(session.store.tables.datasets.storage.root) as other:
+        other.store.delete_branch(BranchName(DRAFT))
+        other.store.create_branch(BranchName(DRAFT))
+    assert session.apply_schema(SCHEMA + "node City { name: String @key }", branch=DRAFT).applied
