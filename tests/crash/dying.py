@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 
 from omnigraph.runtime.failpoints import ENVIRONMENT_VARIABLE
 from tests.crash.child import Job
+from tests.warm import PROJECT, run_warm
 
-PROJECT = Path(__file__).parents[2]
 GROUP = 24
 
 
@@ -22,29 +19,26 @@ def crash_together(jobs: Iterable[Job]) -> None:
     """Run the jobs in one process that kills itself once each of them stands at its point."""
     jobs = list(jobs)
     ended = _run(jobs, {})
-    report = json.loads(ended.stdout or "{}")
+    report = json.loads(ended.stdout or b"{}")
     strays = {job.name: report.get(job.name, "silent") for job in jobs if report.get(job.name) != "arrived"}
-    assert not strays, f"jobs that did not reach their point: {strays}\n{ended.stderr}"
+    assert not strays, f"jobs that did not reach their point: {strays}\n{ended.stderr.decode()}"
     assert ended.returncode == -signal.SIGKILL
 
 
 def crash_alone(job: Job, point: str, nth: int) -> None:
     """Run one job in a process that dies in the very moment that it passes the point."""
     ended = _run([job], {ENVIRONMENT_VARIABLE: f"{point}=kill@{nth}"})
-    assert ended.stdout == "", f"the process was not killed at its point: {ended.stdout}"
+    assert ended.stdout == b"", f"the process was not killed at its point: {ended.stdout}"
     assert ended.returncode == -signal.SIGKILL, ended.stderr
 
 
 def _run(jobs, environment):
     inherited = {key: value for key, value in os.environ.items() if key != ENVIRONMENT_VARIABLE}
-    return subprocess.run(
-        [sys.executable, "-m", jobs[0].module],
-        input=json.dumps([asdict(job) for job in jobs]),
-        capture_output=True,
-        text=True,
-        check=False,
+    return run_warm(
+        jobs[0].module,
         cwd=PROJECT,
         env={**inherited, **environment},
+        stdin=json.dumps([asdict(job) for job in jobs]).encode(),
         timeout=100,
     )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.warm import run_warm
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = ROOT / "examples" / "people"
@@ -32,14 +32,12 @@ def clean_environment(**extra: str) -> dict[str, str]:
 
 def omnigraph(*arguments: str, cwd: Path, stdin: str | bytes = b"", **environment: str) -> Outcome:
     """Run ``omnigraph`` with these arguments."""
-    finished = subprocess.run(
-        [sys.executable, "-m", "omnigraph", *arguments],
+    finished = run_warm(
+        "omnigraph",
+        arguments,
         cwd=cwd,
         env=clean_environment(**environment),
-        input=stdin.encode() if isinstance(stdin, str) else stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
+        stdin=stdin.encode() if isinstance(stdin, str) else stdin,
     )
     return Outcome(code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())
 

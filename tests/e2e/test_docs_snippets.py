@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from omnigraph.ir import compile_query
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.pg import parse_schema
 from tests.e2e.process import ROOT, clean_environment, copy_people
+from tests.warm import run_warm, warm_command
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "user").glob("*.md"))]
 BASH = shutil.which("bash") or "/bin/bash"
@@ -173,20 +173,15 @@ def shim(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     script = folder / "omnigraph"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m omnigraph "$@"\n')
+    script.write_text(f'#!/bin/sh\n{warm_command("omnigraph")} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return folder
 
 
 def check_python(snippet: Snippet, tmp_path: Path) -> None:
-    finished = subprocess.run(
-        [sys.executable, "-c", snippet.body],
-        cwd=copy_people(tmp_path),
-        env=clean_environment(),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    folder = copy_people(tmp_path)
+    (tmp_path / "snippet.py").write_text(snippet.body, encoding="utf-8")
+    finished = run_warm("tests.warm.script", [str(tmp_path / "snippet.py")], cwd=folder, env=clean_environment())
     assert finished.returncode == 0, finished.stderr.decode()
     if snippet.output is not None:
         assert finished.stdout.decode() == snippet.output

@@ -11,7 +11,7 @@ import typer
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
 from omnigraph.cli.graphs import commit_to_json, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Branch, Params, ParamsFile, QueryFile, QueryText, Store
+from omnigraph.cli.options import Actor, AsJson, Branch, IfCommit, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.mutate import MutationResult
 from omnigraph.errors import BadValue, UsageError
@@ -63,10 +63,7 @@ def mutate(
     params_path: ParamsFile = None,
     store: Store = None,
     branch: Branch = "main",
-    expected_head: Annotated[
-        str | None,
-        typer.Option("--if-commit", metavar="ID", help="Change nothing unless the branch is at this commit."),
-    ] = None,
+    expected_head: IfCommit = None,
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:

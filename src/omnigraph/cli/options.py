@@ -29,3 +29,20 @@ ParamsFile = Annotated[
     str | None,
     typer.Option("--params-file", metavar="FILE", help="Parameters, as a JSON file; - reads standard input."),
 ]
+UriOption = Annotated[
+    str | None, typer.Option("--uri", metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which graph the command works on.")]
+Consent = Annotated[bool, typer.Option("--yes", help="Go ahead with what cannot be undone, on a remote graph too.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="How many at most.")]
+IfCommit = Annotated[
+    str | None, typer.Option("--if-commit", metavar="ID", help="Change nothing unless the branch is at this commit.")
+]
+Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="What the commit says.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may repeat.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may repeat.")]
+Ops = Annotated[list[str] | None, typer.Option("--op", metavar="OP", help="Only insert, update or delete; may repeat.")]
+Resolve = Annotated[
+    str | None,
+    typer.Option("--resolve", metavar="WAY", help="Decide rows changed on both sides: ours, theirs or properties."),
+]
