@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.multiprocess.ground import Ground
-
-PROJECT = Path(__file__).parents[2]
+from tests.warm import PROJECT, WarmProcess
 
 
 @dataclass(eq=False)
@@ -22,7 +19,7 @@ class Slot:
     """The place of one worker; a killed process is followed by another in the same place."""
 
     number: int
-    process: subprocess.Popen[bytes]
+    process: WarmProcess
     is_doomed: bool = False
     is_done: bool = False
 
@@ -34,7 +31,7 @@ class Fleet:
     ground: Ground
     commits: int
     slots: list[Slot] = field(default_factory=list)
-    readers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    readers: list[WarmProcess] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     kills: int = 0
     stops: int = 0
@@ -113,16 +110,21 @@ class Fleet:
             if slot.process.poll() is None:
                 slot.process.send_signal(signal.SIGUSR1)
 
-    def _start_worker(self, number: int, failpoints: str) -> subprocess.Popen[bytes]:
+    def _start_worker(self, number: int, failpoints: str) -> WarmProcess:
         environment = {"OMNIGRAPH_FAILPOINTS": failpoints} if failpoints else {}
         return self._start("worker", str(number), environment, str(self.commits))
 
-    def _start(self, role: str, number: str, environment: Mapping[str, str], *extra: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"tests.multiprocess.{role}", str(self.ground.path("ground.json")), number]
+    def _start(self, role: str, number: str, environment: Mapping[str, str], *extra: str) -> WarmProcess:
+        arguments = [str(self.ground.path("ground.json")), number, *extra]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("OMNIGRAPH")}
         with self.ground.path(f"{role}-{number}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, *extra], cwd=PROJECT, env={**inherited, **environment}, stdout=log, stderr=log
+            return WarmProcess(
+                f"tests.multiprocess.{role}",
+                arguments,
+                cwd=PROJECT,
+                env={**inherited, **environment},
+                out=log.fileno(),
+                err=log.fileno(),
             )
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +13,9 @@ from omnigraph.runtime import Counters, World
 from omnigraph.values import MAIN, BranchName
 from tests.auditor import audit
 from tests.multiprocess.branching import DONE, WRITTEN, act
-from tests.multiprocess.fleet import PROJECT
 from tests.multiprocess.ground import Ground
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+from tests.warm import PROJECT, WarmProcess
 
 EXISTS, MISSING, IN_USE, CLOSING = "branch.exists", "branch.not_found", "branch.in_use", "branch.closing"
 BOTH = pytest.mark.parametrize("start", ["threads", "processes"], indirect=True)
@@ -44,9 +43,14 @@ def start(request, ground):
 
     def start_process(what, spec=""):
         outcome = ground.path(f"{next(number)}.outcome")
-        arguments = ["-m", "tests.multiprocess.branching", str(ground.path("ground.json")), what, str(outcome)]
-        process = subprocess.Popen(
-            [sys.executable, *arguments], cwd=PROJECT, env={**os.environ, "OMNIGRAPH_FAILPOINTS": spec}
+        arguments = [str(ground.path("ground.json")), what, str(outcome)]
+        process = WarmProcess(
+            "tests.multiprocess.branching",
+            arguments,
+            cwd=PROJECT,
+            env={**os.environ, "OMNIGRAPH_FAILPOINTS": spec},
+            out=sys.__stdout__.fileno(),
+            err=sys.__stderr__.fileno(),
         )
         started.append(process)
 

@@ -1,7 +1,6 @@
 """A merge or a revert in one process against a write in another."""
 
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +10,8 @@ import pytest
 from omnigraph.values import BranchName
 from tests.auditor import audit
 from tests.merge_graph import DRAFT, PEOPLE, SEED, change, contents, history_of, put
-from tests.multiprocess.fleet import PROJECT
 from tests.session_graph import create_graph, open_session
+from tests.warm import PROJECT, WarmProcess
 
 PERSON = "node:Person"
 _LONGEST_S = 30
@@ -42,13 +41,16 @@ def start(root):
 
     def begin(what, subject, point):
         gate = root.with_name("gate")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.multiprocess.merging", str(root), what, subject],
-            cwd=PROJECT,
-            env={**os.environ, "OMNIGRAPH_FAILPOINTS": f"{point}=pause:{gate}"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        said = root.with_name("said")
+        with said.open("wb") as out:
+            process = WarmProcess(
+                "tests.multiprocess.merging",
+                [str(root), what, subject],
+                cwd=PROJECT,
+                env={**os.environ, "OMNIGRAPH_FAILPOINTS": f"{point}=pause:{gate}"},
+                out=out.fileno(),
+                err=sys.__stderr__.fileno(),
+            )
         started.append(process)
         until = time.monotonic() + _LONGEST_S
         while not gate.with_name("gate.reached").exists():
@@ -58,7 +60,8 @@ def start(root):
 
         def go_on():
             gate.touch()
-            return process.communicate(timeout=_LONGEST_S)[0]
+            process.wait(_LONGEST_S)
+            return said.read_text(encoding="utf-8")
 
         return go_on
 

@@ -1,7 +1,6 @@
 """Write skew: dropping a node against adding an edge to it. One of the two is refused, whoever comes first."""
 
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,10 @@ import pytest
 
 from omnigraph.runtime import World
 from tests.auditor import audit
-from tests.multiprocess.fleet import PROJECT
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.skew import DONE, DROPPED, EDGE, KEPT, REFUSED, act, begin, commit
 from tests.txn_graph import KNOWS, PERSON, init_graph, insert, node_rows, open_graph
+from tests.warm import PROJECT, WarmProcess
 
 ORDERS = [("overwrite", "edge"), ("edge", "overwrite")]
 # The first writer waits here with its claim in hand while the second makes up its mind on the same base.
@@ -53,8 +52,14 @@ def start(request, ground):
 
     def start_process(role, spec):
         outcome = ground.path(f"{role}.outcome")
-        command = [sys.executable, "-m", "tests.multiprocess.skew", str(ground.path("ground.json")), role, str(outcome)]
-        process = subprocess.Popen(command, cwd=PROJECT, env={**os.environ, "OMNIGRAPH_FAILPOINTS": spec})
+        process = WarmProcess(
+            "tests.multiprocess.skew",
+            [str(ground.path("ground.json")), role, str(outcome)],
+            cwd=PROJECT,
+            env={**os.environ, "OMNIGRAPH_FAILPOINTS": spec},
+            out=sys.__stdout__.fileno(),
+            err=sys.__stderr__.fileno(),
+        )
         started.append(process)
 
         def wait():

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,50 @@ def run_warm(
         out.seek(0)
         err.seek(0)
         return Ended(returncode=code, stdout=out.read(), stderr=err.read())
+
+
+class WarmProcess:
+    """A process that runs on its own; what tests use of ``subprocess.Popen``."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], out: int, err: int
+    ) -> None:
+        self._open = ExitStack()
+        self.returncode: int | None = None
+        with Path(os.devnull).open("rb") as nothing:
+            asking = ask(server_address(), [module, *arguments], str(cwd), env, (nothing.fileno(), out, err))
+            self._line = self._open.enter_context(asking)
+        self.pid = self._line.pid()
+
+    def poll(self) -> int | None:
+        """Return how the process ended, None while it runs."""
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return how it came.
+
+        Raises:
+            subprocess.TimeoutExpired: it takes longer.
+        """
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+        return code
+
+    def kill(self) -> None:
+        """End the process without warning."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the process has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and self._line.has_ended(timeout):
+            self.returncode = self._line.exit_code(None)
+            self._open.close()
+        return self.returncode
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,11 +17,16 @@ class Line:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._answers = connection.makefile("r")
+        # Unbuffered, so that what select sees is what a read would get.
+        self._answers = connection.makefile("rb", buffering=0)
 
     def pid(self) -> int:
         """Return the id of the process once it runs."""
         return int(self._answers.readline())
+
+    def has_ended(self, timeout: float | None) -> bool:
+        """Whether the process ends within that time."""
+        return bool(select.select([self._connection], [], [], timeout)[0])
 
     def exit_code(self, timeout: float | None) -> int:
         """Wait for the end; a negative code is the signal that ended the process."""
