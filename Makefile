@@ -8,7 +8,7 @@ MINUTES ?= 5
 SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query bench-spark spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +35,7 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 # The cost gate measures slopes of wall time, so it has the machine to itself; everything else runs side by side.
 # In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
 # two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
+# What needs Spark shares one session, so that one worker takes that folder as a whole, and takes it first (tests/conftest.py).
 test: setup ## Run the test suite
 ifeq ($(strip $(PYTEST_ARGS)),)
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/cost
@@ -73,6 +74,12 @@ bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug 
 bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about the same graph (SIZE=S or M)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/query.py --size $(SIZE)
+
+bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
+	$(BIN)/python bench/spark.py --size $(SIZE)
+
+spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
+	$(BIN)/python bench/spark_big.py
 
 clean: ## Remove the virtual environment and every cache
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

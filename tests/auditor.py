@@ -50,6 +50,7 @@ class Evidence:
 
     line: Line
     version: int
+    floor: int = 0
     commits: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     row_counts: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -122,7 +123,7 @@ class Auditor:
         if b"omnigraph:internal_schema_version" not in (newest.schema.metadata or {}):
             self._report(f"the manifest has no format stamp branch={line.name}")
         by_type = self._sort_rows(line, rows)
-        head = self._head(line, by_type)
+        head = self._head(evidence, by_type)
         evidence.commits = self._lineage(line, by_type["graph_commit"], head)
         self._versions(evidence, newest)
         for row in by_type["table"]:
@@ -160,12 +161,13 @@ class Auditor:
             return {}
         return decoded
 
-    def _head(self, line: Line, by_type: dict[str, list[dict[str, Any]]]) -> str | None:
-        heads = by_type["graph_head"]
+    def _head(self, evidence: Evidence, by_type: dict[str, list[dict[str, Any]]]) -> str | None:
+        line, heads = evidence.line, by_type["graph_head"]
         if len(heads) != 1 or not heads[0]["metadata"].keys() >= _HEAD_KEYS:
             self._report(f"there is not exactly one whole head row branch={line.name} count={len(heads)}")
             return None
         head: str = heads[0]["metadata"]["commit"]
+        evidence.floor = heads[0]["metadata"]["floor"]
         # Before its first commit a branch still shows the head that it was forked at.
         if line.lance_branch is None and heads[0]["object_id"] != "graph_head:main":
             self._report(f"the head row has another name branch={line.name} object={heads[0]['object_id']}")
@@ -206,16 +208,21 @@ class Auditor:
         made_by = {commit["manifest_version"]: commit["id"] for commit in evidence.commits}
         before: dict[tuple[str, str | None], int] = {}
         first = min(ref["version"] for ref in newest.version_refs())
+        known_head = None
         for version in range(first, newest.version + 1):
             try:
                 rows = self._state_rows(line, version)
                 (head,) = (row for row in rows if row["object_type"] == "graph_head")
                 commit = json.loads(head["metadata"])["commit"]
             except (OSError, ValueError, KeyError) as error:
-                self._report(f"a manifest version cannot be read branch={line.name} version={version}: {error}")
+                # Below its floor a cleanup leaves what something needs, and nothing else has to be there.
+                if version >= evidence.floor:
+                    self._report(f"a manifest version cannot be read branch={line.name} version={version}: {error}")
                 continue
-            if made_by.get(version) != commit and version != first:
+            # A version that a cleanup made has no commit of its own and shows the one before.
+            if made_by.get(version, known_head) != commit and version != first and version >= evidence.floor:
                 self._report(f"a version and its commit disagree branch={line.name} version={version} head={commit}")
+            known_head = commit
             evidence.row_counts[version] = {
                 row["table_key"]: row["row_count"] for row in rows if row["object_type"] == "table"
             }

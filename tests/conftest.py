@@ -1,6 +1,9 @@
 """What every test has around it."""
 
 import os
+from typing import Any
+
+import pytest
 
 # No test may ask a provider of whoever runs the suite, here or in a child process.
 for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]:
@@ -8,4 +11,34 @@ for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]
 for _name in ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
     os.environ.pop(_name, None)
 
+# Nor may one leave a process behind that makes the next start of Spark quicker.
+os.environ["OMNIGRAPH_SPARK_ARCHIVE"] = "off"
+
+# Nor may a thread of ours commit in the middle of what a test counts, unless the test asks for it.
+os.environ["OMNIGRAPH_AUTO_MAINTENANCE"] = "0"
+
 pytest_plugins = ["tests.fixtures_s3"]
+
+# One session of Spark serves this whole folder, which takes longer than any file: one worker runs it, before others.
+_TOGETHER = "tests/spark/"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give every file to one worker, as ``--dist loadfile`` does, and the folder of Spark too."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - the controller alone needs it
+
+    class FilesAndOneFolder(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _TOGETHER if nodeid.startswith(_TOGETHER) else super()._split_scope(nodeid)
+
+    return FilesAndOneFolder(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put what takes longest first where several workers share the run."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))

@@ -1,5 +1,40 @@
-"""omnigraph: a typed property-graph database on open Lance tables."""
+"""omnigraph: a typed property-graph database on open Lance tables.
+
+``omnigraph.init`` creates a graph, ``omnigraph.open`` opens one; everything else is a method of what they return.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnigraph.errors import OmnigraphError
+    from omnigraph.graph import Branch, Commit, Diff, Graph, Log, Result, Schema, Snapshot, init, open  # noqa: A004 - what every library of files calls it
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = [
+    "Branch",
+    "Commit",
+    "Diff",
+    "Graph",
+    "Log",
+    "OmnigraphError",
+    "Result",
+    "Schema",
+    "Snapshot",
+    "__version__",
+    "init",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # What people hold needs Arrow and Lance, and importing the package has to stay instant.
+    if name in __all__:
+        return getattr(import_module(f"{__name__}.{'errors' if name.endswith('Error') else 'graph'}"), name)
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -37,7 +37,7 @@ def test_load_does_as_the_case_says(case: Case, mode: str, tmp_path):
         if "seed" in case.sections:
             load_lines(graph, tmp_path / "seed.jsonl", case.sections["seed"], "append")
         before = export(graph)
-        run = partial(load_lines, graph, tmp_path / "data.jsonl", _input(case), word, patch="patch" in flags)
+        run = partial(load_lines, graph, tmp_path / "data.jsonl", input_of(case), word, patch="patch" in flags)
         if expected.verdict.startswith("error"):
             with pytest.raises(OmnigraphError) as caught:
                 run()
@@ -50,7 +50,7 @@ def test_load_does_as_the_case_says(case: Case, mode: str, tmp_path):
         assert [f"{name}={count}" for name, count in result.edges_loaded.items()] == expected.all("edges")
         if "rows" in case.sections:
             wanted = [json.loads(line) for line in case.sections["rows"].splitlines()]
-            assert [_without_fresh_ids(row) for row in export(graph)] == wanted
+            assert [without_fresh_ids(row) for row in export(graph)] == wanted
 
 
 def _check_error(error: OmnigraphError, expected: Expectation, folder: Path) -> None:
@@ -71,13 +71,13 @@ def _check_error(error: OmnigraphError, expected: Expectation, folder: Path) -> 
         assert error.details.location == location
 
 
-def _input(case: Case) -> bytes:
+def input_of(case: Case) -> bytes:
     # Cases are text files: a line that should hold bytes which are no text is written with escapes.
     data = case.sections["data"].encode()
     return data.decode("unicode_escape").encode("latin-1") if "escaped" in case.sections else data
 
 
-def _without_fresh_ids(row):
+def without_fresh_ids(row):
     if _ULID.fullmatch(row["data"]["id"]):
         row["data"]["id"] = "*"
     return row

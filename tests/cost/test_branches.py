@@ -13,7 +13,7 @@ from tests.cost.driver import sample
 from tests.cost.hops import RUNS, assert_hops
 
 CREATE_CALLS, CREATE_HOPS = 13, 12
-# Lance alone takes eleven calls to branch from a branch, against eight from main, and the mark on the parent comes on top.
+# Lance takes eleven calls to branch from a branch, against eight from main; the mark on the parent comes on top.
 CREATE_FROM_BRANCH_CALLS, CREATE_FROM_BRANCH_HOPS = 18, 15
 DELETE_CALLS, DELETE_HOPS = 10, 12
 DELETE_CALLS_PER_FORK = 4

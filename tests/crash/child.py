@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from omnigraph.runtime import World, start_thread
 from omnigraph.store.location import Storage
-from tests.crash.kinds import KINDS, create_branch, delete_branch, initialise
+from tests.crash.kinds import KINDS, clean_up, create_branch, delete_branch, initialise, optimize
 
 BEFORE_TABLE, AFTER_TABLE = "txn.commit.before_table", "txn.commit.after_table"
 _LONGEST_S = 60
@@ -54,6 +54,10 @@ class Job:
                 create_branch(storage, world)
             case "delete":
                 delete_branch(storage, world)
+            case "cleanup":
+                clean_up(storage, world)
+            case "optimize":
+                optimize(storage, world)
 
 
 def stop_at(world: World, point: str, nth: int, arrive) -> None:

@@ -7,10 +7,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.runtime import World
+from omnigraph.catalog import assign_identities, compile_schema
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.optimize import Optimization
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.engine.maintenance.running import LocalRunner
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.lang.pg import parse_schema
+from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
+from omnigraph.store.portable import TableTicket, carried_fragments, write_fragments_for
 from omnigraph.store.staging import IndexBuild
-from omnigraph.txn.changes import Compaction, IndexBuilds, TableAlter, TableDrop, TableRegister, TableReplace
+from omnigraph.txn.changes import (
+    Compaction,
+    IndexBuilds,
+    TableAlter,
+    TableDrop,
+    TableRegister,
+    TableReplace,
+    WrittenRows,
+)
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
@@ -142,6 +158,22 @@ def _overwrite_by_nothing(graph):
     authority.commit(txn)
 
 
+def _written_rows(graph):
+    authority, txn = _txn(graph, WriteKind.LOAD_MERGE)
+    people = authority.prepare(txn, PERSON)
+    ticket = TableTicket(storage=graph.tables.datasets.storage, pin=people)
+    found = ticket.open().lookup(["a", "c"], (), Counters())
+    rows = pa.concat_tables([node_rows(found["id"].to_pylist(), value=4), node_rows(["new"])])
+    fragments = tuple(carried_fragments(ticket, rows, found["_rowid"].to_numpy()))
+    owners = tuple((found["_rowaddr"].to_numpy() >> 32).tolist())
+    txn.change(WrittenRows(table_key=PERSON, base=people, fragments=fragments, removed=owners))
+    teams = authority.prepare(txn, TEAM)
+    ticket = TableTicket(storage=ticket.storage, pin=teams)
+    fragments = tuple(write_fragments_for(ticket, node_rows(["new"])))
+    txn.change(WrittenRows(table_key=TEAM, base=teams, fragments=fragments))
+    authority.commit(txn)
+
+
 def _schema_apply(graph, *, with_rows=False):
     authority, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
     rows = node_rows(["rome"])
@@ -223,6 +255,7 @@ KINDS = {
         WriterKind(name="load_merge", commits=2, write=_load_merge),
         WriterKind(name="load_overwrite", commits=2, write=_load_overwrite),
         WriterKind(name="overwrite_by_nothing", commits=1, write=_overwrite_by_nothing),
+        WriterKind(name="written_rows", commits=2, write=_written_rows),
         WriterKind(name="schema_apply", commits=0, write=_schema_apply),
         WriterKind(name="schema_apply_with_rows", commits=1, write=_schema_apply_with_rows),
         WriterKind(name="schema_alter", commits=2, write=_schema_alter),
@@ -252,3 +285,21 @@ def create_branch(storage: Storage, world: World) -> None:
     """Create a branch; it has no claim and no plan, only a moment before and a moment after its ref."""
     with open_graph(storage, world=world) as graph:
         graph.create_branch(BranchName(DRAFT))
+
+
+def clean_up(storage: Storage, world: World):
+    """Remove all but the newest states; it publishes versions without commits, so that it is no kind of writer."""
+    with open_graph(storage, world=world) as graph:
+        settings = MaintenanceSettings(threads=1, unnamed_age_s=0, settle_s=0)
+        return Cleanup(graph, Retention(keep=1), settings, world).run()
+
+
+def optimize(storage: Storage, world: World):
+    """Compact every table and index its ids; it makes a commit for each, so that it is no kind of writer."""
+    with open_graph(storage, world=world) as graph:
+        authority = authority_of(graph)
+        return Optimization(authority, _catalog_of, LocalRunner(storage, 1), actor=ACTOR).run()
+
+
+def _catalog_of(_schema):
+    return assign_identities(compile_schema(parse_schema("node Person {}\nnode Team {}")), "0" * 26)

@@ -34,12 +34,21 @@ DELETE_POINTS = (
     "txn.branch_delete.after_end",
     "txn.branch_delete.after_reclaim",
 )
+CLEANUP_POINTS = ("engine.cleanup.after_floor", "engine.cleanup.after_removal")
 OTHER_POINTS = (
+    "engine.export.after_file",
+    "spark.load.after_read",
+    "spark.load.after_check",
+    "spark.load.after_write",
+    "spark.source.after_rows",
+    "spark.source.before_publish",
+    "spark.source.after_publish",
     "txn.init.before_manifest",
     "txn.branch.after_line",
     "txn.branch.after_ref",
     "txn.tag.after_put",
     *DELETE_POINTS,
+    *CLEANUP_POINTS,
 )
 
 

@@ -59,6 +59,7 @@ def test_json_result_has_the_counts_and_the_commit(graph: Path):
         "edges": [{"type_name": "Knows", "entities_loaded": 1}],
         "total_entities": 3,
         "actor_id": "mira",
+        "engine": {"name": "local", "reason": "input of 0.0 MiB is little"},
     }
     assert ULID.fullmatch(commit["graph_commit_id"])
     assert commit["actor_id"] == "mira"

@@ -22,7 +22,13 @@ from omnigraph.lang.pg import parse_schema
 from tests.e2e.process import ROOT, clean_environment, copy_people
 from tests.warm import run_warm, warm_command
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs" / "user").glob("*.md"))]
+# The blocks of this page share one session of Spark, and so do the tests that run them.
+ELSEWHERE = ROOT / "docs" / "user" / "spark.md"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(page for page in sorted((ROOT / "docs" / "user").glob("*.md")) if page != ELSEWHERE),
+]
 BASH = shutil.which("bash") or "/bin/bash"
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -34,7 +34,8 @@ def command(*arguments: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_heavy_or_optional():
-    assert not modules_after("import omnigraph") & (HEAVY | OPTIONAL | {"typer"})
+    looking = "import omnigraph; dir(omnigraph); hasattr(omnigraph, 'nothing')"
+    assert not modules_after(looking) & (HEAVY | OPTIONAL | {"typer"})
 
 
 @pytest.mark.parametrize("room", ["errors", "values", "runtime"])
@@ -61,6 +62,16 @@ def test_formatting_needs_the_parser_but_no_arrow():
 
 def test_front_end_loads_nothing_optional():
     assert not modules_after("import omnigraph.ir, omnigraph.catalog, omnigraph.lang.pg, omnigraph.lang.gq") & OPTIONAL
+
+
+def test_commands_that_may_run_on_spark_do_not_load_it_for_that():
+    code = "import omnigraph.cli.load, omnigraph.cli.query, omnigraph.cli.export, omnigraph.cli.optimize"
+    assert not modules_after(f"{code}\nassert 'omnigraph.spark' not in sys.modules") & {"pyspark", "py4j"}
+
+
+def test_the_room_of_spark_can_be_imported_without_spark():
+    """What is missing is then said by an error of ours."""
+    assert not modules_after("import omnigraph.spark") & {"pyspark", "py4j"}
 
 
 def test_versions_agree():

@@ -17,7 +17,7 @@ from lance import LanceOperation as Op
 from lance.commit import CommitConflictError
 from lance.dataset import Index, Session
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
-from lance.optimize import Compaction
+from lance.optimize import Compaction, CompactionTask, RewriteResult
 from lance.schema import LanceSchema
 from obstore.store import LocalStore, S3Store
 
@@ -385,6 +385,18 @@ def test_compaction_results_are_rebuilt_on_each_access(place):
     (result,) = [task.execute(base) for task in Compaction.plan(base, {}).tasks]
     result.new_fragments[0].id = 7
     assert result.new_fragments[0].id == 0
+
+
+def test_compaction_tasks_and_results_travel_as_json_and_name_the_fragments_they_replace(place):
+    """``portable.maintenance`` and ``staging.compaction``: another process does the work."""
+    base = place.create(rows("a", "b"), rows("c"))
+    base = commit(base, update(base, updated=[base.get_fragments()[0].delete_rows([0])]))
+    (task,) = Compaction.plan(base, {}).tasks
+    result = RewriteResult.from_json(CompactionTask.from_json(task.json()).execute(base).json())
+    assert [item.to_json() for item in result.original_fragments] == [item.to_json() for item in metadata(base)]
+    after = commit(base, Op.Rewrite([Op.RewriteGroup(result.original_fragments, list(result.new_fragments))], []))
+    columns = ["id", "_rowid", "_row_created_at_version"]
+    assert after.to_table(columns=columns) == base.to_table(columns=columns)
 
 
 def test_a_removed_fragment_can_come_back_with_its_row_ids(place):

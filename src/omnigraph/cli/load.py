@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.engines import Choice, EngineName, Master, Remote, SparkConf, spark_request
 from omnigraph.cli.graphs import commit_to_json, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.load_runs import ClusterBy, LoadOrder, run_load, spark_json, spark_lines
 from omnigraph.cli.options import Actor, AsJson, Branch, Store, Uri
 from omnigraph.cli.output import choose_output
-from omnigraph.engine.load import LoadProgress, LoadResult, Source
-from omnigraph.engine.load.options import Progress
+from omnigraph.engine.load import LoadResult, Source
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, BranchExistsError, UsageError
 from omnigraph.runtime import Counters
 from omnigraph.values import BranchName
 
 app = new_app()
-
-_PHASES = {"read": "reading", "check": "checking", "write": "writing"}
 
 
 class Mode(Enum):
@@ -44,6 +42,7 @@ class LoadReport:
     base: str | None
     branch_created: bool
     result: LoadResult
+    choice: Choice
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -59,6 +58,7 @@ class LoadReport:
             "total_entities": done.total,
             "actor_id": self.actor,
             "commit": commit_to_json(done.commit),
+            "engine": self.choice.to_json() | spark_json(done),
         }
 
     def to_lines(self) -> Iterable[str]:
@@ -72,10 +72,11 @@ class LoadReport:
         across = f"{_many(len(done.nodes_loaded), 'node type')} and {_many(len(done.edges_loaded), 'edge type')}"
         entities = f"{done.total} {'entity' if done.total == 1 else 'entities'}"
         yield f"loaded {self.uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
+        yield from spark_lines(done)
 
     def to_remarks(self) -> Iterable[str]:
-        """Nothing accompanies it."""
-        return ()
+        """Which engine did it and why, where that is worth a line."""
+        return self.choice.to_remarks()
 
 
 @app.command()
@@ -91,7 +92,9 @@ def load(  # noqa: PLR0913 - one parameter per option
     ],
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", metavar="FILE", help="A file, a glob, or - for standard input; may be repeated."),
+        typer.Option(
+            "--data", metavar="FILE", help="A file, a folder, a glob, or - for standard input; may be repeated."
+        ),
     ] = None,
     table: Annotated[
         list[str] | None,
@@ -111,6 +114,21 @@ def load(  # noqa: PLR0913 - one parameter per option
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
     ] = None,
+    check_sums: Annotated[
+        bool, typer.Option("--check-sums", help="Compare the files of an exported folder with their checksums first.")
+    ] = False,
+    cluster_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster-by",
+            metavar="TYPE=COLUMN",
+            help="On Spark: order a type's rows by a column, or `key` for all types; may be repeated.",
+        ),
+    ] = None,
+    engine: EngineName = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkConf = None,
     store: Store = None,
     branch: Branch = "main",
     base: Annotated[
@@ -122,24 +140,26 @@ def load(  # noqa: PLR0913 - one parameter per option
     """Load rows from files as one commit, or not at all.
 
     JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, which
-    --table or else the file's name tells. gzip and zstd are recognised. Exits with 2 if a row is bad or breaks a rule,
-    with 3 if one exists already.
+    --table or else the file's name tells. gzip and zstd are recognised, and so are folders that export wrote. Exits
+    with 2 if a row is bad or breaks a rule, with 3 if one exists already.
     """
     address = graph_address(uri, store)
     sources = read_sources(data or (), table or (), column or ())
+    order = LoadOrder(
+        sources=sources,
+        mode=mode.value,
+        branch=branch,
+        actor=actor,
+        errors_to=errors_to,
+        patch=patch,
+        check_sums=check_sums,
+        cluster_by=read_clusters(cluster_by or ()),
+        spark=spark_request(engine, master, remote, spark_conf),
+    )
     with open_graph(address) as session:
         is_created = base is not None and _create_branch(session, branch, base, actor)
-        with show_progress(is_wanted=not as_json and sys.stderr.isatty()) as progress:
-            result = session.load(
-                sources,
-                mode.value,
-                patch=patch,
-                branch=branch,
-                actor=actor,
-                errors_to=errors_to,
-                progress=progress,
-            )
-    report = LoadReport(uri=address, actor=actor, base=base, branch_created=is_created, result=result)
+        result, choice = run_load(session, order, shows_bar=not as_json and sys.stderr.isatty())
+    report = LoadReport(uri=address, actor=actor, base=base, branch_created=is_created, result=result, choice=choice)
     choose_output(as_json=as_json).show(report)
     return 0
 
@@ -168,32 +188,23 @@ def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[s
     return sources
 
 
-@contextmanager
-def show_progress(*, is_wanted: bool) -> Iterator[Progress | None]:
-    """Show a bar on standard error while a load runs, if it is wanted."""
-    if not is_wanted:
-        yield None
-        return
-    # Only a terminal pays for the library that draws.
-    from rich import console  # noqa: PLC0415 - see above
-    from rich import progress as drawing  # noqa: PLC0415 - see above
+def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
+    """Return by which column the rows of which type are ordered, None if nothing asks for it.
 
-    columns = (
-        drawing.TextColumn("{task.description}"),
-        drawing.BarColumn(),
-        drawing.DownloadColumn(binary_units=True),
-        drawing.TextColumn("{task.fields[rows]} rows"),
-        drawing.TimeElapsedColumn(),
-    )
-    with drawing.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading", total=None, rows=0)
-
-        def show(state: LoadProgress) -> None:
-            bar.update(task, description=_PHASES[state.phase], rows=f"{state.rows:,}")
-            if state.phase == "read":
-                bar.update(task, completed=state.bytes_read, total=state.bytes_total)
-
-        yield show
+    Raises:
+        UsageError: an option is not of its form.
+    """
+    if not texts:
+        return None
+    if list(texts) == ["key"]:
+        return "key"
+    chosen: dict[str, str] = {}
+    for text in texts:
+        owner, equals, name = text.partition("=")
+        if not (owner and equals and name):
+            raise _usage(f"--cluster-by is not of its form value={text}", text, "TYPE=COLUMN, or key alone")
+        chosen[owner] = name
+    return chosen
 
 
 def _with_columns(source: Source, mapped: Mapping[str, Mapping[str, str]]) -> Source:

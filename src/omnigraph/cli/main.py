@@ -30,6 +30,7 @@ class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
         "init": Entry(module="omnigraph.cli.init", summary="Create a graph from a schema."),
         "load": Entry(module="omnigraph.cli.load", summary="Load rows from files."),
+        "export": Entry(module="omnigraph.cli.export", summary="Write all rows to files that can be loaded again."),
         "query": Entry(module="omnigraph.cli.query", summary="Read rows by a query."),
         "explain": Entry(module="omnigraph.cli.explain", summary="Show how a query would be read."),
         "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
@@ -44,6 +45,10 @@ class _Commands(LazyGroup):
         "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
         "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),
         "schema": Entry(module="omnigraph.cli.schema", summary="Show, plan and apply schemas."),
+        "optimize": Entry(module="omnigraph.cli.optimize", summary="Compact tables and bring indexes up to date."),
+        "cleanup": Entry(module="omnigraph.cli.cleanup", summary="Give back the storage of old states."),
+        "status": Entry(module="omnigraph.cli.status", summary="Show how a graph fares, with advice."),
+        "repair": Entry(module="omnigraph.cli.repair", summary="Settle what something else did to a table."),
         "version": Entry(module="omnigraph.cli.version", summary="Show the versions of package and storage format."),
     }
 

@@ -11,12 +11,16 @@ from typing import Any, Self
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
+from omnigraph.engine.export_calls import ExportCalls
 from omnigraph.engine.history_calls import HistoryCalls
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source, load
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.upkeep import Upkeep
+from omnigraph.engine.maintenance_calls import MaintenanceCalls
 from omnigraph.engine.mutate import MutationResult, is_insert_only, run_mutation
 from omnigraph.engine.query.explain import Explanation
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.runner import QueryRunner, ReadCall
+from omnigraph.engine.query.runner import PreparedRead, QueryRunner, ReadCall
 from omnigraph.engine.results import Result
 from omnigraph.engine.schema import SchemaApplyResult, apply_schema
 from omnigraph.errors import SchemaMovedError
@@ -81,17 +85,24 @@ class _Call:
     source: str
 
 
-class GraphSession(HistoryCalls):
+class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
     """An open graph: queries are compiled against the schema of the branch they run on. Threads may share it."""
 
     def __init__(
-        self, store: GraphStore, world: World, embedding: EmbeddingSettings | EmbeddingProvider | None = None
+        self,
+        store: GraphStore,
+        world: World,
+        embedding: EmbeddingSettings | EmbeddingProvider | None = None,
+        maintenance: MaintenanceSettings | None = None,
     ) -> None:
         self.store = store
+        self.maintenance = maintenance or MaintenanceSettings.from_environment()
         self.embedder = Embedder(world.clock, embedding)
         self._world = world
         self._catalogs = CatalogCache()
         self._plans = PlanCache()
+        self._upkeep = Upkeep(self._tidy, self.maintenance.auto_every, world.clock)
+        store.stores.listeners.append(self._upkeep.note)
         self._reads = QueryRunner(store, world, self._catalogs, self._plans, self.embedder)
 
     @classmethod
@@ -104,10 +115,12 @@ class GraphSession(HistoryCalls):
         settings: TxnSettings | None = None,
         group_commit: bool = False,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
+        maintenance: MaintenanceSettings | None = None,
     ) -> Self:
         """Open a graph.
 
         ``embedding`` says what embeds texts; the environment does when it is None, once a text has to be embedded.
+        So it is with ``maintenance``, which says how much is tidied up in the background.
 
         Raises:
             GraphMissingError: there is no graph.
@@ -115,7 +128,7 @@ class GraphSession(HistoryCalls):
         """
         world = world or World.system()
         store = GraphStore.open(storage, mode=mode, world=world, settings=settings, group_commit=group_commit)
-        return cls(store, world, embedding)
+        return cls(store, world, embedding, maintenance)
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +140,7 @@ class GraphSession(HistoryCalls):
 
     def close(self) -> None:
         """Finish background work and let go of everything; harmless when closed already."""
+        self._upkeep.close()
         self.embedder.close()
         self.store.close()
 
@@ -175,6 +189,10 @@ class GraphSession(HistoryCalls):
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
         return self._reads.run(_read_call(text, params, name, params_form, branch, at, options, source_name))
+
+    def prepare(self, call: ReadCall) -> PreparedRead:
+        """Compile and plan a read for an engine that runs it elsewhere; raises what :meth:`query` does before rows."""
+        return self._reads.prepare(call)
 
     def explain(
         self,

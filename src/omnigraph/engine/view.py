@@ -19,6 +19,8 @@ from omnigraph.store.lookup import filter_stream
 from omnigraph.store.matching import rows_matching
 from omnigraph.store.table import KEY, Table
 from omnigraph.txn.changes import (
+    BuiltIndexes,
+    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -27,6 +29,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    WrittenRows,
     ids_of,
 )
 from omnigraph.txn.snapshot import Snapshot
@@ -156,7 +159,10 @@ class GraphView:
         """Return the stored table, pending rows, and ids of stored rows that are hidden by pending changes."""
         change = self.pending.get(table_key)
         match change:
-            case None | TableAlter() | IndexBuilds() | Compaction():
+            case WrittenRows() if change.replaces_all:
+                return None, None, None
+            # Rows that others have written cannot be read before they are published; whoever checks them has them.
+            case None | TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes():
                 return self._stored(table_key), None, None
             case RowChange():
                 written = change.written

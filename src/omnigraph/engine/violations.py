@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.describing import RowPlace, describe_row
 from omnigraph.errors import Violation, Violations
 from omnigraph.errors.engine import ConstraintRule
 
@@ -42,26 +43,20 @@ class Describer:
         self, rule: ConstraintRule, row: int, message: str, *, property_name: str | None, value: str | None
     ) -> Violation:
         """Describe a row of the change that breaks ``rule``."""
-        source, line = self._place(row)
-        return Violation(
-            rule=rule,
-            type_name=self.part.type.name,
-            message=message,
-            property=property_name,
-            entity_id=self.entity_id(row),
-            value=value,
-            source=source,
-            line=line,
-        )
+        return describe_row(self.part.type, rule, self.place(row), message, name=property_name, value=value)
 
-    def entity_id(self, row: int) -> str | None:
-        """Return the id of a row of the change."""
+    def place(self, row: int) -> RowPlace:
+        """Return the id of a row of the change and where it came from."""
+        source, line = self._source(row)
+        return RowPlace(entity_id=self._entity_id(row), source=source, line=line)
+
+    def _entity_id(self, row: int) -> str | None:
         if self.part.rows is None or "id" not in self.part.rows.column_names:
             return None
         identifier: str | None = self.part.rows.column("id")[row].as_py()
         return identifier
 
-    def _place(self, row: int) -> tuple[str | None, int | None]:
+    def _source(self, row: int) -> tuple[str | None, int | None]:
         if self.part.sources is None:
             return None, None
         number = self.part.sources.column("source")[row].as_py()

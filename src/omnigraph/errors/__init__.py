@@ -26,6 +26,7 @@ OmnigraphError
 ├── PreconditionFailedError  the branch head is another commit
 ├── ClaimBusyError         other writers kept the branch busy (also TimeoutError)
 ├── WriteOutcomeError      a write that may be published
+├── WriteSweptError        a cleanup came between a write and its publish
 ├── TableDriftError        a table changed outside of the protocol
 ├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError
 ├── ConstraintViolationError, BadRowsError   rows that break the schema
@@ -33,6 +34,7 @@ OmnigraphError
 ├── MemoryBudgetError      a write that does not fit the memory it may use
 ├── ResultSpentError       rows that were streamed away are asked for again
 ├── LibraryMissingError    (also ImportError)
+├── ResultWithoutNodesError, ViewTooLargeError   what cannot be drawn or held as a network
 ├── EmbeddingSettingsError, EmbeddingModelMismatchError   no provider that could embed a text
 ├── EmbeddingLibraryError  (also ImportError)
 ├── EmbeddingUnavailableError, EmbeddingDeadlineError   (the latter also TimeoutError)
@@ -48,6 +50,11 @@ OmnigraphError
 ├── ChangeSchemaBoundaryError, CommitHasNoParentError   states that cannot be told apart row by row
 ├── ChangeFeedGapError     a feed needs history that was reclaimed
 ├── ChangeCursorError, ChangeLimitError, ChangeValueError
+├── ExportTargetError, ExportTypeError   an export that cannot be made as asked
+├── ExportManifestError, ExportDamagedError   an exported folder that cannot be read back
+├── SparkMissingError      (also ImportError)
+├── JavaMissingError, JavaTooOldError, SparkStartError, SparkWorkerError   a Spark that cannot run our code
+├── SparkUnsupportedError, SparkJobError   what Spark cannot do, and jobs that failed
 └── DiagnosticError        a finding with a place in a source text
     ├── SourceEncodingError
     ├── SchemaSyntaxError, SchemaCheckError, SchemaPlanError
@@ -99,6 +106,7 @@ from omnigraph.errors.engine import (
     Violation,
     Violations,
 )
+from omnigraph.errors.export import ExportDamagedError, ExportManifestError, ExportTargetError, ExportTypeError
 from omnigraph.errors.general import (
     FailpointError,
     FileAccessError,
@@ -149,7 +157,23 @@ from omnigraph.errors.query import (
     QueryTimeoutError,
 )
 from omnigraph.errors.registry import BY_CODE, CLASSES, error_from_json
-from omnigraph.errors.results import LibraryMissingError, ResultSpentError
+from omnigraph.errors.results import (
+    LibraryMissingError,
+    ResultSpentError,
+    ResultWithoutNodesError,
+    ViewTooLargeError,
+)
+from omnigraph.errors.spark import (
+    JavaMissingError,
+    JavaTooOldError,
+    JobFault,
+    SparkJobError,
+    SparkMissingError,
+    SparkStartError,
+    SparkUnsupportedError,
+    SparkWorkerError,
+    WorkerFault,
+)
 from omnigraph.errors.storage import (
     AlreadyExistsError,
     CompareAndSwapLostError,
@@ -165,6 +189,7 @@ from omnigraph.errors.storage import (
     VersionMissingError,
 )
 from omnigraph.errors.txn import (
+    BatchRepeatedError,
     BranchExistsError,
     BranchMissingError,
     ClaimBusyError,
@@ -182,6 +207,7 @@ from omnigraph.errors.txn import (
     PreconditionFailedError,
     ReadOnlyError,
     RecoveryInvariantError,
+    RepeatedBatch,
     SchemaMovedError,
     SidecarCorruptError,
     TableDrift,
@@ -189,6 +215,7 @@ from omnigraph.errors.txn import (
     TypeMissingError,
     VersionMismatch,
     WriteOutcomeError,
+    WriteSweptError,
 )
 
 __all__ = [
@@ -197,6 +224,7 @@ __all__ = [
     "AlreadyExistsError",
     "BadRowsError",
     "BadValue",
+    "BatchRepeatedError",
     "BranchClosingError",
     "BranchExistsError",
     "BranchInUse",
@@ -230,6 +258,10 @@ __all__ = [
     "EmbeddingUnavailableError",
     "ExistingKeys",
     "ExpectedVersionMismatchError",
+    "ExportDamagedError",
+    "ExportManifestError",
+    "ExportTargetError",
+    "ExportTypeError",
     "ExternalBlobError",
     "FailpointError",
     "FeedGap",
@@ -248,6 +280,9 @@ __all__ = [
     "HeadMoved",
     "HistoryGoneError",
     "InternalError",
+    "JavaMissingError",
+    "JavaTooOldError",
+    "JobFault",
     "KeyExistsError",
     "Kind",
     "LibraryMissingError",
@@ -281,7 +316,9 @@ __all__ = [
     "ReadSetChange",
     "ReadSetChangedError",
     "RecoveryInvariantError",
+    "RepeatedBatch",
     "ResultSpentError",
+    "ResultWithoutNodesError",
     "Retry",
     "RevertRefusedError",
     "Row",
@@ -292,6 +329,11 @@ __all__ = [
     "SidecarCorruptError",
     "SourceEncodingError",
     "SourceTooLargeError",
+    "SparkJobError",
+    "SparkMissingError",
+    "SparkStartError",
+    "SparkUnsupportedError",
+    "SparkWorkerError",
     "StorageCorruptError",
     "StorageDeniedError",
     "StorageFault",
@@ -309,9 +351,12 @@ __all__ = [
     "ValueFormatError",
     "VersionMismatch",
     "VersionMissingError",
+    "ViewTooLargeError",
     "Violation",
     "Violations",
+    "WorkerFault",
     "WriteOutcomeError",
+    "WriteSweptError",
     "error_from_json",
     "render_diagnostic",
 ]

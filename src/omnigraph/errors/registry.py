@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from omnigraph.errors import changes, embedding, engine, general, history, language, query, results, storage, txn
+from omnigraph.errors import (
+    changes,
+    embedding,
+    engine,
+    export,
+    general,
+    history,
+    language,
+    query,
+    results,
+    spark,
+    storage,
+    txn,
+)
 from omnigraph.errors.base import OmnigraphError, rebuild_from_json
 
 CLASSES: tuple[type[OmnigraphError], ...] = (
@@ -34,6 +47,8 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     query.QueryCancelledError,
     results.ResultSpentError,
     results.LibraryMissingError,
+    results.ResultWithoutNodesError,
+    results.ViewTooLargeError,
     embedding.EmbeddingSettingsError,
     embedding.EmbeddingLibraryError,
     embedding.EmbeddingModelMismatchError,
@@ -50,6 +65,8 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     txn.PreconditionFailedError,
     txn.ClaimBusyError,
     txn.WriteOutcomeError,
+    txn.WriteSweptError,
+    txn.BatchRepeatedError,
     txn.TableDriftError,
     txn.RecoveryInvariantError,
     txn.SidecarCorruptError,
@@ -78,6 +95,17 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     history.TagExistsError,
     history.BranchInUseError,
     history.BranchClosingError,
+    export.ExportTargetError,
+    export.ExportTypeError,
+    export.ExportManifestError,
+    export.ExportDamagedError,
+    spark.SparkMissingError,
+    spark.JavaMissingError,
+    spark.JavaTooOldError,
+    spark.SparkStartError,
+    spark.SparkWorkerError,
+    spark.SparkUnsupportedError,
+    spark.SparkJobError,
     storage.StorageUnavailableError,
     storage.StorageDeniedError,
     storage.StorageCorruptError,

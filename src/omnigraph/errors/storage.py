@@ -119,5 +119,5 @@ class ForkedProcessError(OmnigraphError):
     row = Row(
         code="storage.forked_process",
         kind=Kind.UNSUPPORTED,
-        hint="start worker processes with spawn or forkserver, or open the graph inside the worker",
+        hint="start worker processes with spawn or forkserver, or fork before anything is opened",
     )

@@ -64,6 +64,15 @@ class FormatRange(Details):
     newest: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedBatch(Details):
+    """A piece of a stream that was delivered before, and the last one that the branch has of its application."""
+
+    app: str
+    number: int
+    last: int
+
+
 class ExpectedVersionMismatchError(OmnigraphError):
     """A table that an update, delete, overwrite, merge or schema change was decided on has moved."""
 
@@ -73,6 +82,18 @@ class ExpectedVersionMismatchError(OmnigraphError):
         details=VersionMismatch,
         retry=Retry.AFTER_REFRESH,
         hint="read the current state and decide again",
+    )
+
+
+class WriteSweptError(OmnigraphError):
+    """A cleanup ran while a write was being made, and may have removed files that the write names."""
+
+    row = Row(
+        code="write.swept",
+        kind=Kind.CONFLICT,
+        details=VersionMismatch,
+        retry=Retry.AFTER_REFRESH,
+        hint="make the write again",
     )
 
 
@@ -121,6 +142,18 @@ class WriteOutcomeError(OmnigraphError):
         retry=Retry.AFTER_RECOVERY,
         effect=Effect.UNKNOWN,
         hint="look for the commit; the next write or open of the branch finishes or undoes it",
+    )
+
+
+class BatchRepeatedError(OmnigraphError):
+    """A piece of a stream is in the branch already; delivering it again changes nothing."""
+
+    row = Row(
+        code="write.batch_repeated",
+        kind=Kind.CONFLICT,
+        details=RepeatedBatch,
+        hint="go on with the next batch",
+        effect=Effect.PUBLISHED,
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import obstore
 from obstore.store import LocalStore, S3Store
@@ -16,10 +19,22 @@ from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import Fault, fault_of, translating
 
+if TYPE_CHECKING:
+    from obstore import ReadableFile, WritableFile
+
 _KEYS_PER_CALL = 1000
 _CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "user_agent"})
 # Options of Lance's own client that the object store library takes elsewhere or not at all.
 _LANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """An object as a listing shows it: its key, its size, and when it was written by the clock of the store."""
+
+    key: str
+    size: int
+    modified_ms: int
 
 
 class ControlObjects:
@@ -81,6 +96,18 @@ class ControlObjects:
         counters.add_calls("control.get", bytes_read=len(data or b""))
         return data
 
+    def writer(self, key: str) -> WritableFile:
+        """Open an object for writing in pieces; it appears when the context ends well, and not at all otherwise."""
+        return obstore.open_writer(self._writable(), self._key(key))
+
+    def reader(self, key: str) -> ReadableFile:
+        """Open an object for reading in pieces.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        return obstore.open_reader(self._writable(), self._key(key))
+
     def exists(self, key: str, counters: Counters) -> bool:
         """Tell whether there is an object of that key."""
         counters.add_calls("control.head")
@@ -107,6 +134,45 @@ class ControlObjects:
         counters.add_calls("control.list", pages)
         counters.add_serial_stages(pages)
         return keys
+
+    def list_objects(self, prefix: str, counters: Counters) -> tuple[StoredObject, ...]:
+        """Return the objects below the folder ``prefix``, at any depth, with their sizes and ages, by key."""
+        store = self._readable()
+        found: list[StoredObject] = []
+        if store is not None:
+            with translating("list stored objects", prefix):
+                for meta in obstore.list(store, self._key(prefix) if prefix else None).collect():
+                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                    found.append(StoredObject(key=meta["path"], size=meta["size"], modified_ms=modified_ms))
+        pages = max(1, -(-len(found) // _KEYS_PER_CALL))
+        counters.add_calls("control.list", pages)
+        counters.add_serial_stages(pages)
+        return tuple(sorted(found, key=lambda item: item.key))
+
+    def delete_keys(self, keys: Sequence[str], counters: Counters) -> None:
+        """Remove many objects; harmless for those that are not there."""
+        for start in range(0, len(keys), _KEYS_PER_CALL):
+            piece = keys[start : start + _KEYS_PER_CALL]
+            counters.add_calls("control.delete")
+            counters.add_serial_stages()
+            with translating("delete stored objects", piece[0], effect=Effect.UNKNOWN):
+                if not self._storage.is_local:
+                    obstore.delete(self._writable(), list(piece))
+                    continue
+                for key in piece:
+                    self._storage.path(key).unlink(missing_ok=True)
+        if self._storage.is_local:
+            self._prune({self._storage.path(key).parent for key in keys})
+
+    def _prune(self, folders: set[Path]) -> None:
+        """Remove folders that became empty: Lance takes one that is left behind for a half-made dataset."""
+        root = self._storage.path()
+        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+            at = folder
+            with suppress(OSError):
+                while at != root:
+                    at.rmdir()
+                    at = at.parent
 
     def delete(self, key: str, counters: Counters) -> None:
         """Remove the object; harmless when there is none."""
@@ -164,7 +230,7 @@ class ControlObjects:
                 with translating("open the graph's root", self._storage.root):
                     self._opened = LocalStore(self._storage.path(), mkdir=True)
             else:
-                self._opened = _open_s3(self._storage)
+                self._opened = open_s3(self._storage)
         return self._opened
 
 
@@ -191,7 +257,8 @@ def _refuse_missing_bucket(error: FileNotFoundError) -> None:
         raise error
 
 
-def _open_s3(storage: Storage) -> S3Store:
+def open_s3(storage: Storage) -> S3Store:
+    """Return the bucket of an S3 root; touches nothing."""
     options = storage.options
     config = {key: value for key, value in options.items() if key not in _LANCE_ONLY | _CLIENT_OPTIONS}
     client = {key: value for key, value in options.items() if key in _CLIENT_OPTIONS}

@@ -28,6 +28,10 @@ _INDEX_CACHE_BYTES = 256 << 20
 _METADATA_CACHE_BYTES = 256 << 20
 
 
+# Lance's threads belong to the process that first used it; one that is forked off later has none and waits for ever.
+_user: dict[str, int] = {}
+
+
 class Handles:
     """The handles of one graph in one process.
 
@@ -67,6 +71,8 @@ class Handles:
         """Refuse to go on in a forked child, where Lance's threads are missing and a call can hang for ever."""
         if os.getpid() != self._process_id:
             raise ForkedProcessError("this graph was opened before the process was forked")
+        if _user.setdefault("process", self._process_id) != self._process_id:
+            raise ForkedProcessError("a graph was open when the process was forked, so it can open none")
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the address of a dataset, or of one of its branches."""
@@ -95,6 +101,15 @@ class Handles:
                 details=TableRef(location=pin.location, branch=pin.branch, version=pin.version),
             ) from None
         return self.remember(pin, handle)
+
+    def open_apart(self, pin: TablePin, counters: Counters) -> LanceDataset:
+        """Return a handle of a pinned version that nobody else gets and that is not kept.
+
+        Raises:
+            TableMissingError: no such dataset, branch or version.
+        """
+        self.check_process()
+        return self._open(pin.location, pin.branch, pin.version, counters)
 
     def open_latest(self, location: str, branch: str | None, counters: Counters) -> tuple[TablePin, LanceDataset]:
         """Return the newest version of a branch and its handle.

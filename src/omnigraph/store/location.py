@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +19,10 @@ class Storage:
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[Callable[[str, dict[str, str]], Storage], tuple[str, dict[str, str]]]:
+        # The read-only view of the options cannot be sent to another process, its content can.
+        return _reopened, (self.root, dict(self.options))
 
     @classmethod
     def open(cls, root: str | Path, options: Mapping[str, str] | None = None) -> Storage:
@@ -73,6 +77,10 @@ class Storage:
             details = BadValue(what="storage", value=self.root, expected="a local directory")
             raise UsageError("only local storage has paths", details=details)
         return Path(self.root, _checked(relative)) if relative else Path(self.root)
+
+
+def _reopened(root: str, options: dict[str, str]) -> Storage:
+    return Storage(root=root, options=MappingProxyType(options))
 
 
 def _checked(relative: str) -> str:

@@ -95,6 +95,13 @@ class TableStore:
                 ) from error
         return fork
 
+    def is_untouched_fork(self, fork: TablePin, pin: TablePin, counters: Counters) -> bool:
+        """Whether ``fork`` is a branch that starts at ``pin`` and has no commit of its own."""
+        if (fork.location, fork.version) != (pin.location, pin.version) or fork.branch in {None, pin.branch}:
+            return False
+        head = self.head(fork.location, fork.branch, counters)
+        return head == pin.version and self._is_fork_of(pin, fork, counters)
+
     def delete_fork(self, location: str, branch: str, counters: Counters) -> None:
         """Remove a fork that no manifest names."""
         self._forget(location, branch)
@@ -155,6 +162,11 @@ class TableStore:
         self._forget(pin.location, None)
         self._handles.forget(pin.location)
         return len(reclaimed)
+
+    def forget(self, location: str) -> None:
+        """Let go of everything that is in memory of a dataset, such as versions that are gone."""
+        self._forget(location, None)
+        self._handles.forget(location)
 
     def _create(self, staged: StagedCommit, counters: Counters) -> TablePin:
         if not land_creation(self._handles, staged.after.location, staged.lance_transaction(), counters):

@@ -18,12 +18,16 @@ OPERATION_ID = "omnigraph:operation_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMark:
-    """Who made a version: the transaction's uuid, our operation id if it was ours, and the version it was built on."""
+    """Who made a version: the transaction's uuid, our operation id if it was ours, and the version it was built on.
+
+    ``operation`` is what Lance calls the kind of change; None when the transaction cannot be told any more.
+    """
 
     uuid: str
     operation_id: str | None
     read_version: int
     properties: Mapping[str, str]
+    operation: str | None = None
 
 
 def read_mark(handle: LanceDataset, version: int, location: str, counters: Counters) -> CommitMark:
@@ -38,6 +42,7 @@ def read_mark(handle: LanceDataset, version: int, location: str, counters: Count
         operation_id=properties.get(OPERATION_ID),
         read_version=transaction.read_version,
         properties=properties,
+        operation=type(transaction.operation).__name__,
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.errors import StorageCorruptError, TableMissingError
 from omnigraph.runtime import Cost, Counters
+from omnigraph.store.pins import TablePin
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branches import BranchRef
 from omnigraph.txn.manifest.file import LoadedManifest
@@ -37,6 +38,7 @@ class GraphPublishAuthority:
     def __init__(self, services: BranchServices, *, group_commit: bool = False) -> None:
         self.services = services
         self._known: LoadedManifest | None = None
+        self._known_at_s = 0.0
         self._known_lock = threading.Lock()
         self._recoverer = Recoverer(services)
         self._publisher = Publisher(services, self._recoverer)
@@ -75,6 +77,21 @@ class GraphPublishAuthority:
         txn.counters.add(counters.cost())
         return txn
 
+    def prepare(self, txn: WriteTxn, table_key: str) -> TablePin:
+        """Return where other processes have to put files of a table that is to change with ``txn``.
+
+        That is the table's own place, or a fork that is made at once when the branch only inherits the table.
+
+        Raises:
+            TypeMissingError: the graph has no such type.
+        """
+        known = txn.prepared.get(table_key)
+        if known is None:
+            stager = self.services.stager
+            known = stager.place(txn.snapshot.entry(table_key).pin, txn.operation_id, txn.counters)
+            txn.prepared[table_key] = known
+        return known
+
     def commit(self, txn: WriteTxn) -> CommitResult:
         """Publish a transaction: all of it, or nothing.
 
@@ -100,6 +117,13 @@ class GraphPublishAuthority:
             self._learn(recovery.manifest)
         return recoveries
 
+    def recover_claim(self, version: int, counters: Counters) -> Recovery | None:
+        """End the publish that holds a version's claim if its writer is gone; None when it is not, or nobody does."""
+        recovery = self._recoverer.recover_if_abandoned(version, counters)
+        if recovery is not None:
+            self._learn(recovery.manifest)
+        return recovery
+
     def known(self) -> LoadedManifest | None:
         """Return the newest version that is in memory, without asking storage whether there is a newer one."""
         with self._known_lock:
@@ -123,12 +147,14 @@ class GraphPublishAuthority:
         self._publisher.close()
 
     def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:
-        outcomes = self._publisher.publish(batch, self._newest_known(batch))
+        base, seen_s = self._newest_known(batch)
+        outcomes = self._publisher.publish(batch, base, seen_s)
         newest = max(
             (outcome for outcome in outcomes if not isinstance(outcome, BaseException)), key=_version, default=None
         )
         if newest is not None:
             self._learn(newest.manifest)
+        self._tell([outcome.commit for outcome in outcomes if not isinstance(outcome, BaseException)])
         return [
             outcome
             if isinstance(outcome, BaseException)
@@ -140,12 +166,18 @@ class GraphPublishAuthority:
             for outcome in outcomes
         ]
 
-    def _newest_known(self, batch: Sequence[WriteTxn]) -> LoadedManifest:
-        bases = [txn.snapshot.manifest for txn in batch]
+    def _tell(self, commits: Sequence[Commit | None]) -> None:
+        made = [commit for commit in commits if commit is not None]
+        for listener in self.services.stores.listeners if made else ():
+            listener(self.services.line.name, made)
+
+    def _newest_known(self, batch: Sequence[WriteTxn]) -> tuple[LoadedManifest, float]:
+        """Return the newest version that is in memory, and when it was last seen to be the newest of all."""
+        base = max((txn.snapshot.manifest for txn in batch), key=lambda loaded: loaded.state.version)
         with self._known_lock:
-            if self._known is not None:
-                bases.append(self._known)
-        return max(bases, key=lambda loaded: loaded.state.version)
+            if self._known is None or self._known.state.version < base.state.version:
+                return base, 0.0
+            return self._known, self._known_at_s
 
     def _refresh(self, counters: Counters) -> LoadedManifest:
         with self._known_lock:
@@ -158,6 +190,8 @@ class GraphPublishAuthority:
         with self._known_lock:
             if self._known is None or loaded.state.version > self._known.state.version:
                 self._known = loaded
+            if loaded.state.version == self._known.state.version:
+                self._known_at_s = self.services.world.clock.monotonic_s()
             return self._known if self._known.state.version == loaded.state.version else loaded
 
 

@@ -19,6 +19,7 @@ from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.stage import StagedTable
 from omnigraph.txn.transaction import CommitView, WriteTxn, combine, key_exists
+from omnigraph.values import OperationId
 
 
 @dataclass(eq=False)
@@ -48,6 +49,7 @@ class Batch:
         self._operation_id = self.members[0].txn.operation_id
         self._staged: dict[str, _Staged] = {}
         self._checked_on: int | None = None
+        self._staged_on: int | None = None
         self._changes: dict[str, TableChange] = {}
 
     @property
@@ -67,6 +69,7 @@ class Batch:
     def prepare(self, services: BranchServices, base: LoadedManifest, counters: Counters) -> None:
         """Bring the batch onto ``base``: rebase rules, constraint checks, then staging of what is not staged yet."""
         snapshot = services.snapshot(base)
+        self._forget_swept(services, base)
         if self._checked_on != base.state.version:
             self._changes = self._check_members(snapshot, counters)
             self._checked_on = base.state.version
@@ -83,7 +86,9 @@ class Batch:
         # Another opener may have upgraded the graph since: then this one's work is done.
         is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
         is_merge = any(member.txn.merged_parent is not None for member in alive)
-        if not alive or (not tables and schema is None and not is_upgrade and not is_merge):
+        # That a piece of a stream was delivered is worth a commit although it left every row as it was.
+        is_batch = any(member.txn.batch is not None or member.txn.is_recorded for member in alive)
+        if not alive or (not tables and schema is None and not is_upgrade and not is_merge and not is_batch):
             return None
         leader = alive[0].txn
         change = ManifestChange(
@@ -129,6 +134,7 @@ class Batch:
                 message=member.txn.message,
                 published_at_ms=published_at_ms,
                 touched=self._touched(member),
+                batch=member.txn.batch,
             )
             parent = member.commit.id
             commits.append(member.commit)
@@ -154,6 +160,13 @@ class Batch:
                 member.error = error
         return changes
 
+    def _forget_swept(self, services: BranchServices, base: LoadedManifest) -> None:
+        """Upload everything again when a cleanup may have removed what was uploaded, at places of their own."""
+        if self._staged_on is not None and self._staged_on < base.state.head.swept:
+            self._staged.clear()
+            self._staged_on = None
+            self._operation_id = OperationId(services.world.ids.ulid())
+
     def _stage(self, services: BranchServices, snapshot: Snapshot, counters: Counters) -> None:
         wanted: list[TableChange] = []
         for table_key, change in self._changes.items():
@@ -168,6 +181,8 @@ class Batch:
         leader = next((member.txn for member in self.alive), None)
         if not wanted or leader is None:
             return
+        if self._staged_on is None:
+            self._staged_on = snapshot.state.version
         tables = services.stager.stage(snapshot, wanted, self._operation_id, leader.commit_id, counters)
         for change, table in zip(wanted, tables, strict=True):
             entry = snapshot.state.table(change.table_key)

@@ -45,6 +45,9 @@ REFS_PREFIX = "__branches"
 MAIN_LINE = BranchLine(name=BranchName(MAIN), incarnation=MAIN, line=None)
 # Creators of overlapping names give way to each other; with random pauses one of them is through after a few turns.
 _ATTEMPTS = 8
+# A cleanup waits this long between recording its floors and looking for branches. So a branch that was made within that
+# time of choosing its beginning is seen by every cleanup that could take it away.
+SETTLE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +142,14 @@ class BranchRefs:
     def end(self, ref: BranchRef, counters: Counters) -> None:
         """End a branch: from here on it does not exist. Nothing else of it is touched."""
         self._objects.end(ref.name, ref.number, counters)
+
+    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+        """Return the keys of what the refs of ended branches have left, and nobody needs."""
+        return self._objects.leftovers(counters)
+
+    def take_back(self, ref: BranchRef, counters: Counters) -> None:
+        """End a branch that was just made and remove what there is of it."""
+        self._end_and_withdraw(ref, counters)
 
     def sweep(self, ref: BranchRef, counters: Counters) -> None:
         """Remove what the ref of an ended branch left, its mark on the parent first."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.store.staging import IndexBuild
+from omnigraph.store.pins import TablePin
+from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.plan import ActionKind
 
@@ -116,7 +117,62 @@ class Compaction:
     table_key: str
 
 
-TableChange = RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenRows:
+    """Rows of one table that other processes have uploaded already.
+
+    Args:
+        table_key: the table.
+        base: where they were written to, and the version they were made for.
+        fragments: the uploaded rows, as JSON texts of their fragments.
+        shrunk: fragments of ``base`` that lose rows, with their longer deletion lists.
+        removed: fragments of ``base`` that lose all of their rows.
+        replaces_all: the table will hold the uploaded rows and no others.
+    """
+
+    table_key: str
+    base: TablePin
+    fragments: tuple[str, ...] = field(repr=False)
+    shrunk: tuple[str, ...] = field(default=(), repr=False)
+    removed: tuple[int, ...] = ()
+    replaces_all: bool = False
+
+    @property
+    def is_append(self) -> bool:
+        """Whether rows are only added, so that it does not matter which others the table has."""
+        return not (self.shrunk or self.removed or self.replaces_all)
+
+    @property
+    def kind(self) -> ActionKind:
+        """The action that this change is recorded as."""
+        if self.replaces_all:
+            return ActionKind.OVERWRITE
+        return ActionKind.APPEND if self.is_append else ActionKind.UPSERT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedTable:
+    """Fragments of a table that other processes have compacted on ``base``; the rows stay the same."""
+
+    table_key: str
+    base: TablePin
+    results: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndexes:
+    """Segments of indexes of a table that other processes have built on ``base``."""
+
+    table_key: str
+    base: TablePin
+    indexes: tuple[BuiltIndex, ...]
+
+
+# What was made elsewhere lies at a place that was chosen before, and can only land there.
+MadeElsewhere = WrittenRows | CompactedTable | BuiltIndexes
+TableChange = (
+    RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction | MadeElsewhere
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ from typing import Literal, Self
 from omnigraph.errors import (
     BadValue,
     BranchMissingError,
+    GoneState,
     GraphMissingError,
+    HistoryGoneError,
     MissingThing,
     ReadOnlyError,
     StorageCorruptError,
@@ -22,7 +24,7 @@ from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branch_list import BranchStatus, ProtectedVersion, branch_status, list_branches, protected_versions
-from omnigraph.txn.branches import MAIN_LINE, BranchRef, BranchRefs, branch_missing
+from omnigraph.txn.branches import MAIN_LINE, SETTLE_S, BranchRef, BranchRefs, branch_missing
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.formats import FormatChain
@@ -122,6 +124,21 @@ class GraphStore:
         """The tables of this graph, by pin."""
         return self._stores.tables
 
+    @property
+    def stores(self) -> GraphStores:
+        """What every branch of this graph shares."""
+        return self._stores
+
+    @property
+    def lines(self) -> OpenBranches:
+        """The branches of this graph, as whoever looks after them needs them."""
+        return self._branches
+
+    @property
+    def storage(self) -> Storage:
+        """Where the graph lives."""
+        return self._stores.datasets.storage
+
     def refresh(self, counters: Counters | None = None) -> None:
         """Look at the newest state of main and, when open for writing, recover what dead writers left."""
         count = counters or Counters()
@@ -203,12 +220,34 @@ class GraphStore:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
             raise UsageError("cannot create branch 'main'", details=details)
         count, branch = counters or Counters(), source or BranchName(MAIN)
+        started_s = self._stores.world.clock.monotonic_s()
         state = self.past.resolve_ref(branch if at is None else at, branch, count)
         if state.snapshot.is_past:
             # A branch must be able to read all of what it inherits.
             for table_key in state.snapshot.state.tables:
                 state.snapshot.table(table_key, count)
-        return self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor, count)
+        made = self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor, count)
+        if state.snapshot.is_past or self._stores.world.clock.monotonic_s() - started_s >= SETTLE_S:
+            self._refuse_reclaimed(made, count)
+        return made
+
+    def _refuse_reclaimed(self, ref: BranchRef, counters: Counters) -> None:
+        """Take a branch back whose beginning a cleanup may be removing.
+
+        The cleanup records its floor and looks for branches then; this looks at the floor after the branch is there.
+        """
+        if self._is_whole(ref.parent, ref.forked_version, ref.name, counters):
+            return
+        self._refs.take_back(ref, counters)
+        details = GoneState(commit_id=ref.forked_at, branch=ref.parent.name)
+        raise HistoryGoneError(f"the state of commit '{ref.forked_at}' was reclaimed", details=details)
+
+    def _is_whole(self, line: BranchLine, version: int, asker: str, counters: Counters) -> bool:
+        """Whether a version is one that cleanup leaves alone: not below the floor, or needed by more than ``asker``."""
+        if version >= self.past.floor_of(line.name, counters):
+            return True
+        others = (other for other in self.protected_versions(counters) if other.name != asker)
+        return any((other.line, other.version) == (line, version) for other in others)
 
     def delete_branch(
         self, name: BranchName, *, actor: str | None = None, counters: Counters | None = None
@@ -273,8 +312,9 @@ class GraphStore:
         commit = state.commit
         # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
         line = state.line if commit.branch == state.line.name else self.branch_line(commit.branch, count)
+        version = commit.manifest_version
         return self.tags.create(
-            name, commit, line, lambda: self.past.floor_of(commit.branch, count), actor, message, count
+            name, commit, line, lambda: self._is_whole(line, version, name, count), actor, message, count
         )
 
     def delete_tag(self, name: TagName, *, counters: Counters | None = None) -> Tag:

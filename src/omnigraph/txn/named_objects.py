@@ -85,6 +85,15 @@ class NamedObjects:
         if number > 1:
             self._control.delete(self._gone_key(name, number - 1), counters)
 
+    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+        """Return the keys of what lives that ended have left and nobody needs: that the last one ended stays known."""
+        found: list[str] = []
+        for name, lives in self.survey(counters).items():
+            last = max(lives.ended, default=0)
+            found += [self.key(name, number) for number in sorted(lives.numbers) if number <= last]
+            found += [self._gone_key(name, number) for number in sorted(lives.ended) if number < last]
+        return tuple(found)
+
     def key(self, name: str, number: int) -> str:
         """Return where the record of a life is stored."""
         return f"{self._folder}/{_encoded(name)}/{number}.json"

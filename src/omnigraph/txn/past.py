@@ -25,6 +25,7 @@ from omnigraph.errors import (
     GoneState,
     HistoryGoneError,
     MissingThing,
+    StorageCorruptError,
     VersionMissingError,
 )
 from omnigraph.runtime import Counters
@@ -116,7 +117,11 @@ class Past:
             loaded = self._branches.load_version(commit.branch, commit.manifest_version, counters)
         except BranchMissingError:
             raise _no_commit(commit.id) from None
-        except VersionMissingError as error:
+        except (VersionMissingError, StorageCorruptError) as error:
+            # Below the floor files may be missing whose version is still there.
+            is_reclaimed = isinstance(error, VersionMissingError)
+            if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch, counters):
+                raise
             details = GoneState(commit_id=commit.id, branch=commit.branch)
             raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
         # Commits that were published together share a version, of which only the last is the head.

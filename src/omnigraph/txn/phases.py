@@ -79,7 +79,9 @@ class Phases:
         """
         hit = self._world.failpoints.hit
         hit("txn.publish.before_cas")
-        properties = {OPERATION_PROPERTY: plan.operation_id, COMMIT_PROPERTY: plan.change.commits[-1].id}
+        properties: dict[str, str] = {OPERATION_PROPERTY: plan.operation_id}
+        if plan.change.commits:
+            properties[COMMIT_PROPERTY] = plan.change.commits[-1].id
         published = self._manifest.publish(
             base, staged, uuid=plan.publish_uuid, properties=properties, counters=counters
         )

@@ -31,6 +31,8 @@ class WriteKind(Enum):
     OPTIMIZE = "optimize"
     UPGRADE = "upgrade"
     BRANCH_DELETE = "branch_delete"
+    CLEANUP = "cleanup"
+    REPAIR = "repair"
     RECOVERY = "recovery"
 
 
@@ -58,6 +60,8 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     WriteKind.OPTIMIZE: RebaseRule.REPLAN,
     WriteKind.UPGRADE: RebaseRule.REPLAN,
     WriteKind.BRANCH_DELETE: RebaseRule.REFUSE,
+    WriteKind.CLEANUP: RebaseRule.REPLAN,
+    WriteKind.REPAIR: RebaseRule.REFUSE,
     WriteKind.RECOVERY: RebaseRule.REPLAN,
 }
 
@@ -98,7 +102,7 @@ class PublishPlan:
     """Everything phases A to D need, and everything recovery needs to finish or undo them.
 
     The plan that holds a branch while it is deleted publishes nothing: it has no commit, and the tables that its
-    change drops are what the branch alone owns.
+    change drops are what the branch alone owns. The plan of a cleanup publishes a version without a commit.
     """
 
     operation_id: OperationId

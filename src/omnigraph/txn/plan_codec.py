@@ -17,7 +17,7 @@ from omnigraph.txn.manifest.codec import (
     tombstone_from_json,
     tombstone_to_json,
 )
-from omnigraph.txn.manifest.rows import AcceptedSchema, ManifestChange, TableRename
+from omnigraph.txn.manifest.rows import AcceptedSchema, FloorChange, ManifestChange, TableRename
 from omnigraph.txn.plan import ActionKind, PublishPlan, TableAction, WriteKind
 from omnigraph.txn.sidecar_shapes import PlanShape
 from omnigraph.txn.writers import WriterIdentity
@@ -26,6 +26,7 @@ from omnigraph.values import BranchName, CommitId, OperationId, Ulid
 PLAN_FORMAT = 1
 
 _check_shape = shape_check(PlanShape)
+_WITHOUT_COMMIT = frozenset({WriteKind.BRANCH_DELETE, WriteKind.CLEANUP})
 
 
 def encode_plan(plan: PublishPlan) -> bytes:
@@ -46,7 +47,7 @@ def decode_plan(data: bytes, key: str) -> PublishPlan:
             raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
         _check_shape(raw)
         plan = _plan_from_json(raw)
-        if not plan.change.commits and plan.kind is not WriteKind.BRANCH_DELETE:
+        if not plan.change.commits and plan.kind not in _WITHOUT_COMMIT:
             raise ValueError("a plan without a commit")  # noqa: TRY301 - as above
     except (KeyError, TypeError, ValueError, AttributeError, OmnigraphError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected=f"a publish plan of format {PLAN_FORMAT}", found=str(error)[:200])
@@ -110,7 +111,7 @@ def _plan_from_json(raw: dict[str, Any]) -> PublishPlan:
 
 
 def _change_to_json(change: ManifestChange) -> dict[str, Any]:
-    schema = change.schema
+    schema, floor = change.schema, change.floor
     return {
         "commits": [commit_to_json(commit) for commit in change.commits],
         "put_tables": [entry_to_json(entry) for entry in change.put_tables],
@@ -120,10 +121,16 @@ def _change_to_json(change: ManifestChange) -> dict[str, Any]:
         if schema is None
         else {"source": schema.source, "compiled": schema.compiled, "hash": schema.hash},
         "raise_epoch": change.raise_epoch,
+        **({} if floor is None else {"floor": _floor_to_json(floor)}),
     }
 
 
+def _floor_to_json(floor: FloorChange) -> dict[str, Any]:
+    return {"floor": floor.floor, "swept": floor.swept, "forgotten": list(floor.forgotten)}
+
+
 def _change_from_json(raw: dict[str, Any]) -> ManifestChange:
+    floor = raw.get("floor")
     return ManifestChange(
         commits=tuple(commit_from_json(commit) for commit in raw["commits"]),
         put_tables=tuple(entry_from_json(entry) for entry in raw["put_tables"]),
@@ -131,4 +138,7 @@ def _change_from_json(raw: dict[str, Any]) -> ManifestChange:
         rename_tables=tuple(TableRename(**one) for one in raw["rename_tables"]),
         schema=None if raw["schema"] is None else AcceptedSchema(**raw["schema"]),
         raise_epoch=raw["raise_epoch"],
+        floor=None
+        if floor is None
+        else FloorChange(floor=floor["floor"], swept=floor["swept"], forgotten=tuple(floor["forgotten"])),
     )

@@ -15,6 +15,7 @@ from omnigraph.errors import (
     CommitOutcome,
     CompareAndSwapLostError,
     Effect,
+    HeadMoved,
     OmnigraphError,
     TableDrift,
     TableDriftError,
@@ -24,6 +25,7 @@ from omnigraph.errors import (
 from omnigraph.runtime import Cost, Counters
 from omnigraph.txn.batch import Batch, Member
 from omnigraph.txn.keeper import ClaimKeeper
+from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.plan import PublishPlan
@@ -34,6 +36,9 @@ from omnigraph.txn.transaction import WriteTxn
 
 # How long a sign of other writers makes this one look again after it won a claim.
 _CONTENTION_S = 5.0
+# A base that was looked at longer ago is looked at again under the claim. Cleanup keeps versions far longer than that,
+# so that within it the number after the base is either free or taken.
+_FRESH_S = 5.0
 _FIRST_WAIT_S = 0.004
 _LONGEST_WAIT_S = 0.25
 # A live writer is normally done before its claim is worth reading.
@@ -51,9 +56,10 @@ class Published:
 
 @dataclass
 class _Patience:
-    """How long one batch has waited, and how long it may."""
+    """How long one batch has waited, and how long it may; ``seen_s`` is when its base was known to be the newest."""
 
     started_s: float
+    seen_s: float
     attempts: int = 0
     delay_s: float = _FIRST_WAIT_S
     looked_s: float = field(default=0.0)
@@ -83,17 +89,24 @@ class Publisher:
         self._releaser.close()
         self._keeper.close()
 
-    def publish(self, txns: Sequence[WriteTxn], base: LoadedManifest) -> list[Published | BaseException]:
-        """Publish what can be published; one outcome per transaction, in order."""
+    def publish(self, txns: Sequence[WriteTxn], base: LoadedManifest, seen_s: float) -> list[Published | BaseException]:
+        """Publish what can be published; one outcome per transaction, in order.
+
+        Args:
+            txns: the transactions.
+            base: the newest version that is known.
+            seen_s: when it was known to be the newest there is.
+        """
         batch = Batch([Member(txn) for txn in txns])
         counters = Counters()
-        patience = _Patience(started_s=self._world.clock.monotonic_s())
+        patience = _Patience(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
         try:
             self._end_orphans(counters)
             while True:
                 manifest = self._attempt(batch, base, patience, counters)
                 if manifest is not None:
                     break
+                patience.seen_s = self._world.clock.monotonic_s()
                 newest = self._services.load(counters, base)
                 if newest.state.version > base.state.version:
                     self._saw_others()
@@ -119,7 +132,7 @@ class Publisher:
         if not self._claim(plan, counters):
             self._wait(plan, base, patience, counters)
             return None
-        if self._is_overtaken(plan, counters):
+        if self._is_overtaken(plan, patience, counters):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._releaser.release(plan.target_version)
@@ -135,8 +148,9 @@ class Publisher:
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _is_overtaken(self, plan: PublishPlan, counters: Counters) -> bool:
-        if not self._is_contended():
+    def _is_overtaken(self, plan: PublishPlan, patience: _Patience, counters: Counters) -> bool:
+        is_fresh = self._world.clock.monotonic_s() - patience.seen_s <= _FRESH_S
+        if is_fresh and not self._is_contended():
             return False
         with self._withdrawing(plan):
             return self._services.manifest.latest_version(counters) != plan.base_version
@@ -183,7 +197,10 @@ class Publisher:
             self._orphans.append(plan)
             raise
         if self._world.clock.monotonic_s() - started_s > self._settings.grace_s:
-            manifest = self._confirm(plan, manifest, counters)
+            confirmed = self._confirm(plan, counters)
+            if confirmed is None:
+                return self._end_own(batch, plan, _lost(plan), counters)
+            manifest = confirmed
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
         self._releaser.release(plan.target_version)
@@ -240,18 +257,19 @@ class Publisher:
         error.effect = Effect.NONE
         raise error
 
-    def _confirm(self, plan: PublishPlan, manifest: LoadedManifest, counters: Counters) -> LoadedManifest:
+    def _confirm(self, plan: PublishPlan, counters: Counters) -> LoadedManifest | None:
         """After a window longer than the grace period, make sure that the published version is part of history.
 
         Cleanup may by then have removed the version that a takeover had published under the same number, and a
-        compare-and-swap against a number that is free again proves nothing.
+        compare-and-swap against a number that is free again proves nothing. None: it is not, and never will be.
         """
-        newest = self._services.load(counters, manifest)
-        commit_id = plan.change.commits[-1].id
-        if self._services.manifest.find_commit(newest, commit_id, counters) is None:
+        try:
+            newest = self._services.load(counters)
+            found = self._services.manifest.find_commit(newest, plan.change.commits[-1].id, counters)
+        except OmnigraphError as trouble:
             self._orphans.append(plan)
-            raise self._unknown(plan, None)
-        return newest
+            raise self._unknown(plan, trouble) from trouble
+        return None if found is None else newest
 
     def _end_orphans(self, counters: Counters) -> None:
         while self._orphans:
@@ -313,3 +331,8 @@ class Publisher:
         details = CommitOutcome(branch=plan.branch, commit_id=commit_id, operation_id=plan.operation_id)
         because = "" if cause is None else f": {cause.message}"
         return WriteOutcomeError(f"the write may or may not be published commit={commit_id}{because}", details=details)
+
+
+def _lost(plan: PublishPlan) -> CompareAndSwapLostError:
+    details = HeadMoved(location=MANIFEST_LOCATION, expected=plan.target_version, actual=None)
+    return CompareAndSwapLostError("another writer used up the version", details=details)

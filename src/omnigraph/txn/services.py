@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.manifest.commits import CommitCache
 from omnigraph.txn.manifest.file import BranchLine, LoadedManifest, ManifestFile
+from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.phases import Phases
 from omnigraph.txn.recovery.audit import AuditLog
 from omnigraph.txn.settings import TxnSettings
@@ -20,6 +22,7 @@ from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.stage import Stager
 from omnigraph.txn.syncing import Syncing
 from omnigraph.txn.writers import WriterIdentity
+from omnigraph.values import BranchName
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,8 @@ class GraphStores:
     world: World
     settings: TxnSettings
     commits: CommitCache = field(default_factory=CommitCache)
+    # Told of every commit of this process, on the thread that published it: whoever listens must be quick.
+    listeners: list[Callable[[BranchName, Sequence[Commit]], None]] = field(default_factory=list)
 
     def close(self) -> None:
         """Let the threads go; harmless when that was done already."""

@@ -6,7 +6,7 @@ surfacing later as an error that nobody can place.
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 
 class WriterShape(TypedDict):
@@ -53,6 +53,13 @@ class ActionShape(TypedDict):
     commit: StagedShape | None
 
 
+class BatchShape(TypedDict):
+    """Which piece of a stream a commit holds."""
+
+    app: str
+    number: int
+
+
 class CommitShape(TypedDict):
     """A graph commit."""
 
@@ -67,6 +74,7 @@ class CommitShape(TypedDict):
     message: str | None
     published_at_ms: int
     touched: list[str]
+    batch: NotRequired[BatchShape]
 
 
 class EntryShape(TypedDict):
@@ -103,6 +111,14 @@ class SchemaShape(TypedDict):
     hash: str
 
 
+class FloorShape(TypedDict):
+    """What a cleanup records."""
+
+    floor: int
+    swept: int
+    forgotten: list[str]
+
+
 class ChangeShape(TypedDict):
     """What the publish does to the manifest."""
 
@@ -112,6 +128,7 @@ class ChangeShape(TypedDict):
     rename_tables: list[RenameShape]
     schema: SchemaShape | None
     raise_epoch: bool
+    floor: NotRequired[FloorShape]
 
 
 class PlanShape(TypedDict):

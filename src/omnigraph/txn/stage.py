@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
 from omnigraph.runtime import Cost, Counters, World
+from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import (
     StagedCommit,
     stage_change,
@@ -25,15 +26,20 @@ from omnigraph.store.staging import (
 from omnigraph.store.table import Table
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.changes import (
+    BuiltIndexes,
+    CompactedTable,
     Compaction,
     IndexBuilds,
+    MadeElsewhere,
     RowChange,
     TableAlter,
     TableChange,
     TableDrop,
     TableRegister,
     TableReplace,
+    WrittenRows,
 )
+from omnigraph.txn.elsewhere import kind_of, landing_place, stage_elsewhere
 from omnigraph.txn.manifest.file import BranchLine
 from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
 from omnigraph.txn.plan import ActionKind, TableAction
@@ -102,6 +108,13 @@ class Stager:
 
         return self._side_by_side(one, tuple(tables), counters)
 
+    def place(self, pin: TablePin, operation_id: OperationId, counters: Counters) -> TablePin:
+        """Return where changes of a table go: to itself, or to a fork when the branch only inherits it."""
+        if self._line.owns(pin):
+            return pin
+        # The name is this attempt's own, so a fork that a crash left behind is never met again.
+        return self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}", counters)
+
     def _side_by_side(
         self, run: Callable[[_Item, Counters], _Result], items: tuple[_Item, ...], counters: Counters
     ) -> tuple[_Result, ...]:
@@ -145,6 +158,8 @@ class Stager:
                 return self._alter(snapshot, change, operation_id, counters)
             case RowChange() | TableReplace() | IndexBuilds() | Compaction():
                 return self._stage_existing(snapshot, change, operation_id, counters)
+            case WrittenRows() | CompactedTable() | BuiltIndexes():
+                return self._stage_elsewhere(snapshot, change, operation_id, counters)
             case _:
                 assert_never(change)
 
@@ -168,26 +183,39 @@ class Stager:
         counters: Counters,
     ) -> StagedTable | None:
         entry = snapshot.entry(change.table_key)
-        pin, is_fork = entry.pin, False
-        if not self._line.owns(pin):
-            if isinstance(change, RowChange) and change.outcome is not None:
-                # What lies on main is named as it is; the next write to it forks from there.
-                action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
-                return StagedTable(action=action, entry=change.outcome)
-            # The name is this attempt's own, so a fork that a crash left behind is never met again.
-            fork_name = f"{self._line.line}.{operation_id[-8:].lower()}"
-            pin, is_fork = self._tables.fork(pin, fork_name, counters), True
-        table = self._tables.open(pin, counters)
+        if isinstance(change, RowChange) and change.outcome is not None and not self._line.owns(entry.pin):
+            # What lies on main is named as it is; the next write to it forks from there.
+            action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
+            return StagedTable(action=action, entry=change.outcome)
+        table = self._tables.open(self.place(entry.pin, operation_id, counters), counters)
         commit = self._stage_commit(table, change, operation_id, counters)
+        return self._staged(entry, _action_kind(change), commit, counters)
+
+    def _stage_elsewhere(
+        self, snapshot: Snapshot, change: MadeElsewhere, operation_id: OperationId, counters: Counters
+    ) -> StagedTable | None:
+        entry = snapshot.entry(change.table_key)
+        is_inherited = not self._line.owns(entry.pin)
+        pin = landing_place(self._tables, entry, change, is_inherited=is_inherited, counters=counters)
+        commit = stage_elsewhere(
+            self._tables, pin, change, operation_id=operation_id, world=self._world, counters=counters
+        )
+        return self._staged(entry, kind_of(change), commit, counters)
+
+    def _staged(
+        self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None, counters: Counters
+    ) -> StagedTable | None:
         if commit is None:
             return None
-        kind = ActionKind.FORK if is_fork else _action_kind(change)
+        is_fork = not self._line.owns(entry.pin)
         if is_fork:
             self._finish(commit, counters)
-        return StagedTable(
-            action=TableAction(kind=kind, table_key=change.table_key, commit=None if is_fork else commit),
-            entry=replace(entry, pin=commit.after, row_count=commit.row_count),
+        action = TableAction(
+            kind=ActionKind.FORK if is_fork else kind,
+            table_key=entry.table_key,
+            commit=None if is_fork else commit,
         )
+        return StagedTable(action=action, entry=replace(entry, pin=commit.after, row_count=commit.row_count))
 
     def _stage_commit(
         self,

@@ -82,6 +82,10 @@ class Tags:
         found = (self.find(name, counters) for name in sorted(_live_names(lives)))
         return tuple(tag for tag in found if tag is not None)
 
+    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+        """Return the keys of what tags that ended have left, and nobody needs."""
+        return self._objects.leftovers(counters)
+
     def find(self, name: str, counters: Counters) -> Tag | None:
         """Return a tag, or None."""
         record = self._objects.find(name, counters)
@@ -106,7 +110,7 @@ class Tags:
         name: TagName,
         commit: Commit,
         line: BranchLine,
-        floor_of: Callable[[], int],
+        is_whole: Callable[[], bool],
         actor: str | None,
         message: str | None,
         counters: Counters,
@@ -117,7 +121,7 @@ class Tags:
             name: the name.
             commit: the commit.
             line: the line that it landed on.
-            floor_of: tells the oldest version of that line that cleanup has left whole.
+            is_whole: tells whether cleanup leaves that state alone; asked when the tag is there.
             actor: who asks for it.
             message: why.
             counters: where the calls go.
@@ -141,7 +145,7 @@ class Tags:
             identity=str(self._stores.world.ids.ulid()).lower(),
             number=lives.get(name, Lives()).next_number,
         )
-        self._put(tag, floor_of, counters)
+        self._put(tag, is_whole, counters)
         return tag
 
     def delete(self, name: TagName, counters: Counters) -> Tag:
@@ -154,7 +158,7 @@ class Tags:
         self._end(tag, counters)
         return tag
 
-    def _put(self, tag: Tag, floor_of: Callable[[], int], counters: Counters) -> None:
+    def _put(self, tag: Tag, is_whole: Callable[[], bool], counters: Counters) -> None:
         """Write the tag, then look whether its state is there: whoever removes states looks the other way round."""
         self._refs.marks.add(tag.line, tag.mark, counters)
         if not self._objects.create(tag.name, tag.number, _encode(tag), counters):
@@ -163,7 +167,8 @@ class Tags:
         self._stores.world.failpoints.hit("txn.tag.after_put")
         try:
             self._refs.check_open(tag.line, counters)
-            _refuse_reclaimed(tag, floor_of())
+            if not is_whole():
+                raise _reclaimed(tag)
             if self._objects.survey(counters).get(tag.name, Lives()).live != tag.number:
                 raise _exists(tag.name)
         except OmnigraphError as error:
@@ -178,10 +183,9 @@ class Tags:
         self._objects.sweep(tag.name, tag.number, counters)
 
 
-def _refuse_reclaimed(tag: Tag, floor: int) -> None:
-    if tag.manifest_version < floor:
-        details = GoneState(commit_id=tag.commit_id, branch=tag.line.name)
-        raise HistoryGoneError(f"the state of commit '{tag.commit_id}' was reclaimed", details=details)
+def _reclaimed(tag: Tag) -> HistoryGoneError:
+    details = GoneState(commit_id=tag.commit_id, branch=tag.line.name)
+    return HistoryGoneError(f"the state of commit '{tag.commit_id}' was reclaimed", details=details)
 
 
 def _live_names(lives: Mapping[str, Lives]) -> set[str]:

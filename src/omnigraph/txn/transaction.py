@@ -11,7 +11,10 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
 from omnigraph.runtime import Counters
+from omnigraph.store.pins import TablePin
 from omnigraph.txn.changes import (
+    BuiltIndexes,
+    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -21,9 +24,10 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    WrittenRows,
     id_array,
 )
-from omnigraph.txn.manifest.rows import AcceptedSchema
+from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark
 from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import CommitId, OperationId
@@ -64,7 +68,10 @@ class CommitView:
                 is_hidden = pc.is_in(ids, value_set=pa.array(change.deletes, pa.string()))
                 asked = ids.filter(pc.invert(pc.or_(is_pending, is_hidden)))
                 return pa.concat_arrays([ids.filter(is_pending), *self._stored(table_key, asked).chunks])
-            case TableAlter() | IndexBuilds() | Compaction() | None:
+            case WrittenRows() if change.replaces_all:
+                # Which rows come is known to their writers alone; they have checked them against each other.
+                return ids.slice(0, 0)
+            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes() | None:
                 return pa.concat_arrays([ids.slice(0, 0), *self._stored(table_key, ids).chunks])
             case _:
                 assert_never(change)
@@ -106,7 +113,12 @@ class WriteTxn:
         self.schema_change: SchemaChange | None = None
         # A commit of its own although it changes no table: publishing is what upgrades the manifest.
         self.is_upgrade = False
+        # A commit of its own although every row was as it should be already: a load is one whatever it finds.
+        self.is_recorded = False
+        self.batch: BatchMark | None = None
         self.read_set: set[str] = set()
+        # Where other processes put files for this write, by table.
+        self.prepared: dict[str, TablePin] = {}
         self._changes: dict[str, TableChange] = {}
 
     @property
@@ -122,7 +134,14 @@ class WriteTxn:
     @property
     def is_empty(self) -> bool:
         """Whether a commit would change nothing; joining two histories is a change without any row."""
-        return not self._changes and self.schema_change is None and not self.is_upgrade and self.merged_parent is None
+        return not (
+            self._changes
+            or self.schema_change is not None
+            or self.is_upgrade
+            or self.is_recorded
+            or self.merged_parent is not None
+            or self.batch is not None
+        )
 
     @property
     def can_group(self) -> bool:
@@ -132,6 +151,7 @@ class WriteTxn:
             and self.expected_head is None
             and self.merged_parent is None
             and self.schema_change is None
+            and self.batch is None
             and all(isinstance(change, RowChange) for change in self._changes.values())
         )
 
@@ -173,6 +193,13 @@ class WriteTxn:
     def set_schema(self, schema: AcceptedSchema) -> None:
         """Accept another schema with this commit."""
         self.schema_change = SchemaChange(schema=schema)
+
+    def mark_batch(self, mark: BatchMark) -> None:
+        """Publish this as one piece of a stream, unless the branch has that piece or a later one already.
+
+        The commit then raises :class:`BatchRepeatedError`, whoever wrote in between.
+        """
+        self.batch = mark
 
     def add_check(self, check: Check) -> None:
         """Run ``check`` against every state this write is about to be published on."""

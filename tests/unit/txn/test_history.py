@@ -282,11 +282,11 @@ class TestTags:
         with pytest.raises(HistoryGoneError):
             ids_at(graph, "main~1")
 
-    def test_a_state_below_the_floor_cannot_be_tagged(self, graph):
+    def test_a_state_that_a_cleanup_may_be_removing_cannot_be_tagged(self, graph):
         commit = add(graph, "a")
         line = graph.branch_line(ROOT, Counters())
         with pytest.raises(HistoryGoneError):
-            graph.tags.create(TagName("v1"), commit, line, lambda: 99, None, None, Counters())
+            graph.tags.create(TagName("v1"), commit, line, lambda: False, None, None, Counters())
         assert graph.tags.list(Counters()) == ()
 
 

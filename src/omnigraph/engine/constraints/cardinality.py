@@ -12,10 +12,11 @@ from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, ids_table, without
 from omnigraph.engine.constraints.proofs import counts_are_within
 from omnigraph.engine.constraints.set_rules import CARDINALITY
+from omnigraph.engine.describing import describe_edge_count
 from omnigraph.errors import Violation
 
 # Stands for "no upper bound": no count reaches it.
-_UNBOUNDED = (1 << 63) - 1
+UNBOUNDED = (1 << 63) - 1
 _NO_EDGES = pa.schema([("id", pa.string()), ("src", pa.string())]).empty_table()
 
 
@@ -31,7 +32,7 @@ def check_cardinality(run: Evaluation, edge: EdgeType, image: Image) -> None:
     if not image.replaces_all and run.view.row_count(edge.table_key):
         stored = run.view.rows_where(edge.table_key, "src", touched, ("id", "src"))
     gone = run.gone_nodes(f"node:{edge.from_type}")
-    minimum, maximum = rule.minimum, _UNBOUNDED if rule.maximum is None else rule.maximum
+    minimum, maximum = rule.minimum, UNBOUNDED if rule.maximum is None else rule.maximum
 
     def is_clean() -> bool:
         kept = without(stored, image.replaced).column("src")
@@ -64,14 +65,8 @@ def _touched(run: Evaluation, edge: EdgeType, image: Image) -> pa.Array:
 
 
 def _described(run: Evaluation, edge: EdgeType, image: Image, found: pa.Table) -> Iterator[Violation]:
-    rule = edge.cardinality
     describer = run.describer(image)
     for batch in found.to_batches():
         for one in zip(*(batch.column(name) for name in ("source", "edges", "row")), strict=True):
             source, edges, row = (value.as_py() for value in one)
-            bound = f"min {rule.minimum}" if edges < rule.minimum else f"max {rule.maximum}"
-            message = f"@card violation on edge {edge.name}: source '{source}' has {edges} edges ({bound})"
-            if row is None:
-                yield Violation(rule="cardinality", type_name=edge.name, message=message, property="src", value=source)
-            else:
-                yield describer.row("cardinality", row, message, property_name="src", value=source)
+            yield describe_edge_count(edge, source, edges, None if row is None else describer.place(row))

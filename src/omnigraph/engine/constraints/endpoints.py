@@ -12,6 +12,7 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, ids_table, without
 from omnigraph.engine.constraints.set_rules import ENDPOINT_MISSING, ORPHANED_EDGE
+from omnigraph.engine.describing import describe_missing_end, describe_orphan
 from omnigraph.errors import Violation
 
 _NO_REPLACED = ids_table(pa.array([], pa.string()))
@@ -50,8 +51,7 @@ def _described_missing(run: Evaluation, edge: EdgeType, image: Image, found: pa.
     for batch in found.to_batches():
         for one in zip(*(batch.column(name) for name in ("row", "side", "missing")), strict=True):
             row, side, missing = (value.as_py() for value in one)
-            message = _message(edge, side, missing)
-            yield describer.row("endpoint", row, message, property_name=side, value=missing)
+            yield describe_missing_end(edge, describer.place(row), side, missing)
 
 
 def _check_kept(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
@@ -81,17 +81,4 @@ def _check_kept(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
 def _described_orphans(edge: EdgeType, found: pa.Table) -> Iterator[Violation]:
     for batch in found.to_batches():
         for one in zip(*(batch.column(name) for name in ("id", "side", "node")), strict=True):
-            identifier, side, node = (value.as_py() for value in one)
-            yield Violation(
-                rule="orphan",
-                type_name=edge.name,
-                message=f"{_message(edge, side, node)} edge={identifier!r}",
-                property=side,
-                entity_id=identifier,
-                value=node,
-            )
-
-
-def _message(edge: EdgeType, side: str, missing: str) -> str:
-    node_type = edge.from_type if side == "src" else edge.to_type
-    return f"{side} '{missing}' not found in {node_type}"
+            yield describe_orphan(edge, *(value.as_py() for value in one))

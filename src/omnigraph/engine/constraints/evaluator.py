@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
@@ -14,11 +14,11 @@ from omnigraph.engine.constraints.endpoints import check_endpoints
 from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, image_of
 from omnigraph.engine.constraints.kernel import Kernel, KernelSettings
-from omnigraph.engine.constraints.row_rules import RowFinding, find_in_rows
+from omnigraph.engine.constraints.row_rules import find_in_rows
 from omnigraph.engine.constraints.uniqueness import check_uniqueness
 from omnigraph.engine.view import GraphView
 from omnigraph.engine.violations import Describer, ViolationList
-from omnigraph.errors import ConstraintViolationError, Violation, Violations
+from omnigraph.errors import ConstraintViolationError, Violations
 
 
 def check_change(
@@ -54,9 +54,10 @@ def find_violations(
     parts = _in_order(change)
     can_relate = True
     for part in parts:
+        describer = Describer(change=change, part=part)
         for finding in () if part.rows is None else find_in_rows(part.type, part.rows):
             can_relate = can_relate and not finding.is_misfit
-            found.add(len(finding.rows), _described(change, part, finding))
+            found.add(len(finding.rows), finding.described(part.type, describer.place))
     if can_relate:
         with Kernel(settings) as kernel:
             _check_sets(_relate(change, view, kernel, found))
@@ -82,14 +83,6 @@ def _relate(change: GraphChange, view: GraphView, kernel: Kernel, found: Violati
         # The run remembers these, and finding them is most of the work that is left.
         list(pool.map(lambda end: run.unwritten_ends(*end), product(edges, ENDPOINTS)))
     return run
-
-
-def _described(change: GraphChange, part: TypeChange, finding: RowFinding) -> Iterator[Violation]:
-    describer = Describer(change=change, part=part)
-    for row, value in zip(finding.rows, finding.values, strict=True):
-        plain = value.as_py()
-        message, text = finding.message(plain), finding.text(plain)
-        yield describer.row(finding.rule, row.as_py(), message, property_name=finding.property, value=text)
 
 
 def _check_sets(run: Evaluation) -> None:

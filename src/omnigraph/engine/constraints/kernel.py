@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -82,47 +83,61 @@ class Kernel:
         """
         if self.settings.uses_proofs and unless():
             return None
-        # Loading the engine takes longer than most writes, and most writes are proven clean.
-        import duckdb  # noqa: PLC0415 - see above
-
         tables = relations()
-        try:
-            with self._lock:
-                return self._run(rule, tables, bounds)
-        except duckdb.OutOfMemoryException as error:
-            limit = self.settings.memory_limit_bytes
-            size = sum(table.nbytes for table in tables.values())
-            details = LimitExceeded(resource="constraint memory", limit=limit, actual=size)
-            msg = f"checking the change takes more memory than allowed rule={rule.name} limit={limit}"
-            raise MemoryBudgetError(msg, details=details) from error
-        except duckdb.Error as error:
-            raise InternalError(f"a constraint text cannot be run rule={rule.name}: {error}") from error
+        with translated(rule.name, self.settings, lambda: sum(table.nbytes for table in tables.values())), self._lock:
+            return self._run(rule, tables, bounds)
 
     def _run(self, rule: SetRule, relations: Mapping[str, pa.Table], bounds: Mapping[str, int]) -> pa.Table | None:
         connection = self._open()
         for name, columns in rule.reads.items():
             connection.register(name, relations[name].select(list(columns)))
-        text = rule.sql.format(**{name: int(bounds[name]) for name in rule.bounds})
-        found = connection.sql(text).to_arrow_table()
+        found = connection.sql(rule.text(**bounds)).to_arrow_table()
         for name in rule.reads:
             connection.unregister(name)
         return found if found.num_rows else None
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        import duckdb  # noqa: PLC0415 - as in find
-
         if self._connection is None:
             self._folder = ScratchFolder.make("check")
-            config: dict[str, Any] = {
-                "threads": self.settings.threads,
-                "memory_limit": f"{max(self.settings.memory_limit_bytes // _MIB, 1)}MiB",
-                "temp_directory": str(self._folder.path),
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                # A relation is what was registered, never a variable of some caller or a file of that name.
-                "python_enable_replacements": False,
-            }
-            self._connection = duckdb.connect(":memory:", config=config)
-            # Refuses the temporary folder when it is given in the same breath.
-            self._connection.execute("SET enable_external_access = false")
+            self._connection = open_connection(self.settings, self._folder)
         return self._connection
+
+
+def open_connection(settings: KernelSettings, folder: ScratchFolder) -> duckdb.DuckDBPyConnection:
+    """Open an engine that keeps to the settings, spills into ``folder`` and reads nothing that it is not given."""
+    # Loading the engine takes longer than most writes, and most writes are proven clean.
+    import duckdb  # noqa: PLC0415 - see above
+
+    config: dict[str, Any] = {
+        "threads": settings.threads,
+        "memory_limit": f"{max(settings.memory_limit_bytes // _MIB, 1)}MiB",
+        "temp_directory": str(folder.path),
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+        # A relation is what was registered, never a variable of some caller or a file of that name.
+        "python_enable_replacements": False,
+    }
+    connection = duckdb.connect(":memory:", config=config)
+    # Refuses the temporary folder when it is given in the same breath.
+    connection.execute("SET enable_external_access = false")
+    return connection
+
+
+@contextmanager
+def translated(rule: str, settings: KernelSettings, size: Callable[[], int]) -> Iterator[None]:
+    """Turn what the engine raises into errors of ours; ``size`` says how many bytes it was given.
+
+    Raises:
+        MemoryBudgetError: the relations do not fit the budget, not even with spilling.
+    """
+    import duckdb  # noqa: PLC0415 - as in open_connection
+
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        limit = settings.memory_limit_bytes
+        details = LimitExceeded(resource="constraint memory", limit=limit, actual=size())
+        msg = f"checking the change takes more memory than allowed rule={rule} limit={limit}"
+        raise MemoryBudgetError(msg, details=details) from error
+    except duckdb.Error as error:
+        raise InternalError(f"a constraint text cannot be run rule={rule}: {error}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from omnigraph.catalog.model import (
     Scalar,
 )
 from omnigraph.engine.constraints.bounds import above, below
+from omnigraph.engine.describing import RowPlace, describe_row
+from omnigraph.errors import Violation
 from omnigraph.errors.engine import ConstraintRule
 
 _SHAPE_WORDS = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}
@@ -35,7 +37,8 @@ _SHAPE_WORDS = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}
 class RowFinding:
     """Rows that break one rule, ascending, and beside each the value that does it.
 
-    ``message`` and ``text`` take one of ``values`` and say what is wrong and how the value reads.
+    ``message`` and ``text`` take one of ``values`` and say what is wrong and how the value reads. ``place`` is that
+    of the search among all searches of the type, the same for whichever rows are searched.
     """
 
     rule: ConstraintRule
@@ -46,6 +49,14 @@ class RowFinding:
     text: Callable[[Any], str | None]
     # The whole column has another type, so that its rows cannot be compared with others.
     is_misfit: bool = False
+    place: int = 0
+
+    def described(self, owner: NodeType | EdgeType, place: Callable[[int], RowPlace]) -> Iterator[Violation]:
+        """Describe the rows; ``place`` says of a row how it is named and where it came from."""
+        for row, value in zip(self.rows, self.values, strict=True):
+            plain = value.as_py()
+            message, text = self.message(plain), self.text(plain)
+            yield describe_row(owner, self.rule, place(row.as_py()), message, name=self.property, value=text)
 
 
 def find_in_rows(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]:
@@ -55,24 +66,29 @@ def find_in_rows(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFind
         # Judging values of a column that holds something else would only confuse the report.
         yield from misfit
         return
+    for place, findings in enumerate(_searches(owner, rows)):
+        yield from (replace(finding, place=place) for finding in findings)
+
+
+def _searches(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[Iterator[RowFinding]]:
     for name in ("id", *(ENDPOINTS if isinstance(owner, EdgeType) else ())):
-        yield from _required(owner.name, name, "property", rows.column(name))
+        yield _required(owner.name, name, "property", rows.column(name))
     for prop in owner.properties:
         if not prop.type.nullable:
             word = _SHAPE_WORDS.get(prop.type.scalar, "property")
-            yield from _required(owner.name, prop.name, word, rows.column(prop.name))
+            yield _required(owner.name, prop.name, word, rows.column(prop.name))
     ranges = owner.ranges if isinstance(owner, NodeType) else ()
     checks = owner.checks if isinstance(owner, NodeType) else ()
     ranged = {rule.property for rule in ranges}
     for prop in owner.properties:
-        yield from _items_missing(owner.name, prop, rows.column(prop.name))
-        yield from _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
+        yield _items_missing(owner.name, prop, rows.column(prop.name))
+        yield _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
     for range_rule in ranges:
-        yield from _out_of_range(owner, range_rule, rows.column(range_rule.property))
+        yield _out_of_range(owner, range_rule, rows.column(range_rule.property))
     for check_rule in checks:
-        yield from _unmatched(owner, check_rule, rows.column(check_rule.property))
+        yield _unmatched(owner, check_rule, rows.column(check_rule.property))
     for prop in owner.properties:
-        yield from _outside_enum(owner.name, prop, rows.column(prop.name))
+        yield _outside_enum(owner.name, prop, rows.column(prop.name))
 
 
 def _misfits(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]:

@@ -23,7 +23,8 @@ class SetRule:
         rule: the rule whose violations it finds; None for a text that prepares a relation.
         reads: the relations it needs, with their columns.
         returns: the columns of what it finds.
-        sql: the text; ``{minimum}`` and ``{maximum}`` stand for whole numbers.
+        sql: the text without its order; ``{minimum}`` and ``{maximum}`` stand for whole numbers.
+        order: the columns of ``returns`` that what it finds is sorted by.
         bounds: the numbers it takes.
     """
 
@@ -32,7 +33,16 @@ class SetRule:
     reads: Mapping[str, tuple[str, ...]]
     returns: tuple[str, ...]
     sql: str
+    order: str
     bounds: tuple[str, ...] = field(default=())
+
+    def text(self, **bounds: int) -> str:
+        """Return the text with its numbers, in order."""
+        return f"{self.unordered(**bounds)}\nORDER BY {self.order}"
+
+    def unordered(self, **bounds: int) -> str:
+        """Return the text with its numbers, for whoever counts what it finds or sorts that together with more."""
+        return self.sql.format(**{name: int(bounds[name]) for name in self.bounds}).strip()
 
 
 FINAL_IMAGE = SetRule(
@@ -47,8 +57,8 @@ FROM (
     FROM `written`
 ) w
 WHERE w.`place` = 1
-ORDER BY w.`row`
 """,
+    order="`row`",
 )
 
 # Any two rows of a change, even two versions of one entity, must not hold the same tuple.
@@ -68,8 +78,8 @@ JOIN (
 ) g ON g.`value` = w.`value`
 JOIN `written` f ON f.`row` = g.`first_row`
 WHERE w.`row` > g.`first_row`
-ORDER BY w.`row`
 """,
+    order="`row`",
 )
 
 UNIQUE_WITH_STORED = SetRule(
@@ -85,8 +95,8 @@ FROM `written` w
 JOIN `stored` s ON s.`value` = w.`value`
 WHERE NOT EXISTS (SELECT 1 FROM `replaced` r WHERE r.`id` = s.`id`)
 GROUP BY w.`row`
-ORDER BY w.`row`
 """,
+    order="`row`",
 )
 
 ENDPOINT_MISSING = SetRule(
@@ -105,8 +115,8 @@ FROM (
     FROM `written` w
     WHERE w.`dst` IS NOT NULL AND NOT EXISTS (SELECT 1 FROM `targets` n WHERE n.`id` = w.`dst`)
 ) m
-ORDER BY m.`row`, m.`side` DESC
 """,
+    order="`row`, `side` DESC",
 )
 
 # Edges that stay as they are although a node they name goes.
@@ -119,8 +129,8 @@ ORPHANED_EDGE = SetRule(
 SELECT k.`id` AS `id`, k.`side` AS `side`, k.`node` AS `node`
 FROM `kept` k
 WHERE NOT EXISTS (SELECT 1 FROM `replaced` r WHERE r.`id` = k.`id`)
-ORDER BY k.`id`, k.`side` DESC
 """,
+    order="`id`, `side` DESC",
 )
 
 CARDINALITY = SetRule(
@@ -150,9 +160,37 @@ LEFT JOIN (
 WHERE NOT EXISTS (SELECT 1 FROM `gone` g WHERE g.`id` = t.`id`)
 GROUP BY t.`id`
 HAVING count(e.`id`) < {minimum} OR count(e.`id`) > {maximum}
-ORDER BY t.`id`
 """,
+    order="`source`",
     bounds=("minimum", "maximum"),
+)
+
+# Ids that must not be there yet, asked where a write cannot look them up one by one.
+ID_TAKEN = SetRule(
+    name="id_taken",
+    rule="id",
+    reads=MappingProxyType({"written": ("row", "id"), "stored": ("id",)}),
+    returns=("row", "id"),
+    sql="""
+SELECT w.`row` AS `row`, w.`id` AS `id`
+FROM `written` w
+WHERE EXISTS (SELECT 1 FROM `stored` s WHERE s.`id` = w.`id`)
+""",
+    order="`row`",
+)
+
+ID_REPEATED = SetRule(
+    name="id_repeated",
+    rule="id",
+    reads=MappingProxyType({"written": ("row", "id")}),
+    returns=("row", "id"),
+    sql="""
+SELECT min(w.`row`) AS `row`, w.`id` AS `id`
+FROM `written` w
+GROUP BY w.`id`
+HAVING count(*) > 1
+""",
+    order="`row`",
 )
 
 SET_RULES: tuple[SetRule, ...] = (
@@ -162,4 +200,6 @@ SET_RULES: tuple[SetRule, ...] = (
     ENDPOINT_MISSING,
     ORPHANED_EDGE,
     CARDINALITY,
+    ID_TAKEN,
+    ID_REPEATED,
 )

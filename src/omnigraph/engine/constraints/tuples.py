@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,9 @@ from omnigraph.catalog.entity_ids import canonical_texts
 from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyType, Scalar
 
 WRITTEN_TUPLES = pa.schema([("row", pa.int64()), ("id", pa.string()), ("value", pa.string())])
+# One part of a tuple's text: everything up to a separator that is not escaped.
+_PART = re.compile(r"(?:^|\|)((?:[^\\|]|\\.)*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _STRING = PropertyType(scalar=Scalar.STRING)
 
 
@@ -54,6 +58,30 @@ def display_tuple(owner: NodeType | EdgeType, rows: pa.Table, row: int, columns:
     """
     one = rows.slice(row, 1)
     texts = [canonical_texts(column_type(owner, name), one.column(name))[0].as_py() for name in columns]
+    return _shown(texts)
+
+
+def display_text(value: str, count: int) -> str:
+    r"""Return the text of a tuple of ``count`` values as messages show it.
+
+    >>> display_text("a\\|b|c", 2), display_text("a|b", 1)
+    ('(a|b, c)', 'a|b')
+    """
+    return _shown(tuple_parts(value, count))
+
+
+def tuple_parts(value: str, count: int) -> list[str]:
+    r"""Return the texts of the single values of a tuple's text.
+
+    >>> tuple_parts("a\\|b|c\\\\", 2)
+    ['a|b', 'c\\']
+    """
+    if count == 1:
+        return [value]
+    return [_ESCAPED.sub(r"\1", part) for part in _PART.findall(value)]
+
+
+def _shown(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 

@@ -14,8 +14,8 @@ from omnigraph.engine.constraints.image import Image, without
 from omnigraph.engine.constraints.proofs import are_distinct
 from omnigraph.engine.constraints.set_rules import UNIQUE_IN_CHANGE, UNIQUE_WITH_STORED
 from omnigraph.engine.constraints.tuples import display_tuple, tuples_of
+from omnigraph.engine.describing import describe_clash
 from omnigraph.errors import Violation
-from omnigraph.errors.engine import ConstraintRule
 
 
 def check_uniqueness(run: Evaluation, image: Image) -> None:
@@ -47,7 +47,7 @@ def _check_columns(run: Evaluation, image: Image, rows: pa.Table, columns: tuple
     _add(run, image, columns, found)
     if image.replaces_all or not run.view.row_count(owner.table_key):
         return
-    asked = _narrowest(owner, columns)
+    asked = narrowest(owner, columns)
     met = run.view.rows_where(owner.table_key, asked, image.rows.column(asked), ("id", *columns))
     if met.num_rows:
         _add(run, image, columns, _find_clashes(run, image, met, columns))
@@ -71,7 +71,7 @@ def _find_clashes(run: Evaluation, image: Image, met: pa.Table, columns: tuple[s
     )
 
 
-def _narrowest(owner: NodeType | EdgeType, columns: tuple[str, ...]) -> str:
+def narrowest(owner: NodeType | EdgeType, columns: tuple[str, ...]) -> str:
     """Return the column to ask storage about: one that has an index, if any."""
     indexed = {column for listed in (owner.key or (), *owner.indexes) for column in listed}
     if isinstance(owner, EdgeType):
@@ -80,23 +80,15 @@ def _narrowest(owner: NodeType | EdgeType, columns: tuple[str, ...]) -> str:
 
 
 def _add(run: Evaluation, image: Image, columns: tuple[str, ...], found: pa.Table | None) -> None:
-    if found is None:
-        return
-    key = image.type.key
-    kind: ConstraintRule = "key" if key is not None and set(columns) == set(key) else "unique"
-    run.found.add(found.num_rows, _described(run, image, columns, kind, found))
+    if found is not None:
+        run.found.add(found.num_rows, _described(run, image, columns, found))
 
 
-def _described(
-    run: Evaluation, image: Image, columns: tuple[str, ...], rule: ConstraintRule, found: pa.Table
-) -> Iterator[Violation]:
+def _described(run: Evaluation, image: Image, columns: tuple[str, ...], found: pa.Table) -> Iterator[Violation]:
     owner, rows = image.type, image.part.rows
-    label = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
     describer = run.describer(image)
     for batch in found.to_batches():
         for row, other in zip(batch.column("row"), batch.column("other"), strict=True):
             at = row.as_py()
             value = display_tuple(owner, rows, at, columns)
-            holder = describer.entity_id(at)
-            message = f"@unique violation on {owner.name}.{label}: value '{value}' held by '{other}' and '{holder}'"
-            yield describer.row(rule, at, message, property_name=label, value=value)
+            yield describe_clash(owner, columns, describer.place(at), value, other.as_py())

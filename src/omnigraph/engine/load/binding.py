@@ -52,7 +52,7 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
 
 def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> Binding | RowProblem:
     """Match the columns of a file with those of the type; every column must be one of them."""
-    known = _known_columns(owner)
+    known = _known_columns(owner, is_exported=source.is_exported)
     wanted: dict[str, str] = {}
     for name, column in source.columns.items():
         if name not in known:
@@ -78,9 +78,11 @@ def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> B
     return Binding(owner=owner, columns=columns)
 
 
-def _known_columns(owner: NodeType | EdgeType) -> dict[str, str]:
+def _known_columns(owner: NodeType | EdgeType, *, is_exported: bool) -> dict[str, str]:
     known = {"id": "id", **{prop.name: prop.name for prop in owner.properties}}
-    if isinstance(owner, EdgeType):
+    if isinstance(owner, EdgeType) and is_exported:
+        known |= {column: column for column in _ENDPOINTS}
+    elif isinstance(owner, EdgeType):
         for column, spellings in _ENDPOINTS.items():
             # A property of the same name, which the schema language allows, gives way to the endpoint.
             known |= dict.fromkeys(spellings, column)

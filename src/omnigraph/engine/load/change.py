@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.change import GraphChange, TypeChange
+from omnigraph.engine.describing import describe_taken_id
 from omnigraph.engine.load.intake import LINE, SOURCE
 from omnigraph.engine.load.options import LoadMode
 from omnigraph.engine.load.patch import columns_left_out, complete, last_of_each
@@ -20,6 +21,7 @@ from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.view import GraphView
+from omnigraph.engine.violations import Describer
 from omnigraph.errors import KeyExistsError, Violation
 from omnigraph.store.distinct import are_all_different
 from omnigraph.txn.changes import TableReplace
@@ -49,19 +51,10 @@ class LoadChange:
         part = self.graph.types[table_key]
         if part.rows is None or part.sources is None:
             return
+        describer = Describer(change=self.graph, part=part)
         found = pc.is_in(part.rows.column("id"), value_set=ids).to_numpy()
         for row in np.flatnonzero(found).tolist():
-            text = part.rows.column("id")[row].as_py()
-            yield Violation(
-                rule="id",
-                type_name=part.type.name,
-                message=f"the table already has this id table={table_key} id={text!r}",
-                property="id",
-                entity_id=text,
-                value=text,
-                source=self.graph.sources[part.sources.column("source")[row].as_py()],
-                line=part.sources.column("line")[row].as_py(),
-            )
+            yield describe_taken_id(part.type, describer.place(row))
 
     def write(self, txn: WriteTxn) -> None:
         """Add the rows to a transaction."""

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from omnigraph.engine.load.sources import ByteStream
 from omnigraph.errors import LimitExceeded, SourceTooLargeError
 
 _BLOCK_BYTES = 4 << 20
 _NEWLINE = ord("\n")
+
+
+class LineStream(Protocol):
+    """Bytes that are read from front to back."""
+
+    @property
+    def bytes_read(self) -> int:
+        """How far the stored bytes are read."""
+
+    def read(self, count: int) -> bytes:
+        """Return up to ``count`` bytes; none only at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +34,16 @@ class Chunk:
     bytes_read: int
 
 
-def iter_chunks(stream: ByteStream, name: str, *, chunk_bytes: int, max_line_bytes: int) -> Iterator[Chunk]:
+def iter_chunks(
+    stream: LineStream, name: str, *, chunk_bytes: int, max_line_bytes: int, first_line: int = 1
+) -> Iterator[Chunk]:
     """Yield the lines of a stream, about ``chunk_bytes`` at a time.
 
     Raises:
         SourceTooLargeError: a line is longer than ``max_line_bytes``.
         FileAccessError: the stream cannot be read.
     """
-    line = 1
+    line = first_line
     # Pieces that end with a line break, and those of a line whose end is still to come.
     whole: list[bytes | memoryview] = []
     begun: list[bytes | memoryview] = []

@@ -76,7 +76,9 @@ def _open(
             return pacsv.open_csv(
                 stream,
                 # Records are only numbered when one thread parses them.
-                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                read_options=pacsv.ReadOptions(
+                    use_threads=False, block_size=max(_BLOCK_BYTES, 2 * source.longest_bytes)
+                ),
                 parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse),
                 convert_options=pacsv.ConvertOptions(
                     # Texts are checked here and not there, because here a bad one has a line.

@@ -47,14 +47,7 @@ class MissingVectors:
 
     def settle(self, chunk: DecodedChunk) -> DecodedChunk:
         """Return rows as those of the accepted schema; one without a vector and without its text is a problem."""
-        types: dict[str, TypeRows] = {}
-        problems = list(chunk.problems)
-        for key, part in chunk.types.items():
-            node = self.accepted.nodes.get(part.owner.name) if isinstance(part.owner, NodeType) else None
-            types[key] = part if node is None else replace(part, owner=node)
-            if node is not None:
-                problems += _hopeless(node, part)
-        return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line)))
+        return settle_vectors(self.accepted, chunk)
 
     def fill(self, spool: Spool) -> None:
         """Embed what spooled rows left out.
@@ -88,6 +81,24 @@ class MissingVectors:
         whole = pa.concat_arrays([*column.chunks, made]).take(pa.array(places))
         at = rows.schema.get_field_index(prop.name)
         return rows.set_column(at, rows.schema.field(at), whole)
+
+
+def settle_vectors(accepted: Catalog, chunk: DecodedChunk) -> DecodedChunk:
+    """Return rows as those of the accepted schema; one without a vector and without its text is a problem."""
+    types: dict[str, TypeRows] = {}
+    problems = list(chunk.problems)
+    for key, part in chunk.types.items():
+        node = accepted.nodes.get(part.owner.name) if isinstance(part.owner, NodeType) else None
+        types[key] = part if node is None else replace(part, owner=node)
+        if node is not None:
+            problems += _hopeless(node, part)
+    return DecodedChunk(types=types, problems=tuple(sorted(problems, key=lambda problem: problem.line)))
+
+
+def vectors_missing(part: TypeRows) -> str | None:
+    """Return the first property whose required vector some row leaves to be computed."""
+    props = _embedded(part.owner) if isinstance(part.owner, NodeType) else ()
+    return next((prop.name for prop in props if part.rows.column(prop.name).null_count), None)
 
 
 def _embedded(node: NodeType) -> Iterator[PropertyDef]:

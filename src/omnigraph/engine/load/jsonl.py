@@ -34,7 +34,10 @@ def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) ->
         ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph-decode") as pool,
     ):
         chunks = iter_chunks(
-            stream, source.name, chunk_bytes=settings.chunk_bytes, max_line_bytes=settings.max_line_bytes
+            stream,
+            source.name,
+            chunk_bytes=settings.chunk_bytes,
+            max_line_bytes=max(settings.max_line_bytes, source.longest_bytes),
         )
         for chunk in chunks:
             waiting.append((pool.submit(decoder.decode, chunk.data, chunk.first_line), chunk.bytes_read))

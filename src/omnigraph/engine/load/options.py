@@ -23,6 +23,7 @@ class LoadSettings:
         memory_bytes: how many decoded rows may stay in memory; what is beyond goes to temporary files.
         threads: how many chunks are decoded side by side.
         batch_rows: how many rows of a Parquet file are converted at once.
+        check_sums: whether the files of an exported folder are compared with their checksums before they are read.
     """
 
     chunk_bytes: int = 16 << 20
@@ -30,6 +31,7 @@ class LoadSettings:
     memory_bytes: int = 512 << 20
     threads: int = 2
     batch_rows: int = 65_536
+    check_sums: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +56,17 @@ class ProblemList(AbstractContextManager["ProblemList"]):
                 self._items.append(violation)
             if self._path is not None:
                 self._write(self._path, violation)
+
+    def add_counted(self, count: int, violations: Callable[[], Iterable[Violation]]) -> None:
+        """Take over ``count`` problems; they are only looked at when one of them is kept or written.
+
+        Raises:
+            FileAccessError: the file for them cannot be written.
+        """
+        if self._path is not None or len(self._items) < self._limit:
+            self.add(violations())
+        else:
+            self.total += count
 
     def fail(self) -> None:
         """Return if there was no problem.

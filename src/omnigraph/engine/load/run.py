@@ -38,7 +38,7 @@ from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId
 
-_KINDS: dict[LoadMode, WriteKind] = {
+KINDS: dict[LoadMode, WriteKind] = {
     "append": WriteKind.LOAD_APPEND,
     "merge": WriteKind.LOAD_MERGE,
     "overwrite": WriteKind.LOAD_OVERWRITE,
@@ -69,7 +69,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     Args:
         authority: the branch to write to.
         catalog: the schema of that branch.
-        sources: files, globs, or ``-`` for standard input.
+        sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
         patch: with ``merge``, keep what a row does not mention instead of making it null.
         actor: who asks for it.
@@ -96,8 +96,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         details = BadValue(what="mode", value=mode, expected="merge")
         raise UsageError("only a merge can patch", details=details)
     settings = settings or LoadSettings()
-    files = expand_sources(sources)
-    world = authority.services.world
+    services = authority.services
+    files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
+    world = services.world
     with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, world.failpoints) as spool:
         vectors = None if patch else MissingVectors.find(catalog, embedder)
         intake = Intake(
@@ -115,8 +116,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
 
         def begin() -> WriteTxn:
-            txn = authority.begin(_KINDS[mode], actor=actor, message=message, expected_head=expected_head)
-            _expect_schema(txn, schema_hash)
+            txn = authority.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+            expect_schema(txn, schema_hash)
             for table_key in spool.owners:
                 txn.snapshot.entry(table_key)
             return txn
@@ -205,7 +206,12 @@ def _refuse_moved(txn: WriteTxn, view: CommitView) -> None:
             )
 
 
-def _expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
+def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
+    """Return if the branch follows the schema that the rows were read for.
+
+    Raises:
+        SchemaMovedError: it follows another one.
+    """
     found = txn.snapshot.state.schema.hash
     if schema_hash is not None and found != schema_hash:
         details = BadValue(what="schema", value=found, expected=schema_hash)

@@ -1,4 +1,4 @@
-"""Where rows come from: files, globs and standard input, plain or compressed."""
+"""Where rows come from: files, folders, globs, objects of a bucket and standard input, plain or compressed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
+from omnigraph.engine.export.manifest import check_files, read_manifest
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.runtime import Counters
+from omnigraph.store.files import FileFolder
+from omnigraph.store.inputs import input_size, is_remote, list_objects, open_input
+from omnigraph.store.location import Storage
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
@@ -37,21 +43,31 @@ class Source:
     """One input.
 
     Args:
-        path: a file, or ``-`` for standard input.
+        path: a file, an ``s3://`` address, or ``-`` for standard input.
         format: how it is written; the file's extension tells when it is not given.
         type_name: the type of all its rows, for CSV and Parquet; the file's name tells when it is not given. A name
             that a node type and an edge type share is written ``node:Name`` or ``edge:Name``.
         columns: the file's column for a property (or ``id``, ``from``, ``to``) where the two names differ.
+        options: how a bucket is reached; they may hold credentials, so they are never shown.
+        is_exported: an export wrote it, so that its columns are named exactly as those of the table.
+        longest_bytes: its longest record, if somebody measured it; readers make room for it.
+        called: what messages call it, where that is not its path.
     """
 
     path: str
     format: SourceFormat | None = None
     type_name: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+    is_exported: bool = False
+    longest_bytes: int = 0
+    called: str | None = None
 
     @property
     def name(self) -> str:
         """What messages call it."""
+        if self.called is not None:
+            return self.called
         return STDIN_NAME if self.path == STDIN else self.path
 
     @property
@@ -81,25 +97,47 @@ class Source:
         if self.path == STDIN:
             return None
         try:
-            return Path(self.path).stat().st_size
+            return input_size(self.path, self.options)
         except OSError:
             return None
 
+    def open(self) -> BinaryIO:
+        """Open the stored bytes.
 
-def expand_sources(sources: Sequence[Source | str]) -> tuple[Source, ...]:
-    """Return one source per file: globs become the files they match, in the order of their names.
+        Raises:
+            FileAccessError: it cannot be read.
+        """
+        with reading(self.name):
+            return sys.stdin.buffer if self.path == STDIN else open_input(self.path, self.options)
+
+
+def expand_sources(
+    sources: Sequence[Source | str],
+    options: Mapping[str, str] = MappingProxyType({}),
+    *,
+    check_sums: bool = False,
+) -> tuple[Source, ...]:
+    """Return one source per file: globs and folders become the files they hold, in the order of their names.
+
+    Of a folder only files whose extension tells their format count; one that an export wrote becomes the files that
+    its manifest lists. ``options`` say how buckets are reached, ``check_sums`` that exported files are read once
+    before, to compare their checksums.
 
     Raises:
         FileMissingError: there is no such file, or a glob matches none.
+        ExportManifestError, ExportDamagedError: an exported folder is not complete, or not as it was written.
         UsageError: standard input is named twice.
     """
     expanded: list[Source] = []
     for item in sources:
         source = Source(path=item) if isinstance(item, str) else item
-        if source.path == STDIN or Path(source.path).exists():
-            expanded.append(source)
+        if is_remote(source.path):
+            source = replace(source, options=dict(options))
+        exported = _exported(source, check_sums=check_sums)
+        if exported is not None:
+            expanded.extend(exported)
             continue
-        matches = sorted(glob.glob(source.path, recursive=True)) if glob.has_magic(source.path) else []  # noqa: PTH207 - the pattern may be absolute
+        matches = [source.path] if source.path == STDIN else _matches(source)
         if not matches:
             what = "no file matches" if glob.has_magic(source.path) else "no such file:"
             details = MissingThing(what="file", name=source.path)
@@ -109,6 +147,49 @@ def expand_sources(sources: Sequence[Source | str]) -> tuple[Source, ...]:
         details_twice = BadValue(what="path", value=STDIN, expected="- at most once")
         raise UsageError("standard input can be read only once", details=details_twice)
     return tuple(expanded)
+
+
+def _exported(source: Source, *, check_sums: bool) -> list[Source] | None:
+    """Return the files of a folder that an export wrote, nodes before edges; None when it is none."""
+    path = source.path
+    if path == STDIN or source.format is not None or source.type_name is not None or glob.has_magic(path):
+        return None
+    if _tells_format(path) if is_remote(path) else not Path(path).is_dir():
+        return None
+    folder = FileFolder(storage=Storage.open(path, source.options))
+    manifest = read_manifest(folder, Counters())
+    if manifest is None:
+        return None
+    check_files(folder, manifest, checksums=check_sums)
+    return [
+        replace(
+            source,
+            path=f"{path.rstrip('/')}/{file.path}",
+            format=manifest.format,
+            type_name=owner.table_key,
+            is_exported=True,
+            longest_bytes=file.longest_bytes,
+        )
+        for owner, file in manifest.iter_files()
+    ]
+
+
+def _matches(source: Source) -> list[str]:
+    path = source.path
+    if is_remote(path):
+        with reading(source.name):
+            found = list(list_objects(path, source.options))
+        return found if glob.has_magic(path) or found == [path] else [name for name in found if _tells_format(name)]
+    if source.format is None and Path(path).is_dir():
+        return sorted(str(file) for file in Path(path).iterdir() if file.is_file() and _tells_format(str(file)))
+    if Path(path).exists():
+        return [path]
+    return sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207 - the pattern may be absolute
+
+
+def _tells_format(path: str) -> bool:
+    plain = _plain_path(path)
+    return plain.suffix.lower() in _FORMATS and not plain.name.startswith((".", "_"))
 
 
 class ByteStream:
@@ -148,17 +229,30 @@ def open_source(source: Source) -> Iterator[ByteStream]:
     Raises:
         FileAccessError: it cannot be read.
     """
-    with reading(source.name):
-        raw: Any = sys.stdin.buffer if source.path == STDIN else Path(source.path).open("rb")  # noqa: SIM115 - closed below
+    raw: Any = source.open()
     try:
-        with reading(source.name):
-            start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
-        codec = next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
+        codec = _codec(source, raw)
         stream = raw if codec is None else pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
         yield ByteStream(source.name, raw, stream)
     finally:
         if source.path != STDIN:
             raw.close()
+
+
+def is_compressed(source: Source) -> bool:
+    """Whether a file is one that :func:`open_source` unpacks.
+
+    Raises:
+        FileAccessError: it cannot be read.
+    """
+    with source.open() as raw:
+        return _codec(source, raw) is not None
+
+
+def _codec(source: Source, raw: Any) -> str | None:
+    with reading(source.name):
+        start = raw.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
+    return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
 @contextmanager

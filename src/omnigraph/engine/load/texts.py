@@ -15,6 +15,8 @@ from omnigraph.engine.rows.columns import Mask, json_type
 
 _INTEGER = r"-?[0-9]+"
 _NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+# Instants outside of the calendar's years have no other text.
+_COUNT = r"[+-][0-9]{1,19}"
 _WORDS = {"true": True, "false": False}
 
 
@@ -47,6 +49,8 @@ def value_of_text(kind: PropertyType, text: str) -> Any:
         return float(text)
     if kind.scalar is Scalar.BOOL:
         return _WORDS.get(text, text)
+    if kind.scalar is Scalar.DATETIME and re.fullmatch(_COUNT, text, re.ASCII):
+        return int(text)
     return text
 
 

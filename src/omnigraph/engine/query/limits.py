@@ -46,6 +46,11 @@ class Limits:
             raise QueryMemoryError(message, details=needs)
 
     @property
+    def elapsed_s(self) -> float:
+        """How long the read has taken so far."""
+        return self._clock.monotonic_s() - self._started_s
+
+    @property
     def remaining_ms(self) -> int | None:
         """How long the read may still take; None for as long as it likes."""
         if self._options.timeout_ms is None:

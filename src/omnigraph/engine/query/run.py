@@ -73,7 +73,7 @@ def _plain(
             piece = frame.slice(start, start + _BATCH_ROWS)
             part = None if scores is None else scores[start : start + _BATCH_ROWS]
             trace.rows += piece.length
-            yield _project(context, read, piece, part, schema)
+            yield project(context, read, piece, part, schema)
 
 
 def _limited(frames: Iterator[Frame], limit: int) -> Iterator[Frame]:
@@ -87,9 +87,10 @@ def _limited(frames: Iterator[Frame], limit: int) -> Iterator[Frame]:
         left -= taken
 
 
-def _project(
+def project(
     context: QueryContext, read: ReadPlan, frame: Frame, scores: Scores | None, schema: pa.Schema
 ) -> pa.RecordBatch:
+    """Return the columns of the result for rows of the match; ``scores`` holds their ranks, if the read has any."""
     columns = []
     for output, field in zip(read.outputs, schema, strict=True):
         expression = output.expression

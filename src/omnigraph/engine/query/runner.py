@@ -17,6 +17,7 @@ from omnigraph.engine.query.demand import Demand
 from omnigraph.engine.query.explain import Explanation, explain, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.pattern import pattern_of
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
 from omnigraph.engine.query.search import TextIndexes
@@ -48,8 +49,8 @@ class ReadCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """A read that is ready to run."""
+class PreparedRead:
+    """A read that is ready to run: its plan, what its steps ask, and the state that it reads."""
 
     plan: QueryPlan
     context: QueryContext
@@ -73,7 +74,7 @@ class QueryRunner:
     def run(self, call: ReadCall) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
         started_s = self._world.clock.monotonic_s()
-        prepared = self._prepare(call)
+        prepared = self.prepare(call)
         read, context = prepared.plan.read, prepared.context
         schema = result_schema(read)
         batches = run_plan(context, prepared.plan)
@@ -87,18 +88,20 @@ class QueryRunner:
             commit_id=str(prepared.snapshot.state.head.commit),
             elapsed_s=self._world.clock.monotonic_s() - started_s,
             explanation=explain(prepared.plan, context.trace),
+            pattern=pattern_of(read),
         )
         return Result(schema, rows, info, context.counters)
 
     def explain(self, call: ReadCall, *, run: bool) -> Explanation:
         """Return the plan of a read; with ``run`` also what its steps did."""
-        prepared = self._prepare(call)
+        prepared = self.prepare(call)
         if run:
             for _ in run_plan(prepared.context, prepared.plan):
                 pass
         return explain(prepared.plan, prepared.context.trace)
 
-    def _prepare(self, call: ReadCall) -> _Prepared:
+    def prepare(self, call: ReadCall) -> PreparedRead:
+        """Compile and plan a read on the snapshot that it asks for, without reading a row."""
         counters, now_ms = Counters(), self._world.clock.now_ms()
         limits = Limits(call.options, self._world.clock)
         snapshot = self._snapshot(call, counters)
@@ -121,7 +124,7 @@ class QueryRunner:
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
         )
-        return _Prepared(plan=plan, context=context, snapshot=snapshot)
+        return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 
     def _snapshot(self, call: ReadCall, counters: Counters) -> Snapshot:
         branch = BranchName.parse(call.branch)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.results.libraries import library
 from omnigraph.engine.results.nesting import is_nested, is_vector
-from omnigraph.errors import LibraryMissingError, MissingThing
 
 _INSTANT = pa.timestamp("ms", tz="UTC")
 
@@ -19,7 +18,7 @@ def to_pandas(table: pa.Table) -> Any:
     Raises:
         LibraryMissingError: pandas is not installed.
     """
-    _library("pandas")
+    library("pandas", hint=_hint("pandas"))
     found = _with_instants(table)
     try:
         return found.to_pandas()
@@ -34,19 +33,12 @@ def to_polars(table: pa.Table) -> Any:
     Raises:
         LibraryMissingError: polars is not installed.
     """
-    polars = _library("polars")
+    polars = library("polars", hint=_hint("polars"))
     return polars.from_arrow(_with_instants(table).rename_columns(_distinct(table.column_names)))
 
 
-def _library(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as problem:
-        raise LibraryMissingError(
-            f"this conversion needs a library that is not installed: library={name}",
-            details=MissingThing(what="library", name=name),
-            hint=f"install {name}, or take the Arrow table of to_arrow()",
-        ) from problem
+def _hint(name: str) -> str:
+    return f"install {name}, or take the Arrow table of to_arrow()"
 
 
 def _with_instants(table: pa.Table) -> pa.Table:

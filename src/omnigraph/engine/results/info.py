@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from omnigraph.engine.results.pattern import NO_PATTERN, ResultPattern
+
 
 class Explanation(Protocol):
     """A plan that can be shown, to people and to programs."""
@@ -20,7 +22,8 @@ class Explanation(Protocol):
 class ReadInfo:
     """Which query was read from where. Of ``branch`` and ``snapshot`` the one is set that the caller asked for.
 
-    ``commit_id`` is the head of exactly the snapshot that the rows come from.
+    ``commit_id`` is the head of exactly the snapshot that the rows come from. ``pattern`` tells which columns are
+    nodes.
     """
 
     query_name: str
@@ -29,6 +32,7 @@ class ReadInfo:
     commit_id: str | None = None
     elapsed_s: float = 0.0
     explanation: Explanation | None = None
+    pattern: ResultPattern = NO_PATTERN
 
     @property
     def target(self) -> dict[str, str | None]:

@@ -14,19 +14,31 @@ _MAX_CELL_WIDTH = 200
 
 def html_table(content: Content, shown: int) -> str:
     """Return the table of ``content``, which holds the first ``shown`` rows of a result."""
-    return "\n".join(_lines(content, shown))
+    return html_rows(
+        content.info.headline(content.row_count), content.columns, iter_cells(content), more=content.row_count - shown
+    )
 
 
-def _lines(content: Content, shown: int) -> Iterator[str]:
+def html_rows(caption: str, columns: Iterable[str], rows: Iterable[Iterable[str]], *, more: int = 0) -> str:
+    """Return a table of texts; nothing in them becomes markup. ``more`` says how many rows are left out."""
+    return "\n".join(_lines(caption, columns, rows, more))
+
+
+def html_problem(shown: object, problem: Exception) -> str:
+    """Return what stands in the place of something that cannot be shown."""
+    return f"<pre>{_text(repr(shown))}\n{_text(str(problem))}</pre>"
+
+
+def _lines(caption: str, columns: Iterable[str], rows: Iterable[Iterable[str]], more: int) -> Iterator[str]:
     yield '<table class="omnigraph-result">'
-    yield f"<caption>{_text(content.info.headline(content.row_count))}</caption>"
-    yield f"<thead>{_row('th', content.columns)}</thead>"
+    yield f"<caption>{_text(caption)}</caption>"
+    yield f"<thead>{_row('th', columns)}</thead>"
     yield "<tbody>"
-    yield from (_row("td", cells) for cells in iter_cells(content))
+    yield from (_row("td", cells) for cells in rows)
     yield "</tbody>"
     yield "</table>"
-    if content.row_count > shown:
-        yield f"<p>… and {content.row_count - shown} more rows</p>"
+    if more > 0:
+        yield f"<p>… and {more} more rows</p>"
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

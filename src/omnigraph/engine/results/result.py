@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from omnigraph.engine.results import encodings, frames
 from omnigraph.engine.results.batches import Batches
+from omnigraph.engine.results.drawing import draw_svg, picture_of_network
 from omnigraph.engine.results.encodings import Content, TextSink
 from omnigraph.engine.results.host import host_rows
 from omnigraph.engine.results.info import Explanation, ReadInfo
 from omnigraph.engine.results.layout import CellLayout
+from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
 from omnigraph.engine.results.notebook import MAX_ROWS, html_table
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, write_table
 from omnigraph.runtime import Cost, Counters
@@ -151,6 +153,33 @@ class Result:
             LibraryMissingError: polars is not installed.
         """
         return frames.to_polars(self.to_arrow())
+
+    def to_networkx(self, *, limit: int = MAX_ENTITIES) -> Any:
+        """Return the nodes of the rows and the edges that the query found between them, each once.
+
+        It is a ``networkx.MultiDiGraph``. A node ``(type, id)`` is there for every variable that ``return`` names
+        itself, such as ``$p``; its attributes are the properties that are returned with it, such as ``$p.name`` or
+        ``$p.*``. An edge that was looked for in either direction points as it was written.
+
+        Args:
+            limit: how many nodes and edges there may be.
+
+        Raises:
+            ResultWithoutNodesError: no column is a node.
+            ViewTooLargeError: there are more than ``limit`` of them.
+            LibraryMissingError: networkx is not installed.
+        """
+        return network_of_rows(self._info.pattern, self._batches, limit).to_networkx()
+
+    def to_svg(self) -> str:
+        """Return a drawing of the nodes that the rows hold and the edges between them, as :meth:`to_networkx` does.
+
+        Raises:
+            ResultWithoutNodesError: no column is a node.
+            ViewTooLargeError: there are too many to be told apart.
+        """
+        network = network_of_rows(self._info.pattern, self._batches, MAX_ENTITIES)
+        return draw_svg(picture_of_network(network, self._info.headline(self.num_rows)))
 
     def to_json(self, *, javascript: bool = False) -> str:
         """Return one indented JSON document, as :meth:`write_json` writes it."""

@@ -3,23 +3,37 @@
 from omnigraph.store.staging.change import DEFAULT_TAIL_LIMIT, stage_change
 from omnigraph.store.staging.columns import stage_columns
 from omnigraph.store.staging.commit import StagedCommit
-from omnigraph.store.staging.compaction import stage_compaction
-from omnigraph.store.staging.indexes import IndexBuild, SkippedIndex, StagedIndexes, stage_drop_indexes, stage_indexes
+from omnigraph.store.staging.compaction import stage_compacted, stage_compaction
+from omnigraph.store.staging.indexes import (
+    BuiltIndex,
+    IndexBuild,
+    SkippedIndex,
+    StagedIndexes,
+    stage_built_indexes,
+    stage_drop_indexes,
+    stage_indexes,
+)
 from omnigraph.store.staging.undo import stage_undo
 from omnigraph.store.staging.whole import stage_create, stage_overwrite
+from omnigraph.store.staging.written import stage_written, stage_written_whole
 
 __all__ = [
     "DEFAULT_TAIL_LIMIT",
+    "BuiltIndex",
     "IndexBuild",
     "SkippedIndex",
     "StagedCommit",
     "StagedIndexes",
+    "stage_built_indexes",
     "stage_change",
     "stage_columns",
+    "stage_compacted",
     "stage_compaction",
     "stage_create",
     "stage_drop_indexes",
     "stage_indexes",
     "stage_overwrite",
     "stage_undo",
+    "stage_written",
+    "stage_written_whole",
 ]

@@ -49,8 +49,8 @@ def operation_to_json(operation: LanceOperation.BaseOperation) -> dict[str, Any]
         case LanceOperation.CreateIndex():
             return {
                 "op": "create_index",
-                "new": [_index_to_json(index) for index in operation.new_indices],
-                "removed": [_index_to_json(index) for index in operation.removed_indices],
+                "new": [index_to_json(index) for index in operation.new_indices],
+                "removed": [index_to_json(index) for index in operation.removed_indices],
             }
         case LanceOperation.Rewrite():
             groups = [
@@ -76,6 +76,42 @@ def operation_from_json(data: Mapping[str, Any]) -> LanceOperation.BaseOperation
     except (KeyError, TypeError, ValueError) as error:
         details = StorageFault(doing="read a staged operation", location="", reason=f"{data['op']}: {error}")
         raise StorageCorruptError("a staged operation cannot be read", details=details) from error
+
+
+def index_to_json(index: Index) -> dict[str, Any]:
+    """Return one segment of an index as JSON values."""
+    details = index.index_details
+    return {
+        "uuid": index.uuid,
+        "name": index.name,
+        "fields": list(index.fields),
+        "dataset_version": index.dataset_version,
+        "fragment_ids": sorted(index.fragment_ids),
+        "index_version": index.index_version,
+        "created_at": None if index.created_at is None else index.created_at.isoformat(),
+        "base_id": index.base_id,
+        "files": None if index.files is None else [[file.path, file.size_bytes] for file in index.files],
+        "details": None if details is None else [details[0], base64.b64encode(details[1]).decode()],
+        "covering_fields": list(index.covering_fields),
+    }
+
+
+def index_from_json(data: Mapping[str, Any]) -> Index:
+    """Rebuild what :func:`index_to_json` gave."""
+    details = data["details"]
+    return Index(
+        uuid=data["uuid"],
+        name=data["name"],
+        fields=list(data["fields"]),
+        dataset_version=data["dataset_version"],
+        fragment_ids=Bitmap(data["fragment_ids"]),
+        index_version=data["index_version"],
+        created_at=None if data["created_at"] is None else datetime.fromisoformat(data["created_at"]),
+        base_id=data["base_id"],
+        files=None if data["files"] is None else [IndexFile(path, size) for path, size in data["files"]],
+        index_details=None if details is None else (details[0], base64.b64decode(details[1])),
+        covering_fields=list(data["covering_fields"]),
+    )
 
 
 def _update(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:
@@ -104,7 +140,7 @@ def _project(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:
 
 def _create_index(data: Mapping[str, Any]) -> LanceOperation.BaseOperation:
     return LanceOperation.CreateIndex(
-        [_index_from_json(index) for index in data["new"]], [_index_from_json(index) for index in data["removed"]]
+        [index_from_json(index) for index in data["new"]], [index_from_json(index) for index in data["removed"]]
     )
 
 
@@ -144,40 +180,6 @@ def _schema_to_json(schema: Any) -> dict[str, Any]:
 
 def _schema_from_json(data: Mapping[str, Any]) -> LanceSchema:
     return LanceSchema._from_protos(data["metadata"], *map(base64.b64decode, data["fields"]))  # noqa: SLF001 - see above
-
-
-def _index_to_json(index: Index) -> dict[str, Any]:
-    details = index.index_details
-    return {
-        "uuid": index.uuid,
-        "name": index.name,
-        "fields": list(index.fields),
-        "dataset_version": index.dataset_version,
-        "fragment_ids": sorted(index.fragment_ids),
-        "index_version": index.index_version,
-        "created_at": None if index.created_at is None else index.created_at.isoformat(),
-        "base_id": index.base_id,
-        "files": None if index.files is None else [[file.path, file.size_bytes] for file in index.files],
-        "details": None if details is None else [details[0], base64.b64encode(details[1]).decode()],
-        "covering_fields": list(index.covering_fields),
-    }
-
-
-def _index_from_json(data: Mapping[str, Any]) -> Index:
-    details = data["details"]
-    return Index(
-        uuid=data["uuid"],
-        name=data["name"],
-        fields=list(data["fields"]),
-        dataset_version=data["dataset_version"],
-        fragment_ids=Bitmap(data["fragment_ids"]),
-        index_version=data["index_version"],
-        created_at=None if data["created_at"] is None else datetime.fromisoformat(data["created_at"]),
-        base_id=data["base_id"],
-        files=None if data["files"] is None else [IndexFile(path, size) for path, size in data["files"]],
-        index_details=None if details is None else (details[0], base64.b64decode(details[1])),
-        covering_fields=list(data["covering_fields"]),
-    )
 
 
 def _unknown(name: str) -> StorageCorruptError:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lance import LanceOperation, Transaction
 
+from omnigraph.errors import HeadMoved, TableMovedError
 from omnigraph.runtime import World
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.pins import TablePin
@@ -129,6 +130,12 @@ def staged_at(
         files=files,
         _operation=operation,
     )
+
+
+def moved_since(base: TablePin, table: Table, what: str) -> TableMovedError:
+    """Return the error for work on ``base`` that ``table``, a later version, has no use for."""
+    details = HeadMoved(location=base.location, branch=base.branch, expected=base.version, actual=table.pin.version)
+    return TableMovedError(f"{what} location={base.location} expected={base.version}", details=details)
 
 
 def dataset_root(pin: TablePin) -> str:

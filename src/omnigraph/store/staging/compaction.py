@@ -7,12 +7,14 @@ from typing import Any
 
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata
-from lance.optimize import Compaction
+from lance.optimize import Compaction, RewriteResult
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
+from omnigraph.store.fragments import fragment_to_json
 from omnigraph.store.metering import metered
-from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
+from omnigraph.store.pins import TablePin
+from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_on
 from omnigraph.store.table import Table
 from omnigraph.store.translate import translating
 
@@ -34,8 +36,31 @@ def stage_compaction(
     with translating("compact a table", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
         options: Any = {"target_rows_per_fragment": target_rows}
         results = [task.execute(handle) for task in Compaction.plan(handle, options).tasks]
-    if not results:
-        return None
+    return _stage(table, results, Origin(operation_id=operation_id, world=world), counters) if results else None
+
+
+def stage_compacted(
+    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, world: World, counters: Counters
+) -> StagedCommit | None:
+    """Stage what other processes have compacted, for one commit; None when that is nothing.
+
+    The table may have moved since ``base``, on which they worked, as long as the fragments that they compacted are
+    still as they were.
+
+    Raises:
+        TableMovedError: one of those fragments has changed or left.
+    """
+    table.datasets.handles.check_process()
+    with translating("read a compaction", table.pin.location):
+        rewritten = [_result(result) for result in results]
+    present = {fragment.metadata.id: fragment_to_json(fragment.metadata) for fragment in table.fragments}
+    for original in [fragment for result in rewritten for fragment in _originals(result)]:
+        if present.get(original.id) != fragment_to_json(original):
+            raise moved_since(base, table, f"a compacted fragment has changed fragment={original.id}")
+    return _stage(table, rewritten, Origin(operation_id=operation_id, world=world), counters) if rewritten else None
+
+
+def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin, counters: Counters) -> StagedCommit:
     # Lance builds these lists anew on each access, so numbers given to a fragment would be lost on the second.
     groups = [LanceOperation.RewriteGroup(_originals(result), list(result.new_fragments)) for result in results]
     written = [fragment for group in groups for fragment in group.new_fragments]
@@ -44,10 +69,17 @@ def stage_compaction(
         table,
         LanceOperation.Rewrite(groups, []),
         kind="compaction",
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=origin,
         row_count=table.row_count,
         files=data_files(written),
     )
+
+
+def _result(text: str) -> RewriteResult:
+    # Lance's own type stubs do not know the way back from JSON.
+    kind: Any = RewriteResult
+    result: RewriteResult = kind.from_json(text)
+    return result
 
 
 def _number(table: Table, fragments: Sequence[FragmentMetadata], counters: Counters) -> None:

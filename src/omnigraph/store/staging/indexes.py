@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -13,7 +14,8 @@ from lance.dataset import Index
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
 from omnigraph.store.metering import metered
-from omnigraph.store.staging.commit import Origin, StagedCommit, staged_on
+from omnigraph.store.staging.codec import index_from_json
+from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
 from omnigraph.store.table import KEY, Table, TableIndex
 from omnigraph.store.translate import translating
 
@@ -49,6 +51,23 @@ class StagedIndexes:
     skipped: tuple[SkippedIndex, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltIndex:
+    """Segments of an index that other processes have built, as JSON texts; ``rebuilds``: in place of what is there."""
+
+    build: IndexBuild
+    segments: tuple[str, ...]
+    rebuilds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPlan:
+    """Which fragments a build has to read; ``rebuilds``: the result takes the place of what is there."""
+
+    fragment_ids: tuple[int, ...]
+    rebuilds: bool
+
+
 def stage_indexes(
     table: Table, builds: Sequence[IndexBuild], *, operation_id: str, world: World, counters: Counters
 ) -> StagedIndexes:
@@ -59,38 +78,51 @@ def stage_indexes(
     A vector index needs at least one vector.
     """
     table.datasets.handles.check_process()
-    existing = {index.name: index for index in table.indexes(counters)}
-    present = [fragment.metadata.id for fragment in table.fragments]
     segments: list[Index] = []
     replaced: list[Index] = []
     built: list[IndexBuild] = []
     skipped: list[SkippedIndex] = []
     for build in builds:
-        known = existing.get(build.name)
-        covered = frozenset[int]() if known is None else known.fragment_ids
-        over = [fragment_id for fragment_id in present if fragment_id not in covered]
-        if known is not None and not over:
-            skipped.append(SkippedIndex(build=build, reason="current"))
+        plan = plan_index(table, build, counters)
+        if isinstance(plan, SkippedIndex):
+            skipped.append(plan)
             continue
-        if known is not None and not _can_extend(table, build, known, over, counters):
-            over = present
-            replaced += _lance_indexes(known)
-        if build.kind == "vector" and not _has_vectors(table, build.column, over, counters):
-            skipped.append(SkippedIndex(build=build, reason="no vectors"))
-            continue
-        segments.append(_build(table, build, over, counters, extends=known is not None))
+        if plan.rebuilds:
+            replaced += _stored_segments(table, build, counters)
+        segments.append(finish_index(table, build, [build_index(table, build, plan.fragment_ids, counters)], counters))
         built.append(build)
-    commit = None
-    if segments:
-        commit = staged_on(
-            table,
-            LanceOperation.CreateIndex(segments, replaced),
-            kind="index",
-            origin=Origin(operation_id=operation_id, world=world),
-            row_count=table.row_count,
-            files=tuple(f"_indices/{item.uuid}/{file.path}" for item in segments for file in item.files or ()),
-        )
+    commit = _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
     return StagedIndexes(commit=commit, built=tuple(built), skipped=tuple(skipped))
+
+
+def stage_built_indexes(
+    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, world: World, counters: Counters
+) -> StagedCommit | None:
+    """Stage segments that other processes have built, for one commit; None when there are none.
+
+    The table may have moved since ``base``, on which they worked, as long as what they read is still part of it.
+
+    Raises:
+        TableMovedError: a fragment that a segment covers has left, or has got another segment meanwhile.
+    """
+    table.datasets.handles.check_process()
+    began_with = {item.metadata.id: item.files for item in base.fragments}
+    present = {item.metadata.id: item.files for item in table.fragments}
+    segments: list[Index] = []
+    replaced: list[Index] = []
+    for index in indexes:
+        with translating("read an index segment", table.pin.location):
+            mine = [index_from_json(json.loads(segment)) for segment in index.segments]
+        stored = _stored_segments(table, index.build, counters)
+        covered = {number for segment in mine for number in segment.fragment_ids}
+        if any(number not in present or present[number] != began_with.get(number) for number in covered):
+            raise moved_since(base.pin, table, f"a fragment that was indexed has left index={index.build.name}")
+        if index.rebuilds:
+            replaced += stored
+        elif any(not covered.isdisjoint(segment.fragment_ids) for segment in stored):
+            raise moved_since(base.pin, table, f"a fragment was indexed twice index={index.build.name}")
+        segments += mine
+    return _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
 
 
 def stage_drop_indexes(
@@ -108,6 +140,75 @@ def stage_drop_indexes(
         row_count=table.row_count,
         files=(),
     )
+
+
+def plan_index(table: Table, build: IndexBuild, counters: Counters) -> IndexPlan | SkippedIndex:
+    """Tell what a build has to read, or why there is nothing to build."""
+    present = [fragment.metadata.id for fragment in table.fragments]
+    known = next((index for index in table.indexes(counters) if index.name == build.name), None)
+    covered = frozenset[int]() if known is None else known.fragment_ids
+    over = [fragment_id for fragment_id in present if fragment_id not in covered]
+    if known is not None and not over:
+        return SkippedIndex(build=build, reason="current")
+    rebuilds = known is not None and not _can_extend(table, build, known, over, counters)
+    if rebuilds:
+        over = present
+    if build.kind == "vector" and not has_vectors(table, build.column, over, counters):
+        return SkippedIndex(build=build, reason="no vectors")
+    return IndexPlan(fragment_ids=tuple(over), rebuilds=rebuilds)
+
+
+def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int], counters: Counters) -> Index:
+    """Write one segment over some fragments; :func:`finish_index` makes it one that can be committed."""
+    handle = table.handle
+    is_known = any(index.name == build.name for index in table.indexes(counters))
+    options: dict[str, Any] = {"name": build.name, "fragment_ids": list(fragment_ids), "replace": is_known}
+    with translating("build an index", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
+        match build.kind:
+            case "btree":
+                return handle.create_index_uncommitted(build.column, "BTREE", **options)
+            case "fulltext":
+                return handle.create_index_uncommitted(build.column, "INVERTED", **options)
+            case "vector":
+                # One partition searches every vector, so that the answer is exact.
+                return handle.create_index_uncommitted(
+                    build.column, "IVF_FLAT", metric="L2", num_partitions=1, **options
+                )
+            case _:
+                assert_never(build.kind)
+
+
+def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index], counters: Counters) -> Index:
+    """Return the one segment that freshly written ones make up."""
+    if build.kind != "fulltext" and len(segments) == 1:
+        return segments[0]
+    # Committed as it is, a full-text segment would land and then fail every search.
+    handle = table.handle
+    with translating("merge index segments", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
+        return handle.merge_existing_index_segments(list(segments))
+
+
+def has_vectors(table: Table, column: str, fragment_ids: Sequence[int], counters: Counters) -> bool:
+    """Whether some row of these fragments has a vector, which an index needs."""
+    if not fragment_ids:
+        return False
+    found = table.read([column], f"{column} IS NOT NULL", counters=counters, limit=1, fragment_ids=list(fragment_ids))
+    return bool(found.num_rows)
+
+
+def _stage(table: Table, segments: Sequence[Index], replaced: Sequence[Index], origin: Origin) -> StagedCommit:
+    return staged_on(
+        table,
+        LanceOperation.CreateIndex(list(segments), list(replaced)),
+        kind="index",
+        origin=origin,
+        row_count=table.row_count,
+        files=tuple(f"_indices/{item.uuid}/{file.path}" for item in segments for file in item.files or ()),
+    )
+
+
+def _stored_segments(table: Table, build: IndexBuild, counters: Counters) -> list[Index]:
+    return [item for index in table.indexes(counters) if index.name == build.name for item in _lance_indexes(index)]
 
 
 def _lance_indexes(index: TableIndex) -> list[Index]:
@@ -138,30 +239,3 @@ def _can_extend(table: Table, build: IndexBuild, known: TableIndex, over: Sequen
         [KEY], f"_row_created_at_version <= {built_at}", counters=counters, limit=1, fragment_ids=list(over)
     )
     return not rewritten.num_rows
-
-
-def _build(table: Table, build: IndexBuild, fragment_ids: list[int], counters: Counters, *, extends: bool) -> Index:
-    handle = table.handle
-    options: dict[str, Any] = {"name": build.name, "fragment_ids": fragment_ids, "replace": extends}
-    with translating("build an index", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
-        match build.kind:
-            case "btree":
-                return handle.create_index_uncommitted(build.column, "BTREE", **options)
-            case "fulltext":
-                segment = handle.create_index_uncommitted(build.column, "INVERTED", **options)
-                # Committed as it is, the segment would land and then fail every search.
-                return handle.merge_existing_index_segments([segment])
-            case "vector":
-                # One partition searches every vector, so that the answer is exact.
-                return handle.create_index_uncommitted(
-                    build.column, "IVF_FLAT", metric="L2", num_partitions=1, **options
-                )
-            case _:
-                assert_never(build.kind)
-
-
-def _has_vectors(table: Table, column: str, fragment_ids: Sequence[int], counters: Counters) -> bool:
-    if not fragment_ids:
-        return False
-    found = table.read([column], f"{column} IS NOT NULL", counters=counters, limit=1, fragment_ids=list(fragment_ids))
-    return bool(found.num_rows)

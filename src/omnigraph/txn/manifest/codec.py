@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from omnigraph.store.pins import TablePin
 from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
+    BatchMark,
     BranchHead,
     Commit,
     ManifestState,
@@ -99,6 +101,7 @@ def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
 
 def commit_to_json(commit: Commit) -> dict[str, Any]:
     """Return a commit as JSON values, for the manifest and for plans."""
+    batch = {} if commit.batch is None else {"batch": {"app": commit.batch.app, "number": commit.batch.number}}
     return {
         "id": commit.id,
         "parent": commit.parent,
@@ -111,6 +114,7 @@ def commit_to_json(commit: Commit) -> dict[str, Any]:
         "message": commit.message,
         "published_at_ms": commit.published_at_ms,
         "touched": list(commit.touched),
+        **batch,
     }
 
 
@@ -128,6 +132,7 @@ def commit_from_json(data: dict[str, Any]) -> Commit:
         message=data["message"],
         published_at_ms=data["published_at_ms"],
         touched=tuple(data["touched"]),
+        batch=BatchMark(**data["batch"]) if data.get("batch") else None,
     )
 
 
@@ -198,6 +203,8 @@ def _decode_state(version: int, rows: list[dict[str, Any]], schema: AcceptedSche
             commit=CommitId(Ulid.parse(head["commit"])),
             epoch=head["writer_epoch"],
             floor=head["floor"],
+            cleaned=head.get("cleaned", 0),
+            swept=head.get("swept", 0),
         ),
         tables=freeze_tables(
             TableEntry(
@@ -208,6 +215,7 @@ def _decode_state(version: int, rows: list[dict[str, Any]], schema: AcceptedSche
         tombstones=tuple(_tombstone(row) for row in by_type.get(_TOMBSTONE, [])),
         schema=schema,
         recent=tuple(_commit(row) for row in by_type.get(_COMMIT, [])),
+        batches=MappingProxyType(dict(head.get("batches", ()))),
     )
 
 
@@ -218,7 +226,11 @@ def _head_row(state: ManifestState) -> dict[str, Any]:
         "commit": state.head.commit,
         "writer_epoch": state.head.epoch,
         "floor": state.head.floor,
+        "cleaned": state.head.cleaned,
+        "swept": state.head.swept,
     }
+    if state.batches:
+        metadata["batches"] = [[app, number] for app, number in state.batches.items()]
     return _row(f"{_HEAD}:{state.head.branch}", _HEAD, metadata=metadata)
 
 

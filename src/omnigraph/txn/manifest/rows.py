@@ -6,12 +6,15 @@ All of it is immutable. A publish takes one :class:`ManifestState` and makes the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 from omnigraph.store.pins import TablePin
 from omnigraph.values import BranchName, CommitId
+
+# Every publish writes the list again, so it must not grow with the number of streams that ever were.
+MAX_APPS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +56,21 @@ class AcceptedSchema:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMark:
+    """Which piece of a stream a commit holds: the application that delivers it, and the number it has there."""
+
+    app: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
     """One line of history.
 
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
-    as they were called before and after it.
+    as they were called before and after it. ``batch`` says that it is one piece of a stream.
     """
 
     id: CommitId
@@ -73,9 +84,11 @@ class Commit:
     message: str | None = None
     published_at_ms: int = 0
     touched: tuple[str, ...] = ()
+    batch: BatchMark | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the commit with the field names of the public contract; times are in microseconds."""
+        batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
         return {
             "graph_commit_id": self.id,
             "graph_branch": self.branch,
@@ -88,6 +101,7 @@ class Commit:
             "message": self.message,
             "published_at": self.published_at_ms * 1000,
             "types": list(self.touched),
+            **batch,
         }
 
 
@@ -96,7 +110,9 @@ class BranchHead:
     """The newest commit of a branch and what fences writers.
 
     ``epoch`` rises with every takeover of a dead writer's claim. ``floor`` is the oldest manifest version that
-    cleanup has left whole: no publish may build on anything below it.
+    cleanup has left whole. ``cleaned`` is the version that the last cleanup made; what was decided before it may rely
+    on states that are gone. ``swept`` is the oldest version that a write may have uploaded files upon: files that were
+    uploaded upon an older one, and that nothing names, may be gone.
     """
 
     branch: BranchName
@@ -104,11 +120,17 @@ class BranchHead:
     commit: CommitId
     epoch: int = 0
     floor: int = 0
+    cleaned: int = 0
+    swept: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestState:
-    """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet."""
+    """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet.
+
+    ``batches`` is the last number of every application that streams into the branch, the one heard of longest ago
+    first; of more than ``MAX_APPS`` the first are forgotten.
+    """
 
     version: int
     graph_id: str
@@ -117,6 +139,7 @@ class ManifestState:
     tombstones: tuple[Tombstone, ...]
     schema: AcceptedSchema
     recent: tuple[Commit, ...]
+    batches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def table(self, table_key: str) -> TableEntry | None:
         """Return the entry of a live table, or None."""
@@ -132,6 +155,18 @@ class ManifestState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FloorChange:
+    """What a cleanup records before it removes anything; neither number ever falls.
+
+    ``forgotten`` are the ids of dropped tables that no state will hold any more.
+    """
+
+    floor: int
+    swept: int
+    forgotten: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestChange:
     """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
 
@@ -144,6 +179,7 @@ class ManifestChange:
     rename_tables: tuple[TableRename, ...] = ()
     schema: AcceptedSchema | None = None
     raise_epoch: bool = False
+    floor: FloorChange | None = None
 
 
 def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
@@ -157,18 +193,40 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         tables[entry.table_key] = entry
     head = replace(
         state.head,
-        commit=change.commits[-1].id,
+        # A cleanup makes a version and no commit: it changes nothing that history could tell.
+        commit=change.commits[-1].id if change.commits else state.head.commit,
         epoch=state.head.epoch + (1 if change.raise_epoch else 0),
     )
+    stones = state.tombstones + change.drop_tables
+    if change.floor is not None:
+        head = replace(
+            head,
+            floor=max(head.floor, change.floor.floor),
+            swept=max(head.swept, change.floor.swept),
+            cleaned=state.version + 1,
+        )
+        stones = tuple(stone for stone in stones if stone.object_id not in change.floor.forgotten)
     return replace(
         state,
         version=state.version + 1,
         head=head,
         tables=freeze_tables(tables.values()),
-        tombstones=state.tombstones + change.drop_tables,
+        tombstones=stones,
         schema=change.schema if change.schema is not None else state.schema,
         recent=state.recent + change.commits,
+        batches=_last_batches(state.batches, change.commits),
     )
+
+
+def _last_batches(before: Mapping[str, int], commits: Iterable[Commit]) -> Mapping[str, int]:
+    marks = [commit.batch for commit in commits if commit.batch is not None]
+    if not marks:
+        return before
+    known = dict(before)
+    for mark in marks:
+        known.pop(mark.app, None)
+        known[mark.app] = mark.number
+    return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
 
 
 def freeze_tables(entries: Iterable[TableEntry]) -> Mapping[str, TableEntry]:

@@ -24,6 +24,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branches import branch_missing
 from omnigraph.txn.claims import Holding
+from omnigraph.txn.floor import publish_plan
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.plan import PublishPlan, WriteKind
@@ -115,7 +116,7 @@ class Recoverer:
         if plan.kind is WriteKind.BRANCH_DELETE:
             return self._resolve_deletion(plan, counters)
         try:
-            recovery = self._end(plan, counters)
+            recovery = self._end_floor(plan, counters) if plan.kind is WriteKind.CLEANUP else self._end(plan, counters)
         except BranchMissingError:
             self._conclude(plan, RecoveryKind.DISCARDED, plan.base_commit, (), counters)
             raise
@@ -130,6 +131,22 @@ class Recoverer:
         if is_gone:
             raise branch_missing(plan.branch)
         return _recovery(kind, (), plan.base_commit, self._services.load(counters))
+
+    def _end_floor(self, plan: PublishPlan, counters: Counters) -> Recovery:
+        """Record the floor of a cleanup that died, unless its version is taken: then the cleanup never began."""
+        for _ in range(_MAX_ROUNDS):
+            base = self._services.load(counters)
+            if base.state.version >= plan.target_version:
+                was_published = base.state.head.cleaned >= plan.target_version
+                kind = RecoveryKind.ROLLED_FORWARD if was_published else RecoveryKind.ROLLED_BACK
+                return _recovery(kind, (), base.state.head.commit, base)
+            try:
+                manifest = publish_plan(self._services, plan, base, counters)
+            except CompareAndSwapLostError:
+                self._pause()
+                continue
+            return _recovery(RecoveryKind.ROLLED_FORWARD, (), manifest.state.head.commit, manifest)
+        raise _busy(plan)
 
     def _conclude(
         self,

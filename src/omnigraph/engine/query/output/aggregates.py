@@ -6,7 +6,7 @@ remain are gathered by their values. Partial sums of each morsel are kept, never
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +45,14 @@ class _Measure:
 
 def aggregate(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
     """Return one row per group, with the columns of the result."""
+    return finish_groups(read, partial_groups(context, read, frames))
+
+
+def partial_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+    """Return one row per group of these rows, with what :func:`merge_groups` can merge with groups of other rows.
+
+    The group columns come first, in the order of ``read.groups``.
+    """
     keys = [read.outputs[index] for index in read.groups or ()]
     variables = list(dict.fromkeys(name for output in keys if (name := _variable(output)) is not None))
     measures = _measures(read)
@@ -66,8 +74,16 @@ def aggregate(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) ->
     by_entity = _merge(context, partials, variables, measures)
     if keys and not has_rows:
         by_entity = by_entity.slice(0, 0)
-    by_value = _by_value(context, by_entity, variables, keys, measures)
-    return _finish(read, by_value)
+    return _by_value(context, by_entity, variables, keys, measures)
+
+
+def merge_groups(context: QueryContext, read: ReadPlan, groups: pa.Table) -> pa.Table:
+    """Return one row per group of what :func:`partial_groups` made of several parts of the rows."""
+    measures = _measures(read)
+    keys = groups.column_names[: len(read.groups or ())]
+    if not keys:
+        return _group(groups, keys, measures)
+    return _merge_values(context, {name: _one(groups.column(name)) for name in keys}, groups, measures)
 
 
 def _variable(output: Output) -> str | None:
@@ -233,10 +249,17 @@ def _by_value(
     if not keys:
         return groups
     frame = Frame(length=groups.num_rows, ids={name: groups.column(name).to_numpy() for name in variables})
-    encoded: dict[str, GroupKey] = {}
+    shown: dict[str, pa.Array] = {}
     for index, output in enumerate(keys):
         assert not isinstance(output.expression, AggregateCall | RankingValue)  # noqa: S101 - none of them is a key
-        encoded[f"key{index}"] = GroupKey.encode(scalar_column(context, frame, output.expression))
+        shown[f"key{index}"] = scalar_column(context, frame, output.expression)
+    return _merge_values(context, shown, groups, measures)
+
+
+def _merge_values(
+    context: QueryContext, keys: Mapping[str, pa.Array], groups: pa.Table, measures: Sequence[_Measure]
+) -> pa.Table:
+    encoded = {name: GroupKey.encode(values) for name, values in keys.items()}
     columns = {name: key.values for name, key in encoded.items()}
     columns |= {measure.name: groups.column(measure.name) for measure in measures}
     merged = _group_in_parts(context, pa.table(columns), list(encoded), measures)
@@ -245,8 +268,8 @@ def _by_value(
     return merged
 
 
-def _finish(read: ReadPlan, groups: pa.Table) -> pa.Table:
-    """Return the columns of the result: averages from sums and counts, NULL for sums of nothing."""
+def finish_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
+    """Return whole groups as columns of the result: averages from sums and counts, NULL for sums of nothing."""
     keys = iter([name for name in groups.column_names if name.startswith("key")])
     columns = []
     for index, output in enumerate(read.outputs):

@@ -91,7 +91,7 @@ def key_ranks(context: QueryContext, read: ReadPlan, frame: Frame, key: OrderKey
 def entity_ranks(context: QueryContext, frame: Frame, variable: str, name: str) -> Ranks:
     """Return numbers that order rows by a property of one variable; entities are ranked once, however many rows."""
     entities, row_ids = context.entities_of(variable), frame.ids[variable]
-    if len(row_ids) > entities.table.row_count and entities.prefers_memory(len(row_ids)):
+    if entities.prefers_memory(len(row_ids)) and len(row_ids) > entities.table.row_count:
         return rank_values(entities.whole_column(name))[entities.codes(row_ids)]
     unique, at = _unique(row_ids)
     return rank_values(entities.values(unique, name))[at]

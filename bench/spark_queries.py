@@ -1,0 +1,115 @@
+"""How fast a read on Spark is: counting two-hop paths as a query beside DataFrames written by hand.
+
+By hand there are two ways: joining the linked pairs with themselves, which is what the query says, and joining how
+many pairs end at a node with how many begin there. Both scan the edges with one function of Arrow, as fast as Spark
+can be given them, and get the best of the hints. The session of Spark is started and warm.
+
+Usage: python bench/spark_queries.py [--size S|M|XS] [--rounds N] [--data DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.generate import SCHEMA_PATH, SIZES, generate
+
+from omnigraph import spark as plane
+from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.runtime import Counters
+from omnigraph.spark.query import query
+from omnigraph.store.location import Storage
+from omnigraph.store.portable import TableTicket, fragment_sizes, read_fragments
+
+TARGET = 1.3
+TEXT = "query q() { match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n } }"
+HINTS = ("broadcast", "shuffle_hash", "merge")
+
+
+def measure_two_hops(graph: GraphSession, spark, rounds: int = 3) -> dict[str, float]:
+    """Return the best seconds of each way and the ratio that has a target."""
+    pairs = _pairs(graph, spark)
+    ways: dict[str, Callable[[], int]] = {"query": lambda: query(graph, TEXT, spark=spark).rows()[0]["n"]}
+    ways |= {f"joins, {hint}": partial(_joined, pairs, hint) for hint in HINTS}
+    ways["degrees"] = partial(_by_degree, pairs)
+    counted = {name: way() for name, way in ways.items()}
+    if len(set(counted.values())) != 1:
+        msg = f"the ways disagree: {counted}"
+        raise ValueError(msg)
+    seconds = {name: min(_timed(way) for _ in range(rounds)) for name, way in ways.items()}
+    return {**seconds, "ratio": seconds["query"] / min(seconds[f"joins, {hint}"] for hint in HINTS)}
+
+
+def _pairs(graph: GraphSession, spark):
+    table = graph.snapshot().table("edge:Knows", Counters())
+    ticket = TableTicket(storage=graph.store.storage, pin=table.pin)
+    fragments = [number for number, _ in fragment_sizes(table)]
+    numbers = spark.range(0, len(fragments), 1, len(fragments))
+    edges = numbers.mapInArrow(partial(_read, ticket, fragments), "src string, dst string")
+    return edges.distinct()
+
+
+def _read(ticket, fragments, batches):
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            for found in read_fragments(ticket, [fragments[number]], ["src", "dst"]):
+                yield pa.record_batch([found["src"], found["dst"]], names=["src", "dst"])
+
+
+def _joined(pairs, hint: str) -> int:
+    further = pairs.selectExpr("src as dst", "dst as far").hint(hint)
+    return pairs.join(further, "dst").count()
+
+
+def _by_degree(pairs) -> int:
+    into = pairs.groupBy("dst").count().withColumnRenamed("count", "i")
+    out = pairs.groupBy("src").count().selectExpr("src as dst", "count as o").hint("broadcast")
+    return into.join(out, "dst").selectExpr("sum(i * o)").collect()[0][0]
+
+
+def _timed(way: Callable[[], int]) -> float:
+    started = time.perf_counter()
+    way()
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=sorted(SIZES), default="M")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--data", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        dataset = generate(given.size, given.data or work / "data")
+        storage = Storage.open(str(work / "graph"))
+        init_graph(storage, SCHEMA_PATH.read_text())
+        spark = plane.session()
+        try:
+            with GraphSession.open(storage) as graph:
+                graph.load([str(path) for path in dataset.parquet], "append")
+                found = measure_two_hops(graph, spark, given.rounds)
+        finally:
+            plane.stop(spark)
+    table = Table("two-hop count", "s")
+    for name, seconds in found.items():
+        if name != "ratio":
+            table.add_row(name, f"{seconds:.2f}")
+    console = Console(width=140)
+    console.print(table)
+    console.print(f"query to the best joins by hand: {found['ratio']:.2f} x (target {TARGET} x)")
+
+
+if __name__ == "__main__":
+    main()

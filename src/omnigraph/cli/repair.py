@@ -1,0 +1,71 @@
+"""``omnigraph repair``: settles what something else has done to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.graphs import graph_address, open_graph
+from omnigraph.cli.guards import echo_target
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson, Branch, Quiet, Store, Uri
+from omnigraph.cli.output import choose_output
+from omnigraph.cli.reports import PlainReport
+from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
+from omnigraph.errors import TableDriftError
+
+app = new_app()
+
+# What writes to such a table end with, until somebody has decided about it.
+_REFUSED = TableDriftError.row.kind.exit_code
+
+
+@app.command()
+def repair(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Adopt compactions, which change no row; otherwise only look.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --confirm: adopt every other change too.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show tables that something other than omnigraph has changed, and adopt or discard what was done to them.
+
+    A compaction, which changes no row, is adopted by --confirm alone; anything else also needs --force or --discard.
+    Exits with 11 when a change was left that needs such a decision.
+    """
+    address = graph_address(uri, store)
+    RepairOrder(confirm=confirm, force=force, discard=discard)
+    echo_target("repair", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        result = session.repair(branch, confirm=confirm, force=force, discard=discard)
+    document = {
+        "uri": address,
+        "branch": result.branch,
+        "confirm": confirm,
+        "force": force,
+        "discard": discard,
+        "graph_manifest_version": result.manifest_version,
+        "datasets": [table.to_json() for table in result.tables],
+    }
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_lines(result))))
+    return _REFUSED if result.is_refused else 0
+
+
+def _lines(result: RepairResult) -> Iterator[str]:
+    found = [table for table in result.tables if table.action != "no_op"]
+    for table in found:
+        operations = ", ".join(table.operations) or table.error or ""
+        yield (
+            f"{table.table_key}: {table.action}, {table.classification}"
+            f" published={table.published_version} head={table.head_version} operations={operations}"
+        )
+    if not found:
+        yield f"no drift in {len(result.tables)} tables"

@@ -1,0 +1,21 @@
+"""Exports: every row of one state of a graph, as files that load back unchanged."""
+
+from omnigraph.engine.export.options import (
+    ExportedType,
+    ExportFormat,
+    ExportProgress,
+    ExportResult,
+    ExportSettings,
+)
+from omnigraph.engine.export.run import export_folder
+from omnigraph.engine.export.stream import export_stream
+
+__all__ = [
+    "ExportFormat",
+    "ExportProgress",
+    "ExportResult",
+    "ExportSettings",
+    "ExportedType",
+    "export_folder",
+    "export_stream",
+]

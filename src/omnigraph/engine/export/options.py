@@ -1,0 +1,83 @@
+"""What an export may be asked for, what it tells while it runs, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omnigraph.runtime import Cost
+
+ExportFormat = Literal["jsonl", "csv", "parquet"]
+FORMATS: tuple[ExportFormat, ...] = ("jsonl", "csv", "parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """What an export may use of the machine.
+
+    Args:
+        rows_per_file: a file ends behind the fragment with which it has this many rows.
+        threads: how many files are written side by side.
+        is_durable: whether a local folder is synced to the disk before the export is called complete.
+    """
+
+    rows_per_file: int = 1 << 20
+    threads: int = 2
+    is_durable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportProgress:
+    """How far an export is."""
+
+    rows: int
+    rows_total: int
+    bytes_written: int
+
+
+Progress = Callable[[ExportProgress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedType:
+    """What was written of one type."""
+
+    kind: Literal["node", "edge"]
+    name: str
+    rows: int
+    files: int
+    bytes_written: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON values."""
+        return {
+            "kind": self.kind,
+            "type_name": self.name,
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes_written,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportResult:
+    """What an export wrote. ``target`` is None for a stream; types are in the order of their rows."""
+
+    target: str | None
+    format: ExportFormat
+    branch: str
+    commit_id: str
+    types: tuple[ExportedType, ...]
+    elapsed_s: float
+    cost: Cost
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(item.rows for item in self.types)
+
+    @property
+    def bytes_written(self) -> int:
+        """All bytes."""
+        return sum(item.bytes_written for item in self.types)

@@ -1,0 +1,252 @@
+"""Cleanup: giving back the storage of states that nobody may ask for any more.
+
+What is listed is decided upon twice. First to find out what would go; then the floors are recorded on every branch,
+which from there on keeps late writers from building upon what goes; and what is removed is what of the first listing
+is still not needed after that. Nothing that appeared meanwhile is ever looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from omnigraph.engine.maintenance.garbage import Ages, Garbage, find_garbage
+from omnigraph.engine.maintenance.needs import NeedsReader, Survey
+from omnigraph.engine.maintenance.retention import KeptVersions, Retention, decide_kept, read_histories
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.errors import BranchMissingError, OmnigraphError, StorageCorruptError, TableDrift, TableDriftError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.control import StoredObject
+from omnigraph.store.inventory import Inventory
+from omnigraph.store.scratch import SCRATCH_PREFIX
+from omnigraph.txn.floor import record_floor
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.rows import FloorChange, ManifestState
+from omnigraph.txn.recovery.classify import observe_table
+
+# Far longer than any writer works without looking at the newest version.
+_FENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedDataset:
+    """What a cleanup removed of one dataset, or would remove. ``error`` says what stood in its way."""
+
+    table_key: str
+    old_versions: int
+    files: int
+    bytes: int
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the dataset as every result shows it."""
+        return {
+            "type_key": self.table_key,
+            "old_versions_removed": self.old_versions,
+            "files_removed": self.files,
+            "bytes_removed": self.bytes,
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupResult:
+    """What a cleanup did, or would do when ``is_done`` is False.
+
+    ``floors`` tells for every branch the oldest version that stays of its own, ``protected`` which older ones stay and
+    what for: (branch, version, why).
+    """
+
+    is_done: bool
+    datasets: tuple[CleanedDataset, ...]
+    floors: Mapping[str, int]
+    protected: tuple[tuple[str, int, str], ...]
+
+    @property
+    def bytes(self) -> int:
+        """How much storage is given back."""
+        return sum(dataset.bytes for dataset in self.datasets)
+
+
+class Cleanup:
+    """One cleanup of a graph."""
+
+    def __init__(self, store: GraphStore, retention: Retention, settings: MaintenanceSettings, world: World) -> None:
+        self._store = store
+        self._retention = retention
+        self._settings = settings
+        self._world = world
+        self._control = store.stores.control
+        self._counters = Counters()
+        self._needs = NeedsReader(store, settings.threads)
+
+    def preview(self) -> CleanupResult:
+        """Return what a cleanup would remove; nothing is written.
+
+        Raises:
+            TableDriftError: a table was changed by something else, and has to be repaired first.
+        """
+        ages, inventory = self._ages(self._world.clock.now_ms()), self._list()
+        survey = self._survey(inventory, ages)
+        return self._result(survey, self._garbage(inventory, survey, ages), is_done=False)
+
+    def run(self) -> CleanupResult:
+        """Remove what nothing needs. Whatever interrupts it leaves a whole graph, and the next one goes on.
+
+        Raises:
+            TableDriftError: a table was changed by something else, and has to be repaired first.
+            ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
+        """
+        self._store.refresh(self._counters)
+        with self._storage_clock() as now_ms:
+            ages, inventory = self._ages(now_ms), self._list()
+        survey = self._survey(inventory, ages)
+        if not self._garbage(inventory, survey, ages):
+            return self._result(survey, {}, is_done=True)
+        floors = self._record(survey, inventory, ages)
+        self._world.failpoints.hit("engine.cleanup.after_floor")
+        self._world.clock.sleep(self._settings.settle_s)
+        survey = self._survey(inventory, ages, floors)
+        garbage = self._garbage(inventory, survey, ages)
+        errors = self._remove(garbage)
+        return self._result(survey, garbage, is_done=True, errors=errors)
+
+    def _list(self) -> Inventory:
+        return Inventory(self._control.list_objects("", self._counters), LOCATION)
+
+    @contextmanager
+    def _storage_clock(self) -> Iterator[int]:
+        """Give the moment by the clock that stamps objects: clocks of machines may differ from it, and do."""
+        key = f"{SCRATCH_PREFIX}/cleanup-{self._world.ids.ulid()}/clock"
+        self._control.put(key, b"", self._counters)
+        try:
+            (written,) = self._control.list_objects(key.rpartition("/")[0], self._counters)
+            yield written.modified_ms
+        finally:
+            self._control.delete_prefix(key.rpartition("/")[0], self._counters)
+
+    def _ages(self, now_ms: int) -> Ages:
+        fence_s = max(_FENCE_S, 4 * self._store.stores.settings.grace_s)
+        return Ages(unnamed_ms=now_ms - int(self._settings.unnamed_age_s * 1000), fence_ms=now_ms - int(fence_s * 1000))
+
+    def _survey(self, inventory: Inventory, ages: Ages, floors: Mapping[str, int] | None = None) -> Survey:
+        histories = read_histories(self._store, self._counters)
+        now_ms = self._world.clock.now_ms()
+        kept = decide_kept(self._store, histories, self._retention, now_ms, self._counters, floors)
+        if floors is None:
+            self._refuse_drift(kept)
+        return self._needs.survey(kept, inventory, ages)
+
+    def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
+        for item in kept:
+            for entry in item.history.newest.state.tables.values():
+                if not item.history.line.owns(entry.pin):
+                    continue
+                seen = observe_table(entry.table_key, entry.pin, self._store.tables, self._counters)
+                if seen.head < entry.pin.version:
+                    message = f"a table is behind its published version table={entry.table_key} head={seen.head}"
+                    raise StorageCorruptError(message)
+                if seen.is_foreign:
+                    details = TableDrift(table_key=entry.table_key, published=entry.pin.version, head=seen.head)
+                    raise TableDriftError(
+                        f"a table was changed outside of omnigraph table={entry.table_key}"
+                        f" published={entry.pin.version} head={seen.head}",
+                        details=details,
+                    )
+
+    def _garbage(self, inventory: Inventory, survey: Survey, ages: Ages) -> dict[str, Garbage]:
+        found = find_garbage(inventory, survey.needs, ages, LOCATION)
+        runs: dict[str, list[StoredObject]] = defaultdict(list)
+        for item in inventory.below(SCRATCH_PREFIX):
+            runs[item.key.split("/")[1]].append(item)
+        old = [item for run in runs.values() if _is_old(run, ages) for item in run]
+        ended = {*self._store.lines.refs.leftovers(self._counters), *self._store.tags.leftovers(self._counters)}
+        old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
+        for item in old:
+            folder = item.key.partition("/")[0]
+            found.setdefault(folder, Garbage(location=folder)).files.append(item)
+        return found
+
+    def _record(self, survey: Survey, inventory: Inventory, ages: Ages) -> dict[str, int]:
+        """Record on every branch what goes, before anything does."""
+        floors = {}
+        for item in survey.kept:
+            name = item.history.line.name
+            change = FloorChange(floor=item.floor, swept=_swept(item, inventory, ages))
+            try:
+                authority = self._store.authority(name, self._counters)
+                decide = partial(_with_forgotten, change, survey.forgotten)
+                recorded = record_floor(authority.services, authority.recover_claim, decide, self._counters)
+            except BranchMissingError:
+                continue
+            floors[str(name)] = recorded.state.head.floor
+        return floors
+
+    def _remove(self, garbage: Mapping[str, Garbage]) -> dict[str, str]:
+        """Remove versions everywhere, then files; a dataset that fails does not stop the others."""
+        errors: dict[str, str] = {}
+        for step in ("versions", "files"):
+            for location, item in garbage.items():
+                keys = [one.key for one in getattr(item, step)]
+                if not keys or location in errors:
+                    continue
+                try:
+                    self._control.delete_keys(keys, self._counters)
+                except OmnigraphError as error:
+                    errors[location] = error.message
+                self._store.tables.forget(location)
+                self._world.failpoints.hit("engine.cleanup.after_removal")
+        return errors
+
+    def _result(
+        self,
+        survey: Survey,
+        garbage: Mapping[str, Garbage],
+        *,
+        is_done: bool,
+        errors: Mapping[str, str] | None = None,
+    ) -> CleanupResult:
+        datasets = [
+            CleanedDataset(
+                table_key=survey.table_keys.get(location, location),
+                old_versions=len(item.versions),
+                files=len(item.files),
+                bytes=item.bytes,
+                error=(errors or {}).get(location),
+            )
+            for location, item in garbage.items()
+        ]
+        protected = [
+            (str(item.history.line.name), version, why)
+            for item in survey.kept
+            for version, why in sorted(item.spared.items())
+            if version < item.floor
+        ]
+        return CleanupResult(
+            is_done=is_done,
+            datasets=tuple(sorted(datasets, key=lambda dataset: dataset.table_key)),
+            floors={str(item.history.line.name): item.floor for item in survey.kept},
+            protected=tuple(protected),
+        )
+
+
+def _is_old(run: Iterable[StoredObject], ages: Ages) -> bool:
+    return all(item.modified_ms < ages.unnamed_ms for item in run)
+
+
+def _swept(item: KeptVersions, inventory: Inventory, ages: Ages) -> int:
+    """Return the oldest version of a branch upon which nobody can have uploaded what is old by now."""
+    stored = inventory.lines.get((LOCATION, item.history.line.line))
+    versions = {} if stored is None else stored.versions
+    young = [number for number, file in versions.items() if file.object.modified_ms >= ages.unnamed_ms]
+    return min(young, default=max(versions, default=item.history.newest.state.version) + 1)
+
+
+def _with_forgotten(change: FloorChange, forgotten: frozenset[str], state: ManifestState) -> FloorChange:
+    stones = tuple(stone.object_id for stone in state.tombstones if stone.object_id in forgotten)
+    return replace(change, forgotten=stones)

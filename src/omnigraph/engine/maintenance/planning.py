@@ -1,0 +1,178 @@
+"""What optimizing a branch has to do, table by table. Whoever executes it, here or elsewhere, works from this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from omnigraph.catalog import Catalog, index_intents
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.errors import MissingThing, OmnigraphError, TypeMissingError
+from omnigraph.runtime import Counters
+from omnigraph.store.compacting import CompactionPolicy, plan_compaction
+from omnigraph.store.pins import TablePin
+from omnigraph.store.portable import IndexWork, fragment_sizes, index_work
+from omnigraph.store.staging import IndexBuild
+from omnigraph.store.staging.indexes import SkippedIndex, plan_index
+from omnigraph.store.table import Table
+from omnigraph.txn.recovery.classify import observe_table
+from omnigraph.txn.services import BranchServices
+from omnigraph.txn.snapshot import Snapshot
+
+SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
+IndexAction = Literal["built", "extended", "rebuilt", "skipped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionJob:
+    """The pieces of compaction that one table needs, upon ``base``."""
+
+    table_key: str
+    base: TablePin
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexJob:
+    """The indexes of one table that are missing or behind, upon ``base``."""
+
+    table_key: str
+    base: TablePin
+    works: tuple[IndexWork, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOutcome:
+    """What was done about one index; ``reason`` tells why it was left alone."""
+
+    name: str
+    column: str
+    kind: str
+    action: IndexAction
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPlan:
+    """The index work of one table, and what becomes of each of its indexes by it."""
+
+    job: IndexJob | None
+    outcomes: tuple[IndexOutcome, ...]
+
+
+def tables_of(snapshot: Snapshot, types: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the keys of the wanted tables, all of them when none is named.
+
+    Args:
+        snapshot: the state to look at.
+        types: names of types, ``Person`` or ``node:Person``.
+
+    Raises:
+        TypeMissingError: there is no such type.
+    """
+    known = tuple(snapshot.state.tables)
+    if types is None:
+        return known
+    wanted = []
+    for name in types:
+        found = [key for key in known if name in {key, key.partition(":")[2]}]
+        if not found:
+            details = MissingThing(what="type", name=name, near=known)
+            raise TypeMissingError(f"there is no type '{name}'", details=details)
+        wanted += found
+    return tuple(dict.fromkeys(wanted))
+
+
+def reason_to_skip(
+    services: BranchServices, snapshot: Snapshot, table_key: str, counters: Counters
+) -> SkipReason | None:
+    """Return why a table must be left alone, if it must.
+
+    What a branch inherits is the business of the branch that owns it. A table that something else has changed is not
+    touched before somebody has decided about that.
+    """
+    pin = snapshot.entry(table_key).pin
+    if not services.line.owns(pin):
+        return "inherited"
+    seen = observe_table(table_key, pin, services.tables, counters)
+    return "drift_needs_repair" if seen.is_foreign else None
+
+
+def plan_table_compaction(
+    snapshot: Snapshot, table_key: str, policy: CompactionPolicy, counters: Counters
+) -> CompactionJob | None:
+    """Return the compaction that a table needs, or None."""
+    tasks = plan_compaction(snapshot.table(table_key, counters), policy)
+    return CompactionJob(table_key=table_key, base=snapshot.entry(table_key).pin, tasks=tasks) if tasks else None
+
+
+def plan_table_indexes(
+    snapshot: Snapshot,
+    table_key: str,
+    builds: Iterable[IndexBuild],
+    counters: Counters,
+    *,
+    group_rows: int,
+    max_rows: int | None = None,
+) -> IndexPlan:
+    """Return the index work that a table needs.
+
+    Args:
+        snapshot: the state to look at.
+        table_key: the table.
+        builds: the indexes that it is to have.
+        counters: where the calls go.
+        group_rows: rows of a group of fragments at least, for which one segment is built.
+        max_rows: leave out indexes that would have to read more rows; None is no bound.
+    """
+    table = snapshot.table(table_key, counters)
+    rows = dict(fragment_sizes(table))
+    works: list[IndexWork] = []
+    outcomes: list[IndexOutcome] = []
+    for build in builds:
+        if not table.fragments:
+            outcomes.append(_outcome(table, build, None, "no rows", counters))
+            continue
+        plan = plan_index(table, build, counters)
+        work = None
+        if not isinstance(plan, SkippedIndex):
+            work = index_work(table, build, group_rows=group_rows, counters=counters)
+        reason: str | None = plan.reason if isinstance(plan, SkippedIndex) else None
+        if work is not None and max_rows is not None:
+            read = sum(rows[number] for group in work.groups for number in group)
+            work, reason = (work, None) if read <= max_rows else (None, "large")
+        if work is not None:
+            works.append(work)
+        outcomes.append(_outcome(table, build, work, reason, counters))
+    job = None
+    if works:
+        job = IndexJob(table_key=table_key, base=snapshot.entry(table_key).pin, works=tuple(works))
+    return IndexPlan(job=job, outcomes=tuple(outcomes))
+
+
+def wanted_indexes(catalog: Catalog, table_key: str) -> tuple[IndexBuild, ...]:
+    """Return the indexes that the schema wants on a table; none for a table that no type of it has."""
+    owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    owner = next((owner for owner in owners if owner.table_key == table_key), None)
+    if owner is None:
+        return ()
+    return tuple(
+        IndexBuild(column=intent.column, kind=intent.kind.value, name=intent.name) for intent in index_intents(owner)
+    )
+
+
+def is_conflict(error: OmnigraphError) -> str | None:
+    """Return the table that stood in the way of a publish, if that is what an error says."""
+    key = getattr(error.details, "table_key", None)
+    return key if isinstance(key, str) else None
+
+
+def _outcome(
+    table: Table, build: IndexBuild, work: IndexWork | None, reason: str | None, counters: Counters
+) -> IndexOutcome:
+    action: IndexAction = "skipped"
+    if work is not None:
+        is_known = any(index.name == build.name for index in table.indexes(counters))
+        action = "built" if not is_known else "rebuilt" if work.rebuilds else "extended"
+    return IndexOutcome(name=build.name, column=build.column, kind=build.kind, action=action, reason=reason)

@@ -1,0 +1,143 @@
+"""Repair: showing drift that recovery does not own, and adopting or discarding it when somebody has decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
+from omnigraph.runtime import Counters
+from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.txn.repair import Drift, adopt_drift, discard_drift, find_drift
+from omnigraph.values import BranchName
+
+Action = Literal["no_op", "preview", "healed", "forced", "discarded", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairedTable:
+    """One table: how far its head is from what the branch says, and what was done about it."""
+
+    table_key: str
+    published_version: int
+    head_version: int
+    classification: str
+    action: Action
+    operations: tuple[str, ...] = ()
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as every result shows it."""
+        return {
+            "type_key": self.table_key,
+            "published_dataset_version": self.published_version,
+            "lance_head_version": self.head_version,
+            "classification": self.classification,
+            "action": self.action,
+            "operations": list(self.operations),
+            "error": self.error,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairResult:
+    """What a repair found and did. ``manifest_version`` is None when nothing was published."""
+
+    branch: BranchName
+    manifest_version: int | None
+    tables: tuple[RepairedTable, ...]
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether drift was left that needs a decision."""
+        return any(table.action == "refused" for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOrder:
+    """What to do about drift.
+
+    Args:
+        confirm: adopt compactions, which change no row; otherwise only look.
+        force: adopt every other drift too.
+        discard: undo every drift instead.
+
+    Raises:
+        UsageError: ``force`` or ``discard`` without ``confirm``, or both of them.
+    """
+
+    confirm: bool = False
+    force: bool = False
+    discard: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.force or self.discard) and not self.confirm:
+            details = BadValue(what="arguments", value="", expected="--confirm")
+            raise UsageError("a repair that decides needs --confirm", details=details, hint="give --confirm")
+        if self.force and self.discard:
+            details = BadValue(what="arguments", value="", expected="--force or --discard")
+            raise UsageError("drift is either adopted or discarded", details=details)
+
+    def action(self, drift: Drift) -> Action:
+        """Return what becomes of one table."""
+        if drift.classification == "no_drift":
+            return "no_op"
+        if not self.confirm:
+            return "preview"
+        # What writes of ours left is not theirs to keep: it was never published.
+        if self.discard or drift.classification == "unpublished":
+            return "discarded"
+        if drift.classification == "verified_maintenance":
+            return "healed"
+        return "forced" if self.force else "refused"
+
+
+def repair(authority: GraphPublishAuthority, order: RepairOrder, counters: Counters) -> RepairResult:
+    """Look at every table that the branch owns, and settle drift as ``order`` says.
+
+    Raises:
+        ClaimBusyError: a write is under way, or has to be recovered first.
+        ExpectedVersionMismatchError: a table moved meanwhile.
+    """
+    authority.recover(counters)
+    services = authority.services
+    _refuse_pending(authority, counters)
+    state = authority.snapshot(counters).state
+    drifts = [find_drift(services, entry, counters) for entry in state.tables.values() if services.line.owns(entry.pin)]
+    actions = {drift.entry.table_key: order.action(drift) for drift in drifts}
+    adopted = [drift for drift in drifts if actions[drift.entry.table_key] in {"healed", "forced"}]
+    discarded = [drift for drift in drifts if actions[drift.entry.table_key] == "discarded"]
+    version = None
+    if adopted:
+        is_forced = "forced" in actions.values()
+        done = adopt_drift(services, authority.recover_claim, adopted, is_forced=is_forced, counters=counters)
+        version = done.state.version
+    if discarded:
+        version = discard_drift(services, authority.recover_claim, discarded, counters).state.version
+    return RepairResult(branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions))
+
+
+def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[RepairedTable, ...]:
+    return tuple(
+        RepairedTable(
+            table_key=drift.entry.table_key,
+            published_version=drift.entry.pin.version,
+            head_version=drift.head,
+            classification=drift.classification,
+            action=actions[drift.entry.table_key],
+            operations=drift.operations,
+            error=drift.error,
+        )
+        for drift in drifts
+    )
+
+
+def _refuse_pending(authority: GraphPublishAuthority, counters: Counters) -> None:
+    pending = authority.services.claims.pending_versions(counters)
+    if pending:
+        name = authority.services.line.name
+        details = ClaimHeld(branch=name, version=pending[0], holder="another writer", waited_s=0.0)
+        raise ClaimBusyError(
+            f"a write is under way or waits to be recovered branch={name} version={pending[0]}", details=details
+        )

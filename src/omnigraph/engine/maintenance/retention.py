@@ -1,0 +1,207 @@
+"""What a cleanup must leave whole: the newest states of every branch, and whatever something still refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Literal
+
+from omnigraph.errors import BadValue, BranchMissingError, UsageError
+from omnigraph.runtime import Counters
+from omnigraph.txn.branches import MAIN_LINE, BranchRef
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import BranchName, CommitId
+
+Protection = Literal["fork", "tag", "merge base"]
+Places = Mapping["CommitId | None", tuple[BranchName, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Which states of a branch stay: the newest ``keep``, and those that were current during the last ``older_than_s``.
+
+    A state goes when neither keeps it. What is current always stays.
+
+    Raises:
+        UsageError: neither is given, or one of them is negative.
+    """
+
+    keep: int | None = None
+    older_than_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.keep is None and self.older_than_s is None:
+            details = BadValue(what="retention", value="", expected="how many states to keep, or how old they may be")
+            raise UsageError(
+                "a cleanup needs to know what to keep", details=details, hint="give --keep or --older-than"
+            )
+        if (self.keep or 0) < 0 or (self.older_than_s or 0) < 0:
+            details = BadValue(what="retention", value=str(self), expected="numbers that are not negative")
+            raise UsageError("a retention cannot be negative", details=details)
+
+    def floor(self, made: Sequence[Made], now_ms: int) -> int | None:
+        """Return the oldest version that stays of those that commits have made, newest first; None without any."""
+        if not made:
+            return None
+        floor, count = made[0].version, 0
+        since_ms = None if self.older_than_s is None else now_ms - int(self.older_than_s * 1000)
+        is_within = since_ms is not None
+        for one in made:
+            # Commits that were published together share a version.
+            count += one.version < floor or not count
+            if count > (self.keep or 1) and not is_within:
+                break
+            floor = one.version
+            # The newest of the older ones was what readers saw when the time began.
+            is_within = is_within and since_ms is not None and one.published_at_ms > since_ms
+        return floor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What cleanup has to know of a commit: the version that it made, when, and what it merged."""
+
+    version: int
+    published_at_ms: int
+    merged: CommitId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineHistory:
+    """A live branch: its newest state, and the commits that landed on the branch itself, newest first."""
+
+    line: BranchLine
+    ref: BranchRef | None
+    newest: Snapshot
+    own: tuple[Made, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptVersions:
+    """What stays of one branch: everything from ``floor`` on, and older versions that something needs."""
+
+    history: LineHistory
+    floor: int
+    spared: Mapping[int, Protection]
+
+    def keeps(self, version: int) -> bool:
+        """Whether a version of the branch's manifest stays."""
+        return version >= self.floor or version in self.spared
+
+    def is_optional(self, version: int) -> bool:
+        """Whether a version may be gone: what two branches could merge from, below what an earlier cleanup left."""
+        is_below = version < self.history.newest.state.head.floor
+        return is_below and self.spared.get(version) == "merge base"
+
+
+def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, ...]:
+    """Return every live branch, main first; one that is deleted meanwhile is left out."""
+    found = []
+    for name in store.branch_names(counters):
+        try:
+            newest = store.snapshot(name, counters)
+            ref = None if name.is_main else store.lines.refs.get(name, counters)
+            own = tuple(
+                Made(version=one.manifest_version, published_at_ms=one.published_at_ms, merged=one.merged_parent)
+                for one in _own_commits(store, name, ref, newest, counters)
+            )
+        except BranchMissingError:
+            continue
+        found.append(LineHistory(line=MAIN_LINE if ref is None else ref.line, ref=ref, newest=newest, own=own))
+    return tuple(found)
+
+
+def decide_kept(
+    store: GraphStore,
+    histories: Sequence[LineHistory],
+    retention: Retention,
+    now_ms: int,
+    counters: Counters,
+    floors: Mapping[str, int] | None = None,
+) -> tuple[KeptVersions, ...]:
+    """Return what stays of every branch; ``floors`` are those that have been recorded already."""
+    spared: dict[str, dict[int, Protection]] = {history.line.name: {} for history in histories}
+    places = _find_places(store, histories, counters)
+    for name, version in _merge_points(histories, places):
+        spared[name][version] = "merge base"
+    for history in histories:
+        if history.ref is not None:
+            spared.setdefault(history.ref.parent.name, {})[history.ref.forked_version] = "fork"
+            # A cleanup may have made a version since the commit, which has to stay readable by its own.
+            if history.ref.forked_at in places:
+                name, version = places[history.ref.forked_at]
+                spared.setdefault(name, {})[version] = "fork"
+    for tag in store.tags.list(counters):
+        spared.setdefault(tag.line.name, {})[tag.manifest_version] = "tag"
+    kept = []
+    for history in histories:
+        head = history.newest.state
+        if floors is None:
+            floor = max(head.head.floor, retention.floor(history.own, now_ms) or 0)
+        else:
+            # A branch that came since has recorded nothing.
+            floor = floors.get(history.line.name, head.head.floor)
+        kept.append(KeptVersions(history=history, floor=min(floor, head.version), spared=spared[history.line.name]))
+    return tuple(kept)
+
+
+def _merge_points(histories: Sequence[LineHistory], places: Places) -> set[tuple[BranchName, int]]:
+    """Return the states that a merge between two branches could start from: the last ones that both have in them."""
+    by_name = {history.line.name: history for history in histories}
+    merges = {
+        history.line.name: [(made.version, places[made.merged]) for made in history.own if made.merged in places]
+        for history in histories
+    }
+    reached = [_reach(history, by_name, merges) for history in histories]
+    found = set()
+    for one, other in combinations(reached, 2):
+        found |= {(name, min(one[name], other[name])) for name in one.keys() & other.keys()}
+    return {(name, version) for name, version in found if name in by_name}
+
+
+def _own_commits(
+    store: GraphStore, name: BranchName, ref: BranchRef | None, newest: Snapshot, counters: Counters
+) -> Iterator[Commit]:
+    """Yield the commits that landed on a branch, newest first; what it inherited is the history of another one."""
+    for commit in store.iter_commits(newest, counters):
+        if ref is not None and (commit.branch != name or commit.manifest_version <= ref.forked_version):
+            return
+        yield commit
+
+
+def _find_places(store: GraphStore, histories: Sequence[LineHistory], counters: Counters) -> Places:
+    """Return where commits that were merged, or that branches began at, have landed."""
+    wanted = {made.merged for item in histories for made in item.own} | {
+        item.ref.forked_at for item in histories if item.ref is not None
+    }
+    wanted.discard(None)
+    found: dict[CommitId | None, tuple[BranchName, int]] = {}
+    for item in histories if wanted else ():
+        for commit in _own_commits(store, item.line.name, item.ref, item.newest, counters):
+            if commit.id in wanted:
+                found[commit.id] = commit.branch, commit.manifest_version
+    return found
+
+
+def _reach(
+    history: LineHistory,
+    by_name: Mapping[BranchName, LineHistory],
+    merges: Mapping[BranchName, Sequence[tuple[int, tuple[BranchName, int]]]],
+) -> dict[BranchName, int]:
+    """Return, per branch, the newest of its versions that a branch has in it, directly or through merges."""
+    found: dict[BranchName, int] = {}
+    waiting = [(history.line.name, history.newest.state.version)]
+    while waiting:
+        name, version = waiting.pop()
+        if name not in by_name or found.get(name, -1) >= version:
+            continue
+        found[name] = version
+        ref = by_name[name].ref
+        if ref is not None:
+            waiting.append((ref.parent.name, ref.forked_version))
+        waiting += [source for at, source in merges[name] if at <= version]
+    return found

@@ -1,0 +1,188 @@
+"""How a graph fares: what its tables hold, how well indexes cover them, what could be given back, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from omnigraph.catalog import Catalog
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.errors import OmnigraphError
+from omnigraph.runtime import Counters, World
+from omnigraph.store.compacting import plan_compaction
+from omnigraph.store.inventory import Inventory
+from omnigraph.store.table import Table
+from omnigraph.txn.claims import RECOVERY_PREFIX
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import BranchName
+
+_MANY_VERSIONS = 1000
+_MUCH_DEAD = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """An index that the schema wants, and how many rows of the table it covers; ``is_built`` False: there is none."""
+
+    name: str
+    column: str
+    kind: str
+    is_built: bool
+    covered_rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """One table as a branch has it. ``skipped`` says why optimizing would leave it alone."""
+
+    table_key: str
+    rows: int
+    deleted_rows: int
+    fragments: int
+    versions: int
+    indexes: tuple[IndexStatus, ...]
+    can_compact: bool
+    skipped: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as every result shows it."""
+        return {
+            "type_key": self.table_key,
+            "rows": self.rows,
+            "deleted_rows": self.deleted_rows,
+            "fragments": self.fragments,
+            "versions": self.versions,
+            "can_compact": self.can_compact,
+            "skipped": self.skipped,
+            "indexes": [
+                {
+                    "name": index.name,
+                    "property": index.column,
+                    "kind": index.kind,
+                    "built": index.is_built,
+                    "covered_rows": index.covered_rows,
+                }
+                for index in self.indexes
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphStatus:
+    """A graph at one moment, as one branch sees it.
+
+    ``stored_bytes`` is everything below the root, ``dead_bytes`` what a cleanup that keeps only the newest states could
+    remove; None when that cannot be told before a repair. ``pending`` are writes under way or waiting to be recovered.
+    """
+
+    branch: BranchName
+    head: str
+    manifest_version: int
+    commits: int
+    branches: int
+    tags: int
+    pending: tuple[str, ...]
+    stored_bytes: int
+    dead_bytes: int | None
+    tables: tuple[TableStatus, ...]
+    advice: tuple[str, ...]
+
+
+def read_status(
+    store: GraphStore,
+    branch: BranchName,
+    catalog: Catalog,
+    settings: MaintenanceSettings,
+    world: World,
+) -> GraphStatus:
+    """Look at a graph; nothing is written.
+
+    Raises:
+        BranchMissingError: there is no such branch.
+    """
+    counters = Counters()
+    snapshot = store.snapshot(branch, counters)
+    inventory = Inventory(store.stores.control.list_objects("", counters), LOCATION)
+    tables = tuple(_tables(store, snapshot, catalog, inventory, counters))
+    stored = sum(item.size for item in inventory.others)
+    stored += sum(file.object.size for line in inventory.lines.values() for file in line.files)
+    pending = tuple(item.key for item in inventory.below(RECOVERY_PREFIX) if "." in item.key)
+    try:
+        dead: int | None = Cleanup(store, Retention(keep=1), settings, world).preview().bytes
+    except OmnigraphError:
+        # A table that has to be repaired keeps everything.
+        dead = None
+    return GraphStatus(
+        branch=branch,
+        head=str(snapshot.state.head.commit),
+        manifest_version=snapshot.state.version,
+        commits=len(store.past.line_of(snapshot, counters)),
+        branches=len(store.branch_names(counters)),
+        tags=len(store.tags.list(counters)),
+        pending=pending,
+        stored_bytes=stored,
+        dead_bytes=dead,
+        tables=tables,
+        advice=tuple(_advice(tables, pending, stored, dead)),
+    )
+
+
+def _tables(
+    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory, counters: Counters
+) -> Iterator[TableStatus]:
+    services = store.lines.authority(snapshot.state.head.branch, counters).services
+    for table_key, entry in snapshot.state.tables.items():
+        table = snapshot.table(table_key, counters)
+        line = inventory.lines.get((entry.pin.location, entry.pin.branch))
+        skipped = reason_to_skip(services, snapshot, table_key, counters)
+        yield TableStatus(
+            table_key=table_key,
+            rows=table.row_count,
+            deleted_rows=sum(item.metadata.physical_rows - item.row_count for item in table.fragments),
+            fragments=len(table.fragments),
+            versions=0 if line is None else len(line.versions),
+            indexes=tuple(_indexes(table, catalog, table_key, counters)),
+            can_compact=bool(plan_compaction(table)),
+            skipped=skipped,
+        )
+
+
+def _indexes(table: Table, catalog: Catalog, table_key: str, counters: Counters) -> Iterator[IndexStatus]:
+    known = {index.name: index for index in table.indexes(counters)}
+    for build in wanted_indexes(catalog, table_key):
+        found = known.get(build.name)
+        covered = frozenset[int]() if found is None else found.fragment_ids
+        yield IndexStatus(
+            name=build.name,
+            column=build.column,
+            kind=build.kind,
+            is_built=found is not None,
+            covered_rows=sum(item.row_count for item in table.fragments if item.metadata.id in covered),
+        )
+
+
+def _advice(tables: tuple[TableStatus, ...], pending: tuple[str, ...], stored: int, dead: int | None) -> Iterator[str]:
+    drifted = [table.table_key for table in tables if table.skipped == "drift_needs_repair"]
+    if drifted:
+        yield f"run repair: something else has changed {', '.join(drifted)}"
+    if pending:
+        yield "a write is under way, or was interrupted: the next open for writing recovers it"
+    behind = [
+        table.table_key
+        for table in tables
+        if table.skipped is None
+        and (
+            table.can_compact
+            or any(index.covered_rows < table.rows for index in table.indexes if index.kind != "vector")
+        )
+    ]
+    if behind:
+        yield f"run optimize: {', '.join(behind)} would be read faster"
+    if dead is not None and (dead > stored * _MUCH_DEAD or any(table.versions > _MANY_VERSIONS for table in tables)):
+        yield f"run cleanup: old states hold up to {dead} of {stored} bytes"

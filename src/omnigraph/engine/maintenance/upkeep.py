@@ -1,0 +1,107 @@
+"""Quiet maintenance: after a number of commits a thread of the process tidies up what they left.
+
+It never holds anything that a writer waits for while it works: only the publish of its outcome takes its turn on the
+branch, like any other commit. Nobody is told when it fails, because nothing depends on it; the log is.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.runtime import Clock, start_thread
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.plan import WriteKind
+from omnigraph.values import BranchName
+
+_log = logging.getLogger(__name__)
+
+# It begins when nobody has committed for a moment, or when they will not stop.
+_PAUSE_S = 0.05
+_LONGEST_WAIT_S = 2.0
+_OWN = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value})
+
+Tidy = Callable[[BranchName, Callable[[], bool]], object]
+
+
+class Upkeep:
+    """Counts the commits of one process, and tidies up branches that got many.
+
+    Args:
+        tidy: what to do about a branch; it is given a function that says when to stop.
+        every: after how many commits; 0 is never.
+        clock: what it waits by.
+    """
+
+    def __init__(self, tidy: Tidy, every: int, clock: Clock) -> None:
+        self._tidy = tidy
+        self._every = every
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._counts: dict[BranchName, int] = {}
+        self._due: list[BranchName] = []
+        self._last_s = 0.0
+        self._is_started = False
+        self._is_closed = False
+        self._ended = threading.Event()
+
+    def note(self, branch: BranchName, commits: Sequence[Commit]) -> None:
+        """Take note of commits that were published; returns at once."""
+        count = sum(commit.operation not in _OWN for commit in commits)
+        if not count or not self._every:
+            return
+        with self._changed:
+            self._last_s = self._clock.monotonic_s()
+            self._counts[branch] = self._counts.get(branch, 0) + count
+            if self._counts[branch] < self._every or self._is_closed:
+                return
+            self._counts[branch] = 0
+            if branch not in self._due:
+                self._due.append(branch)
+            if not self._is_started:
+                self._is_started = True
+                start_thread("upkeep", self._run)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, after the piece of work that is under way; harmless when closed already."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            is_running = self._is_started
+        if is_running:
+            self._ended.wait()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._ended.set()
+
+    def _serve(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or self._due)
+                if self._is_closed:
+                    return
+                branch = self._due.pop(0)
+            self._wait_for_pause()
+            try:
+                self._tidy(branch, self._is_stopped)
+            except OmnigraphError as error:
+                _log.warning("quiet maintenance failed branch=%s: %s", branch, error)
+            except Exception:  # noqa: BLE001 - a thread that nobody waits for: a bug in it must not end it silently
+                _log.exception("quiet maintenance failed branch=%s", branch)
+
+    def _wait_for_pause(self) -> None:
+        started_s = self._clock.monotonic_s()
+        while not self._is_stopped():
+            now_s = self._clock.monotonic_s()
+            if now_s - self._last_s >= _PAUSE_S or now_s - started_s >= _LONGEST_WAIT_S:
+                return
+            self._clock.sleep(_PAUSE_S)
+
+    def _is_stopped(self) -> bool:
+        return self._is_closed

@@ -1,0 +1,114 @@
+"""What may be asked of a session about maintenance, in the words of a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from omnigraph.engine.accepted import CatalogCache
+from omnigraph.engine.maintenance.cleanup import Cleanup, CleanupResult
+from omnigraph.engine.maintenance.optimize import Optimization, OptimizeResult
+from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult, repair
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.engine.maintenance.running import LocalRunner, MaintenanceRunner
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.status import GraphStatus, read_status
+from omnigraph.runtime import Counters, World
+from omnigraph.store.compacting import CompactionPolicy
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.values import MAIN, BranchName
+
+
+class MaintenanceCalls:
+    """The calls of a session that tidy up, or say how the graph fares. None of them changes an answer."""
+
+    store: GraphStore
+    maintenance: MaintenanceSettings
+    _catalogs: CatalogCache
+    _world: World
+
+    def optimize(
+        self,
+        branch: str = MAIN,
+        types: Sequence[str] | None = None,
+        *,
+        actor: str | None = None,
+        policy: CompactionPolicy | None = None,
+        runner: MaintenanceRunner | None = None,
+    ) -> OptimizeResult:
+        """Compact the tables of a branch and bring their indexes up to date, beside whoever writes to it.
+
+        Args:
+            branch: whose tables; those that it inherits are left to the branch that owns them.
+            types: only these, ``Person`` or ``node:Person``.
+            actor: who asks for it.
+            policy: when fragments are merged.
+            runner: who does the work; threads of this process when None.
+
+        Raises:
+            BranchMissingError, TypeMissingError: there is no such branch or type.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        authority = self.store.current(BranchName.parse(branch), Counters())[0]
+        chosen = runner or LocalRunner(self.store.storage, self.maintenance.threads)
+        return Optimization(authority, self._catalogs.get, chosen, policy=policy, actor=actor).run(types)
+
+    def _tidy(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
+        """Do what little a background thread may do about a branch."""
+        authority = self.store.current(branch, Counters())[0]
+        Optimization(
+            authority,
+            self._catalogs.get,
+            LocalRunner(self.store.storage, 1),
+            policy=CompactionPolicy(max_rows=self.maintenance.auto_max_rows),
+            is_stopped=is_stopped,
+        ).run()
+
+    def cleanup(
+        self, *, keep: int | None = None, older_than_s: float | None = None, confirm: bool = False
+    ) -> CleanupResult:
+        """Give back the storage of old states, on every branch; without ``confirm`` only say what would go.
+
+        Args:
+            keep: how many of the newest states of each branch stay.
+            older_than_s: how long a state stays after it was current.
+            confirm: do it; states that go can never be read again.
+
+        Raises:
+            UsageError: neither ``keep`` nor ``older_than_s`` is given.
+            TableDriftError: a table was changed by something else, and has to be repaired first.
+            ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        retention = Retention(keep=keep, older_than_s=older_than_s)
+        work = Cleanup(self.store, retention, self.maintenance, self._world)
+        return work.run() if confirm else work.preview()
+
+    def status(self, branch: str = MAIN) -> GraphStatus:
+        """Say how the graph fares: rows, fragments, indexes, storage, writes under way, and what to do about it.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        name = BranchName.parse(branch)
+        schema = self.store.snapshot(name, Counters()).state.schema
+        return read_status(self.store, name, self._catalogs.get(schema), self.maintenance, self._world)
+
+    def repair(
+        self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, discard: bool = False
+    ) -> RepairResult:
+        """Show what something other than omnigraph has done to the tables of a branch, and settle it if asked to.
+
+        Args:
+            branch: whose tables.
+            confirm: adopt compactions, which change no row; otherwise only look.
+            force: adopt every other change too.
+            discard: undo every change instead.
+
+        Raises:
+            UsageError: ``force`` or ``discard`` without ``confirm``, or both.
+            ClaimBusyError: a write is under way, or waits to be recovered.
+            ExpectedVersionMismatchError: a table moved meanwhile.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        order = RepairOrder(confirm=confirm, force=force, discard=discard)
+        return repair(self.store.current(BranchName.parse(branch), Counters())[0], order, Counters())

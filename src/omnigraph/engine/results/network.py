@@ -1,0 +1,125 @@
+"""Rows and states as a network: nodes by type and id, and the edges between them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.engine.results.host import host_values
+from omnigraph.engine.results.libraries import library
+from omnigraph.engine.results.pattern import PropertyColumn, ResultPattern
+from omnigraph.errors import BadValue, LimitExceeded, ResultWithoutNodesError, ViewTooLargeError
+
+# What a network of Python objects takes a few hundred megabytes for.
+MAX_ENTITIES = 100_000
+
+NodeKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkEdge:
+    """An edge; ``key`` tells it from others of its type between the same nodes: its id, or a number."""
+
+    type_name: str
+    key: str | int
+    source: NodeKey
+    target: NodeKey
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    is_directed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Nodes with their properties, by type and id, and edges."""
+
+    nodes: Mapping[NodeKey, Mapping[str, Any]]
+    edges: tuple[NetworkEdge, ...]
+
+    def to_networkx(self) -> Any:
+        """Return a ``networkx.MultiDiGraph``: nodes are (type, id), keys of edges (type, id or number).
+
+        Raises:
+            LibraryMissingError: networkx is not installed.
+        """
+        made = library("networkx", hint="install networkx, or take the rows of a query").MultiDiGraph()
+        made.add_nodes_from((key, dict(properties)) for key, properties in self.nodes.items())
+        # As tuples, since a property may be called like an argument of the function that takes a single edge.
+        made.add_edges_from(
+            (edge.source, edge.target, (edge.type_name, edge.key), dict(edge.properties)) for edge in self.edges
+        )
+        return made
+
+
+def check_size(what: str, count: int, limit: int) -> None:
+    """Refuse what is too large to be held or seen at once.
+
+    Raises:
+        ViewTooLargeError: there are more than ``limit``.
+    """
+    if count > limit:
+        details = LimitExceeded(resource=what, limit=limit, actual=count)
+        raise ViewTooLargeError(f"there are too many {what}: limit={limit} found={count}", details=details)
+
+
+def network_of_rows(pattern: ResultPattern, batches: Iterable[pa.RecordBatch], limit: int) -> Network:
+    """Return the nodes and edges that rows speak of, each once, in the order of the rows.
+
+    Raises:
+        ResultWithoutNodesError: no column is a node.
+        ViewTooLargeError: there are more than ``limit`` of them.
+    """
+    if not pattern.nodes:
+        details = BadValue(what="result", value="no column that is a node", expected="node variables in the return")
+        raise ResultWithoutNodesError("the rows of this query hold no nodes", details=details)
+    gathering = _Gathering(pattern, limit)
+    for batch in batches:
+        gathering.add([host_values(column) for column in batch.columns], batch.num_rows)
+    return Network(nodes=gathering.nodes, edges=tuple(gathering.edges))
+
+
+class _Gathering:
+    def __init__(self, pattern: ResultPattern, limit: int) -> None:
+        self.nodes: dict[NodeKey, dict[str, Any]] = {}
+        self.edges: list[NetworkEdge] = []
+        self._pattern = pattern
+        self._limit = limit
+        self._known: set[tuple[str, NodeKey, NodeKey, str]] = set()
+        self._numbers: Counter[tuple[str, NodeKey, NodeKey]] = Counter()
+
+    def add(self, columns: Sequence[Sequence[Any]], row_count: int) -> None:
+        for row in range(row_count):
+            keys = [(node.type_name, columns[node.column][row]) for node in self._pattern.nodes]
+            for node, key in zip(self._pattern.nodes, keys, strict=True):
+                self.nodes.setdefault(key, {}).update(_values(node.properties, columns, row))
+            self._add_edges(keys, columns, row)
+            check_size("entities", len(self.nodes) + len(self.edges), self._limit)
+
+    def _add_edges(self, keys: Sequence[NodeKey], columns: Sequence[Sequence[Any]], row: int) -> None:
+        for edge in self._pattern.edges:
+            ends = edge.label, keys[edge.source], keys[edge.target]
+            properties = _values(edge.properties, columns, row)
+            # Rows repeat an edge for everything else they hold; other values are another edge.
+            told = (*ends, repr(properties))
+            if told in self._known:
+                continue
+            self._known.add(told)
+            number = self._numbers[ends]
+            self._numbers[ends] += 1
+            self.edges.append(
+                NetworkEdge(
+                    type_name=edge.label,
+                    key=number,
+                    source=ends[1],
+                    target=ends[2],
+                    properties=properties,
+                    is_directed=edge.is_directed,
+                )
+            )
+
+
+def _values(properties: Sequence[PropertyColumn], columns: Sequence[Sequence[Any]], row: int) -> dict[str, Any]:
+    return {item.name: columns[item.column][row] for item in properties}

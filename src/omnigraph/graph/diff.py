@@ -1,0 +1,84 @@
+"""``Diff``: what is different between two states, worked out as it is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from omnigraph.engine.results.notebook import MAX_ROWS, html_problem, html_rows
+from omnigraph.errors import OmnigraphError
+from omnigraph.history.diff.change import EntityChange
+from omnigraph.history.diff.compare import DiffStats, GraphDiff
+from omnigraph.history.diff.images import Image
+
+
+class Diff:
+    """The difference between two pinned states. Iterating gives the changes, edges first, types by name, then by id."""
+
+    def __init__(self, found: GraphDiff) -> None:
+        self._found = found
+
+    @property
+    def before(self) -> str:
+        """The commit of the earlier state."""
+        return str(self._found.before.state.head.commit)
+
+    @property
+    def after(self) -> str:
+        """The commit of the later state."""
+        return str(self._found.after.state.head.commit)
+
+    def __iter__(self) -> Iterator[EntityChange]:
+        return iter(self._found)
+
+    def __repr__(self) -> str:
+        return f"<Diff from {self.before} to {self.after}>"
+
+    def stats(self) -> DiffStats:
+        """Return how many entities differ, by type; no row becomes a Python value.
+
+        Raises:
+            ChangeSchemaBoundaryError: a type that both states have differs in its columns.
+        """
+        return self._found.stats()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the whole difference as JSON values.
+
+        Raises:
+            ChangeSchemaBoundaryError: a type that both states have differs in its columns.
+        """
+        return self._found.to_json()
+
+    def _repr_html_(self) -> str:
+        try:
+            stats = self.stats()
+        except OmnigraphError as problem:
+            return html_problem(self, problem)
+        total = stats.inserts + stats.updates + stats.deletes
+        caption = f"{stats.inserts} inserted, {stats.updates} updated, {stats.deletes} deleted"
+        rows = (
+            (change.op, f"{change.kind} {change.type.name}", change.id, _told(change))
+            for change in islice(self, MAX_ROWS)
+        )
+        return html_rows(caption, ("op", "type", "id", "values"), rows, more=total - MAX_ROWS)
+
+
+def _told(change: EntityChange) -> str:
+    before, after = _fields(change.before), _fields(change.after)
+    if change.op == "update":
+        return ", ".join(f"{name}: {_json(before.get(name))} → {_json(after.get(name))}" for name in change.changed)
+    return ", ".join(f"{name}: {_json(value)}" for name, value in {**before, **after}.items() if value is not None)
+
+
+def _fields(image: Image | None) -> dict[str, Any]:
+    if image is None:
+        return {}
+    ends = {} if image.endpoints is None else image.endpoints.to_json()
+    return {**ends, **image.properties}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,239 @@
+"""``State``: what can be asked of a state of a graph, be it the newest of a branch or an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
+from omnigraph.engine.export.options import Progress
+from omnigraph.engine.export.stream import ByteSink
+from omnigraph.engine.query.explain import Explanation
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.results import Result
+from omnigraph.engine.results.network import MAX_ENTITIES
+from omnigraph.engine.results.notebook import html_problem, html_rows
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.graph.diff import Diff
+from omnigraph.graph.handle import Handle
+from omnigraph.graph.networks import network_of_state
+from omnigraph.graph.schema import Schema
+from omnigraph.graph.sources import query_text
+from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.diff.compare import diff_between
+from omnigraph.history.feed.blame import EntityHistory, blame
+from omnigraph.runtime import Counters
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot as PinnedState
+from omnigraph.values import BranchName
+
+
+class State:
+    """A state: ``at`` refers to it, seen from ``branch``; the newest of the branch when None."""
+
+    def __init__(self, handle: Handle, branch: str, at: str | None = None) -> None:
+        self._handle = handle
+        self._branch = branch
+        self._at = at
+
+    @property
+    def reference(self) -> str:
+        """What names this state where a reference is asked for: a branch, or a commit."""
+        return self._branch if self._at is None else self._at
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that this state follows."""
+        pinned = self._pinned()
+        return Schema(source=pinned.state.schema.source, catalog=self._handle.session.catalog_at(pinned))
+
+    def query(
+        self,
+        text: str | bytes | Path,
+        params: Any = None,
+        name: str | None = None,
+        *,
+        options: QueryOptions | None = None,
+    ) -> Result:
+        """Run a read on one pinned snapshot.
+
+        Args:
+            text: a whole ``.gq`` source, or a :class:`~pathlib.Path` to one.
+            params: values by parameter name.
+            name: the declaration to run; None if the source holds exactly one.
+            options: how to run it, and what it may cost.
+
+        Raises:
+            QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a read.
+            QueryLaneError: it is a mutation.
+            QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
+            QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
+            FileMissingError, FileAccessError: the file is not there, or cannot be read.
+        """
+        given = query_text(text)
+        return self._handle.session.query(
+            given.text,
+            params,
+            name,
+            branch=self._branch,
+            at=self._at,
+            options=options,
+            source_name=given.name,
+        )
+
+    def explain(
+        self,
+        text: str | bytes | Path,
+        params: Any = None,
+        name: str | None = None,
+        *,
+        run: bool = False,
+        options: QueryOptions | None = None,
+    ) -> Explanation:
+        """Return the plan of a read; with ``run`` also the rows, calls and time of each step.
+
+        Takes and raises what :meth:`query` does.
+        """
+        given = query_text(text)
+        return self._handle.session.explain(
+            given.text,
+            params,
+            name,
+            run=run,
+            branch=self._branch,
+            at=self._at,
+            options=options,
+            source_name=given.name,
+        )
+
+    def export(
+        self,
+        to: str | Path,
+        format: ExportFormat = "jsonl",  # noqa: A002 - the word that every reader and writer of files uses
+        *,
+        types: Sequence[str] | None = None,
+        progress: Progress | None = None,
+        settings: ExportSettings | None = None,
+    ) -> ExportResult:
+        """Write all rows into an empty folder, with a manifest; loading it gives them back.
+
+        Args:
+            to: a directory that is empty or does not exist, or ``s3://bucket/prefix``.
+            format: ``jsonl``, ``csv`` or ``parquet``.
+            types: only types of these names; ``node:Name`` and ``edge:Name`` tell two of one name apart.
+            progress: told how far it is.
+            settings: what it may use of the machine.
+
+        Raises:
+            ExportTargetError: there is something in the folder.
+            ExportTypeError: the schema has no such type.
+            StorageUnavailableError, StorageDeniedError: the folder cannot be written.
+        """
+        return self._handle.session.export(
+            to, format, branch=self._branch, at=self._at, types=types, progress=progress, settings=settings
+        )
+
+    def export_stream(self, sink: ByteSink, *, types: Sequence[str] | None = None) -> ExportResult:
+        """Write all rows as JSONL to an open binary file: edges first, types by name, rows by id.
+
+        Raises:
+            ExportTypeError: the schema has no such type.
+        """
+        return self._handle.session.export_stream(sink, branch=self._branch, at=self._at, types=types)
+
+    def diff(
+        self,
+        before: str | Commit | State,
+        after: str | Commit | State | None = None,
+        *,
+        kinds: Iterable[str] = (),
+        types: Iterable[str] = (),
+        ops: Iterable[str] = (),
+        ids: Iterable[str] = (),
+    ) -> Diff:
+        """Return what is different from ``before`` in ``after``, which is this state unless given.
+
+        Args:
+            before: a branch, ``main~3``, a commit, ``tag:v1``, ``@2026-01-31``, or an object that is one of these.
+            after: the same.
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: only ``insert``, ``update`` or ``delete``.
+            ids: only entities of these ids.
+
+        Raises:
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+            UsageError: a kind or an operation is none.
+        """
+        later = self.reference if after is None else reference_of(after)
+        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops, ids=ids)
+        store = self._handle.session.store
+        return Diff(diff_between(store, reference_of(before), later, wanted, branch=self._branch))
+
+    def blame(self, type_name: str, entity_id: str, *, limit: int = 20) -> EntityHistory:
+        """Return which commits changed an entity, newest first.
+
+        Args:
+            type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
+            entity_id: its id.
+            limit: how many events at most.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            HistoryGoneError: a state on the way was reclaimed.
+        """
+        is_edge = ":" not in type_name and type_name in self.schema.edges
+        key = type_name if ":" in type_name else f"{'edge' if is_edge else 'node'}:{type_name}"
+        return blame(self._handle.session.store, key, entity_id, branch=self._branch, at=self._at, limit=limit)
+
+    def to_networkx(self, *, limit: int = MAX_ENTITIES) -> Any:
+        """Return every node and edge of a small graph as a ``networkx.MultiDiGraph``.
+
+        Nodes are ``(type, id)`` and keys of edges ``(type, id)``; attributes are the properties, without blobs.
+
+        Raises:
+            ViewTooLargeError: there are more than ``limit`` nodes and edges; none was read.
+            LibraryMissingError: networkx is not installed.
+        """
+        pinned = self._pinned()
+        return network_of_state(pinned, self._handle.session.catalog_at(pinned), limit).to_networkx()
+
+    def _repr_html_(self) -> str:
+        try:
+            pinned = self._pinned().state
+        except OmnigraphError as problem:
+            # A closed graph at the end of a cell is no reason for a traceback.
+            return html_problem(self, problem)
+        caption = f"{self._handle.uri}, {self.reference} at commit {pinned.head.commit}"
+        keys = [(key.partition(":"), entry.row_count) for key, entry in pinned.tables.items()]
+        return html_rows(caption, ("kind", "type", "rows"), ((kind, name, str(n)) for (kind, _, name), n in keys))
+
+    def _pinned(self) -> PinnedState:
+        session = self._handle.session
+        if self._at is None:
+            return session.snapshot(self._branch)
+        return session.store.past.resolve_ref(self._at, BranchName.parse(self._branch), Counters()).snapshot
+
+
+def reference_of(given: object) -> str:
+    """Return the text of a reference, be it that text, a commit or a state.
+
+    Raises:
+        UsageError: it is nothing that refers to a state.
+    """
+    match given:
+        case str():
+            return given
+        case Commit():
+            return str(given.id)
+        case State():
+            return given.reference
+    found = type(given).__name__
+    details = BadValue(what="reference", value=found, expected="str, Commit, Snapshot or Branch")
+    raise UsageError(f"this refers to no state: type={found}", details=details)
+
+
+def expected_commit(given: str | Commit | None) -> str | None:
+    """Return the commit that a branch must be at, if any; raises what :func:`reference_of` does."""
+    return None if given is None else reference_of(given)

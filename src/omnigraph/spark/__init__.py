@@ -1,0 +1,27 @@
+"""The data plane on Spark: sessions, and bulk work that executors do and one commit makes visible."""
+
+from omnigraph.spark.export import export
+from omnigraph.spark.load import SparkLoadResult, SparkLoadSettings, load, load_frames
+from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
+from omnigraph.spark.optimize import optimize_on_spark as optimize
+from omnigraph.spark.query import frame, query
+from omnigraph.spark.registration import register
+from omnigraph.spark.session import session, stop
+from omnigraph.spark.workers import check_workers
+
+__all__ = [
+    "OptimizeStep",
+    "SparkLoadResult",
+    "SparkLoadSettings",
+    "check_workers",
+    "export",
+    "frame",
+    "load",
+    "load_frames",
+    "optimize",
+    "optimize_on_spark",
+    "query",
+    "register",
+    "session",
+    "stop",
+]

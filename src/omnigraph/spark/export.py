@@ -1,0 +1,111 @@
+"""An export that executors write: planned and completed as ever, each file by the task that scans its fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, ExportSettings
+from omnigraph.engine.export.manifest import ExportedFile
+from omnigraph.engine.export.options import Progress
+from omnigraph.engine.export.parts import ExportPart, write_part
+from omnigraph.engine.export.run import ExportJob
+from omnigraph.engine.session import GraphSession
+from omnigraph.runtime import Counters, World
+from omnigraph.spark.runner import Runner, SparkRunner
+from omnigraph.spark.session import given_or_started
+from omnigraph.store.files import FileFolder
+from omnigraph.store.location import Storage
+from omnigraph.store.portable import TableTicket
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def export(
+    session: GraphSession,
+    to: str | Path | Storage,
+    format: ExportFormat = "jsonl",  # noqa: A002 - the word that every reader and writer of files uses
+    *,
+    spark: SparkSession | None = None,
+    branch: str = MAIN,
+    at: str | None = None,
+    types: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    settings: ExportSettings | None = None,
+) -> ExportResult:
+    """Write all rows of one pinned state into an empty folder, the same files as ``GraphSession.export`` writes.
+
+    Args:
+        session: the open graph.
+        to: a folder that every executor reaches under this name, or ``s3://bucket/prefix``.
+        format: ``jsonl``, ``csv`` or ``parquet``.
+        spark: the session to work with, the one of this process when None.
+        branch: where to read.
+        at: a reference to an earlier state, such as a commit id, ``main~3`` or ``tag:v1``.
+        types: only types of these names.
+        progress: told how far it is.
+        settings: how large files are, and whether they are synced.
+
+    Raises:
+        ExportTargetError: there is something in the folder.
+        ExportTypeError: the schema has no such type.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        SparkJobError: the job failed for a reason of its own.
+    """
+    counters = Counters()
+    cut = session.export_cut(branch, at, types, counters)
+    settings = settings or ExportSettings()
+    storage = session.store.storage
+    job = ExportJob.plan(cut, to, format, graph=storage, settings=settings, counters=counters)
+    writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
+    return job.run(writer.write, World.system(), counters)
+
+
+class ExecutorExport:
+    """Writes the files of a planned export, each wherever ``runner`` runs it."""
+
+    def __init__(self, job: ExportJob, storage: Storage, runner: Runner, progress: Progress | None = None) -> None:
+        self._job = job
+        self._storage = storage
+        self._runner = runner
+        self._progress = progress or (lambda _: None)
+
+    def write(self, parts: Sequence[ExportPart]) -> Sequence[ExportedFile]:
+        """Write the files and say what is in each."""
+        job, total = self._job, self._job.cut.row_count
+        pieces = [
+            ExportPiece(
+                ticket=TableTicket(storage=self._storage, pin=job.cut.snapshot.entry(part.table_key).pin),
+                owner=job.owners[part.table_key],
+                part=part,
+                format=job.form,
+                folder=job.folder,
+            )
+            for part in parts
+        ]
+        self._progress(ExportProgress(rows=0, rows_total=total, bytes_written=0))
+        files = self._runner.run(write_piece, pieces, "export rows")
+        written = sum(file.size_bytes for file in files)
+        self._progress(ExportProgress(rows=sum(file.rows for file in files), rows_total=total, bytes_written=written))
+        return files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPiece:
+    """One file to write, and everything that is needed for it."""
+
+    ticket: TableTicket
+    owner: NodeType | EdgeType
+    part: ExportPart
+    format: ExportFormat
+    folder: FileFolder
+
+
+def write_piece(piece: ExportPiece) -> ExportedFile:
+    """Write one file; another attempt at it writes the same bytes in its place."""
+    return write_part(piece.ticket.open(), piece.owner, piece.part, piece.format, piece.folder, Counters())

@@ -1,0 +1,162 @@
+"""The process that hosts Spark's driver: started quietly, and ended when the session is."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import subprocess
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from omnigraph.errors import JobFault, SparkStartError
+from omnigraph.spark.archive import ClassArchive, is_refused
+
+# It removes its temporary files as it ends, which takes a moment; longer than this it is stuck.
+ENDING_S = 15.0
+_LOG_HEAD_BYTES = 1 << 16
+
+_environment_lock = threading.Lock()
+_hosts: list[Host] = []
+
+
+@dataclass(slots=True, kw_only=True)
+class Host:
+    """A process of ours that hosts a driver, and the file that it writes its noise to.
+
+    ``archive`` is what it was started with, or would have been; it is looked after when the process has ended.
+    """
+
+    process: subprocess.Popen[bytes]
+    gateway: Any
+    log: Path
+    is_log_kept: bool
+    archive: ClassArchive | None = None
+    is_ended: bool = False
+    # A fork of this process has the object, and no say in the matter.
+    owner: int = field(default_factory=os.getpid)
+
+    def end(self, *, patience_s: float = ENDING_S) -> None:
+        """End the process and wait until it is gone; twice does no harm."""
+        if self.is_ended or self.owner != os.getpid():
+            return
+        self.is_ended = True
+        with suppress(Exception):
+            self.gateway.shutdown()
+        # The process ends by itself when its input does, and takes the Python workers with it.
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        _wait(self.process, patience_s)
+        if self.archive is not None:
+            _renew(self.archive, self.log)
+        if not self.is_log_kept:
+            self.log.unlink(missing_ok=True)
+
+
+def start_host(conf: Mapping[str, str], environment: Mapping[str, str], *, log: Path | None) -> Host:
+    """Start the process for a driver, with everything that it says going to a file.
+
+    Raises:
+        SparkStartError: it ended before it could be reached.
+    """
+    from pyspark import SparkConf  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 - see above
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - see above
+
+    given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    file, path = _open_log(log)
+    with file, set_environment(environment), warnings.catch_warnings():
+        # Lance warns of every fork; this one only starts another program.
+        warnings.filterwarnings("ignore", message="lance is not fork-safe", category=UserWarning)
+        try:
+            # The process must not hold our own streams: whoever reads them would wait for it.
+            gateway = launch_gateway(given, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]  # Spark's door
+        except PySparkRuntimeError as problem:
+            raise SparkStartError(
+                "the process that hosts spark did not start",
+                details=JobFault(doing="start", reason=_last_line(path) or "it ended without a word"),
+                hint=f"its log is {path}",
+            ) from problem
+    host = Host(process=gateway.proc, gateway=gateway, log=path, is_log_kept=log is not None)
+    _hosts.append(host)
+    return host
+
+
+def host_of(gateway: Any) -> Host | None:
+    """Return the process behind a gateway, if it is one of ours."""
+    return next((host for host in _hosts if host.gateway is gateway and not host.is_ended), None)
+
+
+@contextmanager
+def set_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for as long as Spark starts, which reads them from nowhere else."""
+    with _environment_lock:
+        kept = {name: os.environ.get(name) for name in values}
+        os.environ.update(values)
+        try:
+            yield
+        finally:
+            for name, value in kept.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@atexit.register
+def _end_all() -> None:
+    for host in _hosts:
+        if not host.is_ended and host.owner == os.getpid():
+            _stop_context(host)
+            host.end()
+
+
+def _stop_context(host: Host) -> None:
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
+
+    # It listens to its host, and would report every connection that breaks off.
+    context = SparkContext._active_spark_context  # noqa: SLF001 - the one place where Spark keeps it
+    if context is not None and context._gateway is host.gateway:  # noqa: SLF001 - see above
+        with suppress(Exception):
+            context.stop()
+
+
+def _renew(archive: ClassArchive, log: Path) -> None:
+    if is_refused(_head(log)):
+        archive.drop()
+    if not archive.exists:
+        archive.make_later()
+
+
+def _wait(process: subprocess.Popen[bytes], patience_s: float) -> None:
+    try:
+        process.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _open_log(log: Path | None) -> tuple[IO[bytes], Path]:
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab"), log
+    handle, name = tempfile.mkstemp(prefix="omnigraph-spark-", suffix=".log")
+    return os.fdopen(handle, "wb"), Path(name)
+
+
+def _head(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            return file.read(_LOG_HEAD_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in _head(log).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""

@@ -1,0 +1,105 @@
+"""Keys files: of every row that a distributed write brings, what the rules about sets of rows ask for.
+
+A keys file is Arrow data of one type. Its columns are ``row`` (the place of the row in the input, ascending with the
+order in which rows count), ``id``, for edges ``src`` and ``dst``, then one text per ``@key`` and ``@unique`` tuple,
+null where the row lacks one of the tuple's values. Texts are those that ``engine.constraints`` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.catalog.constraints import ENDPOINTS
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.constraints.tuples import tuples_of
+
+ROW = "row"
+KEY = "key"
+_LINE_BITS = 40
+_LINE_MASK = (1 << _LINE_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysFile:
+    """One keys file by its name in the run's scratch place, and how many rows it has."""
+
+    table_key: str
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """What the numbers in ``row`` stand for.
+
+    Args:
+        names: what messages call each source.
+        offsets: how many rows come before those of a source that is only a part of what its name says; empty when
+            every source is a whole.
+    """
+
+    names: tuple[str, ...]
+    offsets: tuple[int, ...] = ()
+
+    def of(self, row: int) -> tuple[str, int]:
+        """Return the source and the line of a row.
+
+        >>> Places(names=("a.jsonl", "b.jsonl")).of(row_number(1, 7))
+        ('b.jsonl', 7)
+        """
+        source, line = row >> _LINE_BITS, row & _LINE_MASK
+        return self.names[source], line + (self.offsets[source] if self.offsets else 0)
+
+
+def row_number(source: int, line: int) -> int:
+    """Return the place of a row as one number; numbers are ordered as the rows are."""
+    return source << _LINE_BITS | line
+
+
+def row_numbers(source: int, lines: pa.Array) -> pa.Array:
+    """Return the places of the rows of one source."""
+    return pa.array(lines.to_numpy() + (source << _LINE_BITS), pa.int64())
+
+
+def tuple_columns(owner: NodeType | EdgeType) -> Mapping[str, tuple[str, ...]]:
+    """Return the tuples that a keys file has a text for, by the name of its column, in the order they are judged.
+
+    ``key`` stands for the key when the type has one, with its columns in the order messages show them; a ``@unique``
+    over the same columns has no text of its own.
+    """
+    columns: dict[str, tuple[str, ...]] = {}
+    if owner.key is not None:
+        columns[KEY] = tuple(sorted(owner.key))
+    for unique in owner.uniques:
+        if owner.key is None or set(unique) != set(owner.key):
+            columns[f"unique{len(columns)}"] = unique
+    return columns
+
+
+def keys_schema(owner: NodeType | EdgeType) -> pa.Schema:
+    """Return the columns of a type's keys files."""
+    names = ["id", *(ENDPOINTS if isinstance(owner, EdgeType) else ()), *tuple_columns(owner)]
+    return pa.schema([pa.field(ROW, pa.int64()), *(pa.field(name, pa.string()) for name in names)])
+
+
+def keys_of(owner: NodeType | EdgeType, rows: pa.Table, numbers: pa.Array) -> pa.Table:
+    """Return the keys of rows in the layout of their table, whose places are ``numbers``."""
+    columns: list[pa.Array | pa.ChunkedArray] = [numbers, rows.column("id")]
+    if isinstance(owner, EdgeType):
+        columns += [rows.column(side) for side in ENDPOINTS]
+    columns += [_texts(owner, rows, names) for names in tuple_columns(owner).values()]
+    return pa.table(columns, schema=keys_schema(owner))
+
+
+def _texts(owner: NodeType | EdgeType, rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
+    whole = tuples_of(owner, rows, columns)
+    texts: pa.ChunkedArray = whole.column("value")
+    if whole.num_rows == rows.num_rows:
+        return texts
+    at = np.full(rows.num_rows, -1, dtype=np.int64)
+    at[whole.column("row").to_numpy()] = np.arange(whole.num_rows)
+    return texts.take(pa.array(at, mask=at < 0))

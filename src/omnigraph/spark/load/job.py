@@ -1,0 +1,267 @@
+"""From the parts that tasks have read to one commit: problems, rules, writing, publishing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.load import LoadMode, LoadProgress
+from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.engine.load.options import Progress
+from omnigraph.engine.load.problems import ProblemList
+from omnigraph.engine.load.run import KINDS, expect_schema
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
+from omnigraph.runtime import Counters
+from omnigraph.spark.keys import Places
+from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
+from omnigraph.spark.load.outcome import Outcome
+from omnigraph.spark.load.tables import TableWriter, WrittenTables
+from omnigraph.spark.load.written import WriteOrders, WrittenPart
+from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
+from omnigraph.spark.runner import Runner
+from omnigraph.store.portable import TableTicket, discard_fragments
+from omnigraph.store.scratch import ScratchPlace
+from omnigraph.txn.authority import CommitResult
+from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.rebase import moved, swept
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.values import MAIN, BranchName, CommitId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What a caller asks for; :func:`omnigraph.spark.load` says what each of it means."""
+
+    mode: LoadMode
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    expected_head: CommitId | None = None
+    errors_to: str | Path | None = None
+    progress: Progress | None = None
+    limit: int = 100
+    # Which piece of a stream it is.
+    batch: BatchMark | None = None
+    # The column that neighbouring rows should share, by table.
+    cluster_by: Mapping[str, str] = field(default_factory=dict)
+    settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+
+
+class LoadJob:
+    """One load. ``orders`` is what the tasks that read the input need; ``finish`` takes what they made of it.
+
+    Args:
+        session: the graph.
+        request: what is asked for.
+        runner: who works.
+        writes_directly: tasks may write rows to tables while they read; otherwise all rows are put aside, which
+            makes what they wrote good for any later state of the branch.
+    """
+
+    def __init__(
+        self, session: GraphSession, request: LoadRequest, runner: Runner, *, writes_directly: bool = True
+    ) -> None:
+        self._request = request
+        self._runner = runner
+        self._authority, newest = session.store.current(BranchName.parse(request.branch), Counters())
+        self._schema_hash = newest.state.schema.hash
+        self._read_on = newest.state.version
+        self._catalog = session.catalog_at(newest)
+        services = self._authority.services
+        self._world = services.world
+        self.storage = services.stores.datasets.storage
+        self.scratch = ScratchPlace(storage=self.storage, operation_id=str(self._world.ids.ulid()))
+        vectors = MissingVectors.find(self._catalog, session.embedder)
+        self.orders = WriteOrders(
+            catalog=self._catalog,
+            scratch=self.scratch,
+            tickets=self._direct_tickets(newest) if writes_directly and request.mode != "merge" else {},
+            settings=request.settings,
+            opened=None if vectors is None else vectors.catalog,
+        )
+        self._seconds: dict[str, float] = {}
+        self._since = self._world.clock.monotonic_s()
+
+    def resume(self, orders: WriteOrders, read_on: int) -> None:
+        """Go on with what tasks did by other orders, on states of the branch no older than version ``read_on``."""
+        self.orders, self.scratch = orders, orders.scratch
+        self._read_on = min(self._read_on, read_on)
+
+    def step_done(self, step: str) -> None:
+        """Take down how long the step that ends here has taken."""
+        moment = self._world.clock.monotonic_s()
+        self._seconds[step] = self._seconds.get(step, 0.0) + moment - self._since
+        self._since = moment
+
+    def finish(self, parts: Sequence[WrittenPart], places: Places) -> SparkLoadResult:
+        """Check and publish what tasks have read, all of it or nothing.
+
+        Raises:
+            OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
+        """
+        self.step_done("read")
+        self._world.failpoints.hit("spark.load.after_read")
+        outcome = Outcome.of(self._catalog, self.scratch, parts, places)
+        with ProblemList(self._request.limit, self._request.errors_to) as problems:
+            outcome.report(problems)
+            problems.fail()
+            written, done = self._publish(outcome, problems)
+        self.step_done("publish")
+        return self._result(outcome, written, done)
+
+    def discard(self, parts: Sequence[WrittenPart], error: OmnigraphError) -> None:
+        """Remove the rows that tasks wrote to tables, if ``error`` says that no commit names them."""
+        if error.effect is Effect.NONE:
+            for part in parts:
+                for item in part.types:
+                    if item.fragments:
+                        discard_fragments(self.orders.tickets[item.table_key], item.fragments)
+
+    def _publish(self, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+        attempt = 0
+        while True:
+            attempt += 1
+            txn = self._begin(outcome)
+            try:
+                return self._publish_on(txn, outcome, problems)
+            except ExpectedVersionMismatchError:
+                # Rows that were compared with stored ones are compared again with what is stored by then.
+                if self._request.mode != "merge" or attempt >= self._request.settings.attempts:
+                    raise
+
+    def _begin(self, outcome: Outcome) -> WriteTxn:
+        request = self._request
+        txn = self._authority.begin(
+            KINDS[request.mode], actor=request.actor, message=request.message, expected_head=request.expected_head
+        )
+        expect_schema(txn, self._schema_hash)
+        head = txn.snapshot.state.head
+        for table_key, loaded in outcome.types.items():
+            txn.snapshot.entry(table_key)
+            if loaded.fragments and self._read_on < head.swept:
+                raise swept(table_key, self._read_on, head.swept)
+        if request.batch is not None:
+            txn.mark_batch(request.batch)
+        return txn
+
+    def _publish_on(self, txn: WriteTxn, outcome: Outcome, problems: ProblemList) -> tuple[WrittenTables, CommitResult]:
+        self._tell("check", outcome)
+        verdict = self._check(outcome, txn.snapshot, problems)
+        self.step_done("check")
+        self._world.failpoints.hit("spark.load.after_check")
+        self._tell("write", outcome)
+        writer = TableWriter(
+            runner=self._runner,
+            storage=self.storage,
+            scratch=self.scratch,
+            mode=self._request.mode,
+            settings=self._request.settings,
+            cluster_by=self._request.cluster_by,
+        )
+        written = writer.write(self._authority, txn, outcome.types, self.orders.tickets, verdict.superseded)
+        self.step_done("write")
+        self._world.failpoints.hit("spark.load.after_write")
+        for change in written.changes:
+            txn.change(change)
+        txn.is_recorded = bool(outcome.types)
+
+        def check_again(view: CommitView) -> None:
+            if view.snapshot.state.version != txn.snapshot.state.version:
+                self._refuse_moved(txn, outcome, view)
+                self._check(outcome, view.snapshot, problems)
+
+        if written.changes:
+            txn.add_check(check_again)
+        return written, self._authority.commit(txn)
+
+    def _check(self, outcome: Outcome, snapshot: Snapshot, problems: ProblemList) -> Verdict:
+        """Ask the rules about the rows upon a state.
+
+        Raises:
+            ConstraintViolationError, KeyExistsError: they do not hold.
+        """
+        if not outcome.types:
+            return Verdict()
+        limit = max(self._request.limit, 1)
+        verdict = check_written(
+            self._change(outcome, snapshot),
+            self._runner,
+            limit=limit,
+            before=outcome.broken_rows(limit),
+            keeps_problems=problems.has_file,
+            settings=self._request.settings.rules,
+        )
+        if verdict.error is None:
+            return verdict
+        if problems.has_file:
+            if isinstance(verdict.error, ConstraintViolationError):
+                problems.add(outcome.every_broken_row())
+            problems.add(verdict.every_problem(self.scratch))
+        raise verdict.error
+
+    def _change(self, outcome: Outcome, snapshot: Snapshot) -> WrittenChange:
+        mode = self._request.mode
+        return WrittenChange(
+            catalog=self._catalog,
+            types={
+                key: WrittenType(
+                    type=loaded.owner,
+                    files=loaded.keys,
+                    strict=mode == "append",
+                    replaces_all=mode == "overwrite",
+                    has_fresh_ids=loaded.has_fresh_ids,
+                )
+                for key, loaded in outcome.types.items()
+            },
+            places=outcome.places,
+            scratch=self.scratch,
+            tables={
+                key: TableTicket(storage=self.storage, pin=entry.pin) for key, entry in snapshot.state.tables.items()
+            },
+        )
+
+    def _refuse_moved(self, txn: WriteTxn, outcome: Outcome, view: CommitView) -> None:
+        """Rows of a merge were found to be stored or not; that must still be so."""
+        if self._request.mode != "merge":
+            return
+        for key in txn.changes:
+            before, after = txn.snapshot.entry(key).pin, view.snapshot.entry(key).pin
+            if before != after and not outcome.types[key].has_fresh_ids:
+                raise moved(key, before.version, after.version)
+
+    def _direct_tickets(self, newest: Snapshot) -> dict[str, TableTicket]:
+        # A table that the branch only inherits has no place of its own yet, and where it will be may change.
+        line = self._authority.services.line
+        return {
+            key: TableTicket(storage=self.storage, pin=entry.pin)
+            for key, entry in newest.state.tables.items()
+            if line.owns(entry.pin) and key not in self._request.cluster_by
+        }
+
+    def _tell(self, phase: str, outcome: Outcome) -> None:
+        if self._request.progress is not None:
+            rows = sum(loaded.rows for loaded in outcome.types.values())
+            read = sum(part.bytes_read for part in outcome.parts)
+            told = LoadProgress(phase="check" if phase == "check" else "write", bytes_read=read, rows=rows)
+            self._request.progress(replace(told, bytes_total=read))
+
+    def _result(self, outcome: Outcome, written: WrittenTables, done: CommitResult) -> SparkLoadResult:
+        counts = {loaded.owner.table_key: loaded for loaded in outcome.types.values()}
+        edges = {key for key, loaded in counts.items() if isinstance(loaded.owner, EdgeType)}
+        return SparkLoadResult(
+            mode=self._request.mode,
+            branch=str(self._authority.services.line.name),
+            nodes_loaded={loaded.owner.name: loaded.rows for key, loaded in counts.items() if key not in edges},
+            edges_loaded={loaded.owner.name: loaded.rows for key, loaded in counts.items() if key in edges},
+            commit=done.commit,
+            manifest_version=done.manifest_version,
+            cost=done.cost,
+            unchanged={counts[key].owner.name: count for key, count in written.unchanged.items()},
+            seconds=dict(self._seconds),
+            bytes_read=sum(part.bytes_read for part in outcome.parts),
+            fragments=sum(len(change.fragments) for change in written.changes),
+        )

@@ -1,0 +1,170 @@
+"""The rows of each type on their way into its table: written already, or put aside and written when it is known how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from omnigraph.engine.load import LoadMode
+from omnigraph.spark.load.clustering import cluster_rows
+from omnigraph.spark.load.merging import (
+    MergedRows,
+    MergeTask,
+    ShrinkTask,
+    group_files,
+    merge_rows,
+    shrink_fragments,
+)
+from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.load.outcome import LoadedType
+from omnigraph.spark.rules import Superseded
+from omnigraph.spark.runner import Runner
+from omnigraph.store.location import Storage
+from omnigraph.store.pins import TablePin
+from omnigraph.store.portable import TableTicket
+from omnigraph.store.scratch import ScratchPlace
+from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.txn.changes import WrittenRows
+from omnigraph.txn.rebase import moved
+from omnigraph.txn.transaction import WriteTxn
+
+_FRAGMENTS_PER_TASK = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTables:
+    """What is to be published, and how many rows per table were there exactly so."""
+
+    changes: tuple[WrittenRows, ...]
+    unchanged: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWriter:
+    """Brings the rows of a load into the tables of one transaction.
+
+    Args:
+        runner: who works.
+        storage: where the graph is.
+        scratch: where rows were put aside.
+        mode: what happens to rows that are stored.
+        settings: how large pieces are.
+        cluster_by: the column that neighbouring rows should share, by table.
+    """
+
+    runner: Runner
+    storage: Storage
+    scratch: ScratchPlace
+    mode: LoadMode
+    settings: SparkLoadSettings
+    cluster_by: Mapping[str, str] = field(default_factory=dict)
+
+    def write(
+        self,
+        authority: GraphPublishAuthority,
+        txn: WriteTxn,
+        types: Mapping[str, LoadedType],
+        direct: Mapping[str, TableTicket],
+        superseded: Mapping[str, Superseded],
+    ) -> WrittenTables:
+        """Write what was put aside and return the changes of all tables.
+
+        Args:
+            authority: the branch.
+            txn: the transaction.
+            types: what was read, by table.
+            direct: where rows of a table were written to as they were read.
+            superseded: rows that do not count, by table.
+
+        Raises:
+            ExpectedVersionMismatchError: a table is not where its rows were written to.
+        """
+        placed = {key: self._place(authority, txn, key, direct) for key in types}
+        tasks = []
+        for key, loaded in types.items():
+            is_empty = not txn.snapshot.entry(key).row_count
+            tasks += self._tasks(loaded, placed[key], superseded.get(key), is_empty=is_empty)
+        merged: dict[str, list[MergedRows]] = {key: [] for key in types}
+        for task, done in zip(tasks, self.runner.run(merge_rows, tasks, "write the rows"), strict=True):
+            merged[task.table_key].append(done)
+        shrunk = self._shrink(placed, merged)
+        changes = []
+        for key, loaded in types.items():
+            written = tuple(fragment for done in merged[key] for fragment in done.fragments)
+            lost = shrunk.get(key, {})
+            change = WrittenRows(
+                table_key=key,
+                base=placed[key],
+                fragments=(*loaded.fragments, *written),
+                shrunk=tuple(fragment for fragment in lost.values() if fragment is not None),
+                removed=tuple(number for number, fragment in lost.items() if fragment is None),
+                replaces_all=self.mode == "overwrite",
+            )
+            if change.fragments or change.replaces_all:
+                changes.append(change)
+        counts = {key: sum(done.unchanged for done in some) for key, some in merged.items()}
+        return WrittenTables(changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n})
+
+    def _place(
+        self, authority: GraphPublishAuthority, txn: WriteTxn, key: str, direct: Mapping[str, TableTicket]
+    ) -> TablePin:
+        pin = authority.prepare(txn, key)
+        ticket = direct.get(key)
+        if ticket is not None and (pin.location, pin.branch) != (ticket.pin.location, ticket.pin.branch):
+            raise moved(key, ticket.pin.version, pin.version)
+        return pin
+
+    def _tasks(
+        self, loaded: LoadedType, pin: TablePin, superseded: Superseded | None, *, is_empty: bool
+    ) -> list[MergeTask]:
+        settings = self.settings
+        is_new = loaded.has_fresh_ids or self._is_strict or is_empty
+        column = self.cluster_by.get(loaded.owner.table_key)
+        if column is not None:
+            groups = cluster_rows(self.runner, self.scratch, loaded.aside, column, settings)
+        else:
+            size = settings.fragment_rows if is_new else settings.merge_rows
+            groups = group_files(loaded.aside, rows=size, size_bytes=settings.flush_bytes)
+        return [
+            MergeTask(
+                scratch=self.scratch,
+                ticket=TableTicket(storage=self.storage, pin=pin),
+                table_key=loaded.owner.table_key,
+                files=group,
+                losers=() if superseded is None else superseded.files,
+                is_new=is_new,
+                sort_by=column,
+                fragment_rows=settings.fragment_rows,
+            )
+            for group in groups
+        ]
+
+    @property
+    def _is_strict(self) -> bool:
+        match self.mode:
+            case "append" | "overwrite":
+                return True
+            case "merge":
+                return False
+            case _:
+                assert_never(self.mode)
+
+    def _shrink(
+        self, placed: Mapping[str, TablePin], merged: Mapping[str, list[MergedRows]]
+    ) -> dict[str, dict[int, str | None]]:
+        tasks: list[ShrinkTask] = []
+        for key, done in merged.items():
+            touched = sorted({number for item in done for number in item.touched})
+            ticket = TableTicket(storage=self.storage, pin=placed[key])
+            for start in range(0, len(touched), _FRAGMENTS_PER_TASK):
+                some = tuple(touched[start : start + _FRAGMENTS_PER_TASK])
+                files = [item.offsets for item in done if item.offsets and not set(some).isdisjoint(item.touched)]
+                tasks.append(
+                    ShrinkTask(scratch=self.scratch, ticket=ticket, table_key=key, fragments=some, offsets=tuple(files))
+                )
+        found: dict[str, dict[int, str | None]] = {}
+        answers = self.runner.run(shrink_fragments, tasks, "write the deletion lists")
+        for task, shrunk in zip(tasks, answers, strict=True):
+            found.setdefault(task.table_key, {}).update(shrunk)
+        return found

@@ -1,0 +1,245 @@
+"""What a task makes of its part of the input: fragments, keys files, rows put aside, and what is wrong with rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.engine.constraints.row_rules import find_in_rows
+from omnigraph.engine.describing import RowPlace
+from omnigraph.engine.load.fresh_ids import fill_ids
+from omnigraph.engine.rows import TypeRows
+from omnigraph.errors import Violation
+from omnigraph.errors.details import details_to_json
+from omnigraph.runtime import World
+from omnigraph.spark.keys import KeysFile, keys_of, row_numbers
+from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.store.portable import TableTicket, discard_fragments, write_fragments_for
+from omnigraph.store.scratch import ScratchPlace
+
+# The place of a row in a rows file; no property can have such a name.
+ROW = ":row"
+_PROBLEM_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOrders:
+    """What all tasks that read input have in common.
+
+    Args:
+        catalog: the schema.
+        scratch: where files go that only this load looks at.
+        tickets: where rows are written to at once, by table; rows of other tables are put aside.
+        settings: what a task may use.
+        opened: the schema to decode with when required vectors could be computed; rows that lack one are refused.
+    """
+
+    catalog: Catalog
+    scratch: ScratchPlace
+    tickets: Mapping[str, TableTicket]
+    settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+    opened: Catalog | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsFile:
+    """Rows that were put aside, by the name of their file in the scratch place."""
+
+    table_key: str
+    name: str
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartType:
+    """What one part of the input has of one type; ``has_fresh_ids``: all of its ids were made up."""
+
+    table_key: str
+    rows: int
+    has_fresh_ids: bool
+    keys: tuple[KeysFile, ...]
+    fragments: tuple[str, ...] = field(default=(), repr=False)
+    aside: tuple[RowsFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProblemFile:
+    """Violations, one JSON object per line, in a file of the scratch place."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenRows:
+    """Rows of a type that break one rule by themselves; ``place`` orders the rules of the type."""
+
+    table_key: str
+    place: int
+    file: ProblemFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPart:
+    """All that a task tells about its part of the input."""
+
+    number: int
+    source_number: int
+    types: tuple[PartType, ...]
+    problems: tuple[ProblemFile, ...] = ()
+    broken: tuple[BrokenRows, ...] = ()
+    bytes_read: int = 0
+    lines: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pending:
+    owner: NodeType | EdgeType
+    tables: list[pa.Table] = field(default_factory=list)
+    numbers: list[pa.Array] = field(default_factory=list)
+    rows: int = 0
+    is_fresh: bool = True
+    keys: list[KeysFile] = field(default_factory=list)
+    fragments: list[str] = field(default_factory=list)
+    aside: list[RowsFile] = field(default_factory=list)
+
+
+class PartWriter:
+    """Takes the rows of one part of the input as they are decoded. Once a row is none, nothing more is written."""
+
+    def __init__(self, orders: WriteOrders, *, number: int, source_number: int, source_name: str) -> None:
+        self._orders = orders
+        self._number = number
+        self._source_number = source_number
+        self.source_name = source_name
+        self._world = World.system()
+        # Another attempt at the same part writes files of its own.
+        self._attempt = f"{number:06}-{self._world.ids.ulid()}"
+        self._files = 0
+        self._pending: dict[str, _Pending] = {}
+        self._held_bytes = 0
+        self._problems: list[ProblemFile] = []
+        self._waiting: list[bytes] = []
+        self._broken: list[BrokenRows] = []
+
+    def refuse(self, problems: Iterable[Violation]) -> None:
+        """Take down rows that cannot be read or do not fit their type."""
+        lines = [problem_line(problem) for problem in problems]
+        self._waiting += lines
+        if lines:
+            self._forget()
+        if sum(map(len, self._waiting)) > _PROBLEM_BYTES:
+            self._write_problems()
+
+    def add(self, part: TypeRows) -> None:
+        """Take over rows of a type, in the order of their lines."""
+        count = part.rows.num_rows
+        if not count or self._waiting or self._problems:
+            return
+        pending = self._pending.setdefault(part.owner.table_key, _Pending(owner=part.owner))
+        ids = part.rows.column("id").combine_chunks()
+        pending.is_fresh = pending.is_fresh and ids.null_count == count
+        schema = arrow_schema(part.owner)
+        columns = [fill_ids(ids, self._world.ids), *(part.rows.column(name) for name in schema.names[1:])]
+        rows = pa.table(columns, schema=schema)
+        self._judge(part, rows)
+        pending.tables.append(rows)
+        pending.numbers.append(row_numbers(self._source_number, part.lines))
+        pending.rows += count
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > self._orders.settings.flush_bytes:
+            self._flush()
+
+    def finish(self, *, bytes_read: int = 0, lines: int = 0) -> WrittenPart:
+        """Write what is left and return all that was written."""
+        self._write_problems()
+        self._flush()
+        return WrittenPart(
+            number=self._number,
+            source_number=self._source_number,
+            types=tuple(_written(pending) for _, pending in sorted(self._pending.items())),
+            problems=tuple(self._problems),
+            broken=tuple(self._broken),
+            bytes_read=bytes_read,
+            lines=lines,
+        )
+
+    def _judge(self, part: TypeRows, rows: pa.Table) -> None:
+        def place(row: int) -> RowPlace:
+            identifier, line = rows.column("id")[row].as_py(), part.lines[row].as_py()
+            return RowPlace(entity_id=identifier, source=self.source_name, line=line)
+
+        for finding in find_in_rows(part.owner, rows):
+            lines = [problem_line(violation) for violation in finding.described(part.owner, place)]
+            file = self._problem_file(lines)
+            self._broken.append(BrokenRows(table_key=part.owner.table_key, place=finding.place, file=file))
+
+    def _flush(self) -> None:
+        for pending in self._pending.values():
+            if pending.tables:
+                self._write(pending)
+        self._held_bytes = 0
+
+    def _write(self, pending: _Pending) -> None:
+        orders, owner = self._orders, pending.owner
+        rows = pa.concat_tables(pending.tables)
+        numbers = pa.chunked_array(pending.numbers, pa.int64())
+        pending.tables.clear()
+        pending.numbers.clear()
+        keys = keys_of(owner, rows, numbers)
+        keys_file = KeysFile(table_key=owner.table_key, name=self._name("keys", owner), rows=rows.num_rows)
+        orders.scratch.put(keys_file.name, keys)
+        pending.keys.append(keys_file)
+        ticket = orders.tickets.get(owner.table_key)
+        if ticket is not None:
+            pending.fragments += write_fragments_for(ticket, rows, max_rows=orders.settings.fragment_rows)
+            return
+        aside = RowsFile(
+            table_key=owner.table_key, name=self._name("rows", owner), rows=rows.num_rows, size_bytes=rows.nbytes
+        )
+        orders.scratch.put(aside.name, rows.append_column(ROW, numbers))
+        pending.aside.append(aside)
+
+    def _forget(self) -> None:
+        for key, pending in self._pending.items():
+            if pending.fragments:
+                discard_fragments(self._orders.tickets[key], pending.fragments)
+        self._pending.clear()
+        self._held_bytes = 0
+
+    def _write_problems(self) -> None:
+        if self._waiting:
+            self._problems.append(self._problem_file(self._waiting))
+            self._waiting = []
+
+    def _problem_file(self, lines: Sequence[bytes]) -> ProblemFile:
+        name = self._name("problems", None)
+        self._orders.scratch.put(name, b"\n".join(lines))
+        return ProblemFile(name=name, count=len(lines))
+
+    def _name(self, kind: str, owner: NodeType | EdgeType | None) -> str:
+        self._files += 1
+        folder = kind if owner is None else f"{kind}/{owner.table_key.replace(':', '-')}"
+        return f"{folder}/{self._attempt}-{self._files}"
+
+
+def problem_line(violation: Violation) -> bytes:
+    """Return a violation as a line of a problem file."""
+    return msgspec.json.encode(details_to_json(violation))
+
+
+def _written(pending: _Pending) -> PartType:
+    return PartType(
+        table_key=pending.owner.table_key,
+        rows=pending.rows,
+        has_fresh_ids=pending.is_fresh,
+        keys=tuple(pending.keys),
+        fragments=tuple(pending.fragments),
+        aside=tuple(pending.aside),
+    )

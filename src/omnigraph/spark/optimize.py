@@ -1,0 +1,183 @@
+"""Optimizing a branch with Spark: planned and published as ever, the work itself done by executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from omnigraph.engine.maintenance.optimize import OptimizeResult
+from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
+from omnigraph.engine.session import GraphSession
+from omnigraph.spark.runner import Runner, SparkRunner
+from omnigraph.spark.session import given_or_started
+from omnigraph.store.compacting import CompactionPolicy
+from omnigraph.store.location import Storage
+from omnigraph.store.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
+from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Fewer rows are indexed sooner by one task than their segments are searched by everybody.
+_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeStep:
+    """One job of an optimization, told when it begins and when it has ended: what it does, in how many pieces."""
+
+    doing: Literal["compact", "index", "merge"]
+    pieces: int
+    is_done: bool
+
+
+Progress = Callable[[OptimizeStep], None]
+
+
+def optimize_on_spark(
+    session: GraphSession,
+    *,
+    spark: SparkSession | None = None,
+    branch: str = MAIN,
+    types: Sequence[str] | None = None,
+    actor: str | None = None,
+    policy: CompactionPolicy | None = None,
+    progress: Progress | None = None,
+) -> OptimizeResult:
+    """Compact the tables of a branch and bring their indexes up to date; executors do the work, beside all writers.
+
+    Args:
+        session: the open graph.
+        spark: the session to work with, the one of this process when None.
+        branch: whose tables; those that it inherits are left to the branch that owns them.
+        types: only these, ``Person`` or ``node:Person``.
+        actor: who asks for it.
+        policy: when fragments are merged.
+        progress: told of every job.
+
+    Raises:
+        BranchMissingError, TypeMissingError: there is no such branch or type.
+        ReadOnlyError: the graph is open for reading only.
+        SparkJobError: a job failed for a reason of its own.
+    """
+    runner = ExecutorMaintenance(session.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
+    return session.optimize(branch, types, actor=actor, policy=policy, runner=runner)
+
+
+class ExecutorMaintenance:
+    """Does the work of optimizing piece by piece, each wherever ``runner`` runs it."""
+
+    def __init__(
+        self, storage: Storage, runner: Runner, *, group_rows: int = _GROUP_ROWS, progress: Progress | None = None
+    ) -> None:
+        self.group_rows = group_rows
+        self._storage = storage
+        self._runner = runner
+        self._progress = progress or (lambda _: None)
+
+    def compact(self, jobs: Sequence[CompactionJob]) -> Sequence[tuple[str, ...]]:
+        """Write the compacted fragments of every job and say what became of them."""
+        pieces = [
+            CompactionPiece(ticket=TableTicket(storage=self._storage, pin=job.base), task=task)
+            for job in jobs
+            for task in job.tasks
+        ]
+        self._tell("compact", len(pieces), is_done=False)
+        results = iter(self._runner.run(run_compaction_piece, pieces, "compact tables"))
+        self._tell("compact", len(pieces), is_done=True)
+        return [tuple(next(results) for _ in job.tasks) for job in jobs]
+
+    def build(self, jobs: Sequence[IndexJob]) -> Sequence[tuple[BuiltIndex, ...]]:
+        """Write the index segments of every job."""
+        pieces = [self._piece(job, work, group) for job in jobs for work in job.works for group in work.groups]
+        self._tell("index", len(pieces), is_done=False)
+        built = iter(self._runner.run(run_index_piece, pieces, "build indexes"))
+        self._tell("index", len(pieces), is_done=True)
+        segments = [[tuple(next(built) for _ in work.groups) for work in job.works] for job in jobs]
+        merged = iter(self._merge(jobs, segments))
+        return [
+            tuple(
+                BuiltIndex(
+                    build=work.build,
+                    segments=(next(merged),) if _is_merged(work) else segments[number][at],
+                    rebuilds=work.rebuilds,
+                )
+                for at, work in enumerate(job.works)
+            )
+            for number, job in enumerate(jobs)
+        ]
+
+    def _piece(self, job: IndexJob, work: IndexWork, group: tuple[int, ...]) -> IndexPiece:
+        ticket = TableTicket(storage=self._storage, pin=job.base)
+        return IndexPiece(ticket=ticket, build=work.build, fragment_ids=group, is_whole=len(work.groups) == 1)
+
+    def _merge(self, jobs: Sequence[IndexJob], segments: Sequence[Sequence[tuple[str, ...]]]) -> list[str]:
+        pieces = [
+            MergePiece(
+                ticket=TableTicket(storage=self._storage, pin=job.base),
+                build=work.build,
+                segments=segments[number][at],
+            )
+            for number, job in enumerate(jobs)
+            for at, work in enumerate(job.works)
+            if _is_merged(work)
+        ]
+        if not pieces:
+            return []
+        self._tell("merge", len(pieces), is_done=False)
+        merged = self._runner.run(run_merge_piece, pieces, "merge indexes")
+        self._tell("merge", len(pieces), is_done=True)
+        return merged
+
+    def _tell(self, doing: Literal["compact", "index", "merge"], pieces: int, *, is_done: bool) -> None:
+        self._progress(OptimizeStep(doing=doing, pieces=pieces, is_done=is_done))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionPiece:
+    """One compaction task of a table."""
+
+    ticket: TableTicket
+    task: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPiece:
+    """One group of fragments to index; ``is_whole``: it is all that the index gets."""
+
+    ticket: TableTicket
+    build: IndexBuild
+    fragment_ids: tuple[int, ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePiece:
+    """Segments of an index that are to become one."""
+
+    ticket: TableTicket
+    build: IndexBuild
+    segments: tuple[str, ...]
+
+
+def run_compaction_piece(piece: CompactionPiece) -> str:
+    """Write the compacted fragments of a piece."""
+    return run_compaction_task(piece.ticket, piece.task)
+
+
+def run_index_piece(piece: IndexPiece) -> str:
+    """Write the segment of a piece, fit to be committed when it is the only one."""
+    segment = build_segment(piece.ticket, piece.build, piece.fragment_ids)
+    return merge_segments(piece.ticket, piece.build, [segment]) if piece.is_whole else segment
+
+
+def run_merge_piece(piece: MergePiece) -> str:
+    """Write the one segment that those of a piece make up."""
+    return merge_segments(piece.ticket, piece.build, piece.segments)
+
+
+def _is_merged(work: IndexWork) -> bool:
+    """Whether the groups of an index are brought together: words are weighed against all texts of a segment."""
+    return work.build.kind == "fulltext" and len(work.groups) > 1

@@ -1,0 +1,5 @@
+"""Reads on Spark: scans, joins and shuffles are Spark's, everything that has a meaning is the embedded engine's."""
+
+from omnigraph.spark.query.run import frame, query
+
+__all__ = ["frame", "query"]

@@ -1,0 +1,157 @@
+"""Rows that carry their values, seen as the embedded engine sees rows: its functions then do the work.
+
+Every variable gets a small table of its own, made of the entities that occur, and rows name entities by their place
+in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.entities import Entities
+from omnigraph.engine.query.frame import Frame, Mask, RowIds
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.errors import InternalError
+from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
+from omnigraph.runtime import World
+from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.wire import aligned, decode
+from omnigraph.store.table import KEY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the request brought, as every task needs it."""
+
+    parameters: Mapping[str, Any]
+    fits_literals: bool
+
+    def value(self, operand: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+        return operand.value if isinstance(operand, Constant) else self.parameters[operand.name]
+
+
+class CarriedRows:
+    """A batch of rows, as predicates ask them."""
+
+    def __init__(self, given: Given, layout: Layout, rows: pa.Table) -> None:
+        self._given = given
+        self._layout = layout
+        self._rows = rows
+        self.length: int = rows.num_rows
+        self.fits_literals = given.fits_literals
+
+    def column(self, column: Column) -> pa.Array:
+        """Return a property, one value per row."""
+        return one_array(self._rows.column(self._layout.name(column.variable, column.property)))
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+        return self._given.value(value)
+
+    def matches_text(self, predicate: TextMatch) -> Mask:
+        """Refuse: what asks for it was turned away before anything ran."""
+        message = f"a text search among carried rows: {predicate}"
+        raise InternalError(message)
+
+    def same_entity(self, predicate: SameEntity) -> Mask:
+        """Return in which rows two variables hold the same entity."""
+        left, right = (self._rows.column(self._layout.name(name)) for name in (predicate.left, predicate.right))
+        return np.asarray(pc.equal(left, right).to_numpy(), dtype=np.bool_)
+
+
+class HeldRows(QueryContext):
+    """Some rows with their values, as output, order and groups of the embedded engine ask for them.
+
+    There is no snapshot behind it: whatever a read looks at after its match is in the rows.
+    """
+
+    def __init__(self, given: Given, layout: Layout, rows: pa.Table) -> None:
+        self.parameters = given.parameters
+        self.fits_literals = given.fits_literals
+        self.limits = Limits(QueryOptions(), World.system().clock)
+        self.variables = {variable: variable for variable in layout.variables}
+        self.keeps_order = False
+        self._held: dict[str, _HeldEntities] = {}
+        ids: dict[str, RowIds] = {}
+        for variable in layout.variables:
+            columns = {
+                prop: one_array(rows.column(name)) for (of, prop), (name, _) in layout.columns.items() if of == variable
+            }
+            ids[variable], self._held[variable] = _entities(columns, rows.num_rows)
+        self.frame = Frame(length=rows.num_rows, ids=ids, weights=_weights(layout, rows))
+
+    @classmethod
+    def of(cls, given: Given, layout: Layout, batch: pa.RecordBatch | pa.Table) -> HeldRows:
+        """Return rows that travelled."""
+        return cls(given, layout, decode(batch, layout.schema))
+
+    def entities_of(self, variable: str) -> Entities:
+        """Return the entities of a variable that occur in the rows."""
+        return self._held[variable]
+
+
+class _HeldEntities(Entities):
+    """The entities of one variable, by their place."""
+
+    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
+        self._columns = columns
+
+    def prefers_memory(self, count: int) -> bool:  # noqa: ARG002 - there is no table to prefer
+        return False
+
+    def values(self, row_ids: RowIds, name: str) -> pa.Array:
+        return self._columns[name].take(pa.array(row_ids))
+
+
+def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema, row_count: int) -> Iterator[pa.Table]:
+    """Yield rows in tables of about so many; one empty table for no rows at all."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    is_first = True
+    for batch in batches:
+        held.append(aligned(batch, schema))
+        count += batch.num_rows
+        if count >= row_count:
+            yield pa.Table.from_batches(held, schema)
+            held, count, is_first = [], 0, False
+    if held or is_first:
+        yield pa.Table.from_batches(held, schema)
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """Return a column as one array."""
+    if isinstance(column, pa.Array):
+        return column
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _entities(columns: Mapping[str, pa.Array], row_count: int) -> tuple[RowIds, _HeldEntities]:
+    if KEY not in columns:
+        return np.arange(row_count), _HeldEntities(columns)
+    numbered = columns[KEY].dictionary_encode()
+    places = numbered.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(numbered.dictionary) == row_count:
+        return np.arange(row_count), _HeldEntities(columns)
+    first = np.zeros(len(numbered.dictionary), dtype=np.int64)
+    # The last of several writes to one place stays, so that going backwards leaves the first row of each entity.
+    first[places[::-1]] = np.arange(row_count)[::-1]
+    chosen = pa.array(first)
+    return places, _HeldEntities({name: values.take(chosen) for name, values in columns.items()})
+
+
+def _weights(layout: Layout, rows: pa.Table) -> RowIds | None:
+    if not layout.weights:
+        return None
+    product = np.ones(rows.num_rows, dtype=np.int64)
+    for name in layout.weights:
+        product *= rows.column(name).to_numpy()
+    return product

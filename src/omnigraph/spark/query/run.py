@@ -1,0 +1,188 @@
+"""Reads on Spark: the same text, the same plan and the same rows as in process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.engine.query.explain import explain
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.pattern import pattern_of
+from omnigraph.engine.query.runner import PreparedRead, ReadCall
+from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.engine.session import GraphSession
+from omnigraph.ir import ParamsForm
+from omnigraph.ir.model import ReadPlan
+from omnigraph.spark.query.dataframes import FrameRelation, FrameRelations
+from omnigraph.spark.query.group_tasks import MergeTask, NoRowsTask
+from omnigraph.spark.query.held import Given
+from omnigraph.spark.query.liveness import result_uses
+from omnigraph.spark.query.lowering import lower_match
+from omnigraph.spark.query.natural import NaturalTask
+from omnigraph.spark.query.output import lower_output
+from omnigraph.spark.query.reading import Reading
+from omnigraph.spark.query.relations import Relation, Relations, Task
+from omnigraph.spark.query.shown import decode_shown, shown_wire
+from omnigraph.spark.query.support import check_lowerable
+from omnigraph.spark.query.tables import Tables
+from omnigraph.spark.query.walks import Sizes
+from omnigraph.spark.query.watching import watched
+from omnigraph.spark.session import given_or_started
+from omnigraph.store.location import Storage
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredRead:
+    """A read as a relation, and the task that makes the result of its rows in one place, if it needs one."""
+
+    read: ReadPlan
+    relation: Relation
+    last: Task | None
+
+
+def query(
+    session: GraphSession,
+    text: str | bytes,
+    params: Any = None,
+    name: str | None = None,
+    *,
+    spark: SparkSession | None = None,
+    params_form: ParamsForm = "host",
+    branch: str = MAIN,
+    at: str | None = None,
+    options: QueryOptions | None = None,
+    source_name: str = "<query>",
+) -> Result:
+    """Compile a read, run it on Spark and return its rows, which the driver holds.
+
+    Takes what the embedded engine takes, and the session of Spark to use; rows, order and types are the same.
+
+    Raises:
+        SparkUnsupportedError: the read searches text or vectors; no job was started.
+        SparkJobError: a job failed for a reason that is none of ours.
+        OmnigraphError: whatever the embedded engine raises for such a read.
+    """
+    call = _call(text, params, name, params_form, branch, at, options, source_name)
+    prepared = session.prepare(call)
+    check_lowerable(prepared.plan)
+    relations = FrameRelations(spark=given_or_started(spark))
+    with watched(relations.spark, prepared.context.options, prepared.context.limits):
+        lowered = lower(relations, session.store.storage, prepared, relations.parallelism)
+        rows = collect(lowered, prepared)
+    info = ReadInfo(
+        query_name=lowered.read.name,
+        branch=branch if at is None else None,
+        snapshot=at,
+        commit_id=str(prepared.snapshot.state.head.commit),
+        elapsed_s=prepared.context.limits.elapsed_s,
+        explanation=explain(prepared.plan, prepared.context.trace),
+        pattern=pattern_of(lowered.read),
+    )
+    return Result(rows.schema, rows, info, prepared.context.counters)
+
+
+def frame(
+    session: GraphSession,
+    text: str | bytes,
+    params: Any = None,
+    name: str | None = None,
+    *,
+    spark: SparkSession | None = None,
+    params_form: ParamsForm = "host",
+    branch: str = MAIN,
+    at: str | None = None,
+    options: QueryOptions | None = None,
+    source_name: str = "<query>",
+) -> DataFrame:
+    """Return the result of a read as a DataFrame that is computed when it is used, on the snapshot of this moment.
+
+    Instants are timestamps, unsigned integers are wider ones, vectors arrays. An order is that of one partition.
+    Walks of many hops along more edges than a worker holds run here. Takes and raises what :func:`query` does.
+    """
+    call = _call(text, params, name, params_form, branch, at, options, source_name)
+    prepared = session.prepare(call)
+    check_lowerable(prepared.plan)
+    relations = FrameRelations(spark=given_or_started(spark))
+    lowered = lower(relations, session.store.storage, prepared, relations.parallelism)
+    relation = lowered.relation
+    assert isinstance(relation, FrameRelation)  # noqa: S101 - relations of Spark beget no others
+    if isinstance(lowered.last, MergeTask):
+        relation = relation.union(relations.read(NoRowsTask(grouping=lowered.last.grouping), 1))
+    if lowered.last is not None:
+        relation = relation.spread(()).map(lowered.last)
+    shown = relation.map(NaturalTask(read=lowered.read)).made()
+    return shown.toDF(*(output.name for output in lowered.read.outputs)) if lowered.read.outputs else shown
+
+
+def lower(
+    relations: Relations,
+    storage: Storage,
+    prepared: PreparedRead,
+    parallelism: int,
+    *,
+    sizes: Sizes | None = None,
+) -> LoweredRead:
+    """Return a prepared read as a relation.
+
+    Nothing of it is read yet, but for walks of many hops along more edges than a worker may hold.
+    """
+    read = prepared.plan.read
+    given = Given(parameters=prepared.context.parameters, fits_literals=prepared.plan.fits_literals)
+    tables = Tables(storage, prepared, parallelism)
+    reading = Reading(relations=relations, tables=tables, given=given, sizes=sizes or Sizes())
+    rows, layout = lower_match(reading, prepared.plan.steps, result_uses(read))
+    relation, last = lower_output(read, given, rows, layout)
+    return LoweredRead(read=read, relation=relation, last=last)
+
+
+def collect(lowered: LoweredRead, prepared: PreparedRead) -> pa.Table:
+    """Return the rows of the result, within the limits of the read.
+
+    Raises:
+        QueryRowLimitError, QueryMemoryError, QueryTimeoutError, QueryCancelledError: it met one of them.
+    """
+    limits, most = prepared.context.limits, prepared.context.options.max_rows
+    relation = lowered.relation
+    if most is not None and lowered.read.groups != () and lowered.read.limit is None:
+        # One row too many is enough to know that there are too many.
+        relation = relation.limit(most + 1)
+    limits.check()
+    rows = relation.collect()
+    limits.check(rows.nbytes)
+    if lowered.last is not None:
+        rows = _table(lowered.last.run(iter(rows.to_batches())), lowered.last.schema)
+    limits.check_rows(rows.num_rows)
+    return decode_shown(lowered.read, rows.cast(shown_wire(lowered.read)))
+
+
+def _table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches(list(batches), schema)
+
+
+def _call(
+    text: str | bytes,
+    params: Any,
+    name: str | None,
+    params_form: ParamsForm,
+    branch: str,
+    at: str | None,
+    options: QueryOptions | None,
+    source_name: str,
+) -> ReadCall:
+    return ReadCall(
+        text=text,
+        name=name,
+        params=params,
+        params_form=params_form,
+        branch=branch,
+        at=at,
+        options=options or QueryOptions(),
+        source_name=source_name,
+    )

@@ -1,0 +1,180 @@
+"""Traversals as joins with edges: to list what is reached, to count it, or to ask whether there is anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.query.steps import LinkTest, Weigh
+from omnigraph.ir.model import Expand
+from omnigraph.spark.query.held_edges import WalkTask
+from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.liveness import Live
+from omnigraph.spark.query.match import Match
+from omnigraph.spark.query.reading import Reading, properties
+from omnigraph.spark.query.relations import How, Relation
+from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
+from omnigraph.spark.query.tables import columns_of
+from omnigraph.spark.query.walks import NODE, START, Bounds, reach
+from omnigraph.store.table import KEY
+
+_UNKNOWN = float("inf")
+
+
+def expand(reading: Reading, match: Match, step: Expand, live: Live) -> Match:
+    """Bind the destination, and the edge when it has a name."""
+    wanted = properties(step.destination, live)
+    needs_nodes = bool(step.filters) or not wanted <= {KEY}
+    end = Layout()
+    if needs_nodes or wanted:
+        node = reading.facts.catalog.nodes[step.destination_type]
+        end = columns_of(node, step.destination, {KEY: reading.names.fresh()})
+    if not reading.facts.catalog.edges[step.edge].is_same_type:
+        # Nothing lies beyond the first hop of an edge that cannot be walked again from where it leads.
+        relation, layout = _hop(reading, match, step, end, live)
+        relation = relation if step.min_hops <= 1 else relation.limit(0)
+    elif (step.min_hops, step.max_hops) == (1, 1):
+        relation, layout = _hop(reading, match, step, end, live)
+    else:
+        relation, layout = _reach(reading, match, step, end)
+    if needs_nodes:
+        relation, layout = _meet(reading, match, step, relation, layout, live)
+    estimate = reading.facts.estimate(step, match.estimate)
+    return match.holding(relation, layout, live, most=_UNKNOWN, estimate=estimate)
+
+
+def _hop(reading: Reading, match: Match, step: Expand, end: Layout, live: Live) -> tuple[Relation, Layout]:
+    edge = reading.facts.catalog.edges[step.edge]
+    named = _edge_layout(reading, step, edge, live)
+    is_start = match.whole is not None and match.whole.variable == step.source
+    if step.edge_variable is None:
+        edges = reading.pairs(edge, step.direction, by=reading.next_end(step.destination_type) if is_start else SOURCE)
+    else:
+        edges = reading.edges(edge, step.direction, named)
+    found = {**{name: TARGET for name, _ in end.columns.values()}, **{name: name for name in named.names}}
+    if is_start and match.whole is not None:
+        node = reading.facts.catalog.nodes[match.whole.type_name]
+        start = columns_of(node, step.source, {KEY: reading.names.fresh()})
+        return edges.select({start.name(step.source): SOURCE, **found}), start.plus(end).plus(named)
+    match, rows = reading.rows(match)
+    build = reading.sizes.build(match.most, match.estimate, reading.walked_rows(edge, step.direction))
+    on = {match.layout.name(step.source): SOURCE}
+    joined = rows.join(edges.select({SOURCE: SOURCE, **found}), on, how="inner", build=build)
+    return joined, match.layout.plus(end).plus(named)
+
+
+def _edge_layout(reading: Reading, step: Expand, edge: EdgeType, live: Live) -> Layout:
+    if step.edge_variable is None:
+        return Layout()
+    wanted = sorted(properties(step.edge_variable, live))
+    return columns_of(edge, step.edge_variable, {prop: reading.names.fresh() for prop in wanted})
+
+
+def _reach(reading: Reading, match: Match, step: Expand, end: Layout) -> tuple[Relation, Layout]:
+    edge = reading.facts.catalog.edges[step.edge]
+    match, rows = reading.rows(match)
+    bounds = Bounds(min_hops=step.min_hops, max_hops=step.max_hops, is_backward=step.is_backward)
+    if reading.walked_rows(edge, step.direction) <= reading.sizes.held_edges:
+        edges = EdgesTask(table=reading.tables.parts(edge), direction=step.direction, kept=Layout())
+        walk = WalkTask(edges=edges, bounds=bounds, layout=match.layout, source=step.source, end=end)
+        return rows.map(walk), match.layout.plus(end)
+    source = match.layout.name(step.source)
+    starts = rows.select({START: source}).distinct([START])
+    pairs = reading.pairs(edge, step.direction)
+    by_hop = reading.sizes.build(_UNKNOWN, _UNKNOWN, reading.walked_rows(edge, step.direction))
+    found = reach(starts, pairs, bounds, by_hop)
+    found = found.select({START: START, **{name: NODE for name, _ in end.columns.values()}})
+    build = reading.sizes.build(match.most, match.estimate, _UNKNOWN)
+    return rows.join(found, {source: START}, how="inner", build=build), match.layout.plus(end)
+
+
+def _meet(
+    reading: Reading, match: Match, step: Expand, relation: Relation, layout: Layout, live: Live
+) -> tuple[Relation, Layout]:
+    """Join with the nodes that were reached: they must pass, or their properties are wanted."""
+    wanted = properties(step.destination, live)
+    looked_at = [(step.destination, prop) for prop in wanted | {KEY}]
+    nodes, found = reading.nodes(step.destination, step.destination_type, step.filters, looked_at)
+    on = {layout.name(step.destination): found.name(step.destination)}
+    how: How = "semi" if wanted <= {KEY} else "inner"
+    reached = match.estimate * reading.facts.fanout(step)
+    build = reading.sizes.build(_UNKNOWN, reached, reading.facts.node_count(step.destination_type), how)
+    joined = relation.join(nodes, on, how=how, build=build)
+    more = Layout(columns={key: column for key, column in found.columns.items() if key[1] != KEY})
+    return joined, layout if how == "semi" else layout.plus(more)
+
+
+def link_test(reading: Reading, match: Match, step: LinkTest, live: Live) -> Match:
+    """Keep the rows whose two variables are linked."""
+    match, rows = reading.rows(match)
+    edge = reading.facts.catalog.edges[step.edge]
+    edges = reading.edges(edge, step.direction)
+    if step.source == step.destination:
+        edges = edges.where_equal(SOURCE, TARGET)
+    # A row that asks for a link to itself has one column for both ends.
+    on = {match.layout.name(step.destination): TARGET, match.layout.name(step.source): SOURCE}
+    build = reading.sizes.build(match.most, match.estimate, reading.walked_rows(edge, step.direction), "semi")
+    linked = rows.join(edges, on, how="semi", build=build)
+    estimate = reading.facts.estimate(step, match.estimate)
+    return match.holding(linked, match.layout, live, most=match.most, estimate=estimate)
+
+
+def without_neighbour(reading: Reading, match: Match, step: Expand, live: Live) -> Match:
+    """Keep the rows whose source has no neighbour."""
+    match, rows = reading.rows(match)
+    edge = reading.facts.catalog.edges[step.edge]
+    on = {match.layout.name(step.source): SOURCE}
+    build = reading.sizes.build(match.most, match.estimate, reading.walked_rows(edge, step.direction), "anti")
+    lone = rows.join(reading.edges(edge, step.direction), on, how="anti", build=build)
+    return match.holding(lone, match.layout, live, most=match.most, estimate=match.estimate)
+
+
+def weigh(reading: Reading, match: Match, step: Weigh, live: Live) -> Match:
+    """Count for every row what the expansion would reach, without listing it."""
+    source = step.expand.source
+    if match.whole is not None and match.whole.variable == source:
+        counted, weights = _counted(reading, step)
+        node = reading.facts.catalog.nodes[match.whole.type_name]
+        start = columns_of(node, source, {KEY: reading.names.fresh()})
+        kept = {start.name(source): SOURCE, **{name: name for name in weights}}
+        layout = replace(start, weights=weights)
+        return match.holding(counted.select(kept), layout, live, most=_UNKNOWN, estimate=match.estimate)
+    match, rows = reading.rows(match)
+    sums, weight = _sums(reading, step)
+    build = reading.sizes.build(
+        match.most, match.estimate, reading.facts.node_count(reading.facts.source_type(step.expand))
+    )
+    joined = rows.join(sums, {match.layout.name(source): SOURCE}, how="inner", build=build)
+    layout = match.layout.plus(Layout(weights=(weight,)))
+    return match.holding(joined, layout, live, most=match.most, estimate=match.estimate)
+
+
+def _counted(reading: Reading, step: Weigh) -> tuple[Relation, tuple[str, ...]]:
+    """Return what an expansion reaches, each with the weights that further counts give it."""
+    walk = step.expand
+    edge = reading.facts.catalog.edges[walk.edge]
+    if walk.edge_variable is None:
+        is_joined = bool(step.inner or walk.filters)
+        by = reading.next_end(walk.destination_type) if is_joined else SOURCE
+        found = reading.pairs(edge, walk.direction, by=by)
+    else:
+        found = reading.edges(edge, walk.direction)
+    node_rows = reading.facts.node_count(walk.destination_type)
+    if walk.filters:
+        nodes, layout = reading.nodes(walk.destination, walk.destination_type, walk.filters, ())
+        build = reading.sizes.build(_UNKNOWN, _UNKNOWN, node_rows, "semi")
+        found = found.join(nodes, {TARGET: layout.name(walk.destination)}, how="semi", build=build)
+    weights: list[str] = []
+    for inner in step.inner:
+        sums, weight = _sums(reading, inner)
+        build = reading.sizes.build(_UNKNOWN, reading.walked_rows(edge, walk.direction), node_rows)
+        found = found.join(sums, {TARGET: SOURCE}, how="inner", build=build)
+        weights.append(weight)
+    return found, tuple(weights)
+
+
+def _sums(reading: Reading, step: Weigh) -> tuple[Relation, str]:
+    """Return for every node that reaches anything how much it is."""
+    counted, weights = _counted(reading, step)
+    into = reading.names.fresh()
+    return counted.total(SOURCE, weights, into), into

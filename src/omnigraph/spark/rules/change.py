@@ -1,0 +1,83 @@
+"""A change whose rows other processes have written: known by its keys files and the state that it is made on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.constraints.kernel import KernelSettings
+from omnigraph.spark.keys import KeysFile, Places
+from omnigraph.store.portable import TableTicket
+from omnigraph.store.scratch import ScratchPlace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenType:
+    """What happens to one type's table.
+
+    Args:
+        type: the node or edge type.
+        files: the keys of its rows; of rows with one id the last counts, and all of them are judged.
+        strict: no id may be there already, or stand twice.
+        replaces_all: every stored row goes, and no id may stand twice.
+        has_fresh_ids: all ids were generated for these rows, so nobody can have them already.
+    """
+
+    type: NodeType | EdgeType
+    files: tuple[KeysFile, ...]
+    strict: bool = False
+    replaces_all: bool = False
+    has_fresh_ids: bool = False
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are, those that others replace among them."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def demands_each_id_once(self) -> bool:
+        """Whether two rows of one id are an error rather than two versions of a row."""
+        return self.strict or self.replaces_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenChange:
+    """One write over all types. It can be pickled, and holds no row.
+
+    Args:
+        catalog: the schema.
+        types: what happens to each table, in the order in which the input names them.
+        places: what the row numbers of the keys files stand for.
+        scratch: where the keys files are.
+        tables: the tables of the state that the change is made on; one that is left out holds nothing.
+    """
+
+    catalog: Catalog
+    types: Mapping[str, WrittenType]
+    places: Places
+    scratch: ScratchPlace
+    tables: Mapping[str, TableTicket]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(part.rows for part in self.types.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings:
+    """How the rules are asked.
+
+    Args:
+        kernel: what the relational kernel in one process may use.
+        kernel_rows: changes of more rows are judged by Spark's joins, if there is a session.
+        scan_rows: how many rows a task of Spark reads at a time.
+        hash_rows: Spark's hash joins do not spill; more rows than these in one shuffle partition are sorted instead.
+    """
+
+    kernel: KernelSettings = field(default_factory=KernelSettings)
+    kernel_rows: int = 8_000_000
+    scan_rows: int = 1_000_000
+    hash_rows: int = 2_000_000

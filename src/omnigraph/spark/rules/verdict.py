@@ -1,0 +1,224 @@
+"""What is wrong with a change, if anything is: the error of the embedded path, and all problems on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from itertools import islice
+
+import pyarrow as pa
+
+from omnigraph.engine.constraints.set_rules import ID_REPEATED, ID_TAKEN, SetRule
+from omnigraph.engine.describing import describe_taken_id
+from omnigraph.errors import (
+    ConstraintViolationError,
+    ExistingKeys,
+    KeyExistsError,
+    OmnigraphError,
+    Violation,
+    Violations,
+)
+from omnigraph.spark.rules import texts
+from omnigraph.spark.rules.change import WrittenChange, WrittenType
+from omnigraph.spark.rules.checks import Check, checks_of, place_of
+from omnigraph.spark.rules.engine import RuleEngine, StoredRows
+from omnigraph.spark.rules.relations import Relations
+from omnigraph.spark.rules.texts import bind, over
+from omnigraph.store.scratch import ScratchPlace
+from omnigraph.txn.transaction import key_exists
+
+NO_VIOLATIONS = Violations(items=(), total=0)
+_SHOWN_IDS = 20
+_FEW = 100
+_BATCH = 10_000
+_PROBLEMS = pa.schema(
+    [pa.field(item.name, pa.int64() if item.name == "line" else pa.string()) for item in fields(Violation)]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Superseded:
+    """Rows of a type that a later row of the same id replaces: Arrow objects with one column ``row``, ascending."""
+
+    files: tuple[str, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What came out.
+
+    Args:
+        error: what the embedded path would raise; None when the change may be published.
+        problems: the scratch object with every problem that the error stands for, if one was wanted.
+        superseded: by table, the rows that must not be written; only of types that have any.
+    """
+
+    error: OmnigraphError | None = None
+    problems: str | None = None
+    superseded: Mapping[str, Superseded] = field(default_factory=dict)
+
+    def every_problem(self, scratch: ScratchPlace) -> Iterator[Violation]:
+        """Stream the problems in their order."""
+        if self.problems is not None:
+            for batch in scratch.read_arrow(self.problems):
+                for item in batch.to_pylist():
+                    yield Violation(**item)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """How a verdict is wanted.
+
+    Args:
+        limit: how many violations the error holds.
+        before: violations of rows by themselves, which come first.
+        problems: the scratch object to write every problem to, those of ``before`` not among them.
+        superseded: how the names of scratch objects for superseded rows start; without it they are not looked for.
+    """
+
+    limit: int = 100
+    before: Violations = NO_VIOLATIONS
+    problems: str | None = None
+    superseded: str | None = None
+
+
+def judge(change: WrittenChange, engine: RuleEngine, question: Question) -> Verdict:
+    """Return what the embedded path would say about a change.
+
+    An id that may not be there yet and is comes first, then every rule of the schema, then an id that stands twice.
+    """
+    relations = Relations(change=change, engine=engine)
+    for part in change.types.values():
+        taken = _taken(relations, part)
+        if taken is not None:
+            return _existing(relations, part, taken, question)
+    found = _Findings(relations, question)
+    found.collect()
+    if found.total:
+        listed = Violations(items=tuple(found.items), total=found.total)
+        error = ConstraintViolationError(listed.items[0].message, details=listed)
+        return Verdict(error=error, problems=question.problems)
+    for part in change.types.values():
+        if part.demands_each_id_once and part.type.key is None and relations.has_repeated_ids(part):
+            return _existing(relations, part, _Existing.repeated(relations, part), question)
+    if question.superseded is None:
+        return Verdict()
+    return Verdict(superseded=find_superseded(relations, question.superseded))
+
+
+def find_superseded(relations: Relations, name: str) -> dict[str, Superseded]:
+    """Write down the rows that a later row of the same id replaces, per table that has any."""
+    found: dict[str, Superseded] = {}
+    for key, part in relations.change.types.items():
+        last = relations.last(part)
+        if last is not None:
+            text = bind(texts.SUPERSEDED, keys=relations.ids(part), last=last)
+            files = relations.engine.save(f"{text} ORDER BY `row`", f"{name}-{len(found)}")
+            found[key] = Superseded(files=files, rows=_count(relations.engine, text, "superseded"))
+    return found
+
+
+class _Findings:
+    """Collects what the rules find: the first few violations, how many there are, and all of them on request."""
+
+    def __init__(self, relations: Relations, question: Question) -> None:
+        self._relations = relations
+        self._question = question
+        self._limit = max(question.limit, 1)
+        self.items = list(question.before.items[: self._limit])
+        self.total = question.before.total
+
+    def collect(self) -> None:
+        if self._question.problems is None:
+            for check, _ in self._broken():
+                room = self._limit - len(self.items)
+                self.items += self._described(check, room) if room else ()
+            return
+        scratch = self._relations.change.scratch
+        scratch.write_arrow(self._question.problems, _batches(self._every()), schema=_PROBLEMS)
+
+    def _every(self) -> Iterator[Violation]:
+        for check, count in self._broken():
+            # Rows that are few enough to be held are got in one go.
+            for violation in self._described(check, count if count <= _BATCH else None):
+                if len(self.items) < self._limit:
+                    self.items.append(violation)
+                yield violation
+
+    def _broken(self) -> Iterator[tuple[Check, int]]:
+        """Return the rules that find something, and how much."""
+        engine = self._relations.engine
+        for check in checks_of(self._relations):
+            name = check.rule.name
+            if check.proof is not None and self._relations.is_empty(check.proof, name):
+                continue
+            # Most rules find nothing and many little, which a look at the first few tells without a count.
+            count = len(list(engine.rows(check.text, asks=name, limit=_FEW)))
+            if count == _FEW:
+                count = _count(engine, check.text, name)
+            if count:
+                self.total += count
+                yield check, count
+
+    def _described(self, check: Check, limit: int | None) -> Iterator[Violation]:
+        for row in self._relations.engine.rows(check.report, asks=check.rule.name, limit=limit):
+            yield check.describe(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Existing:
+    """A rule about ids that has found some, and the text for all rows it is about."""
+
+    rule: SetRule
+    text: str
+    rows: str
+
+    @classmethod
+    def repeated(cls, relations: Relations, part: WrittenType) -> _Existing:
+        ids = relations.ids(part)
+        text = over(ID_REPEATED, {"written": ids})
+        rows = bind(texts.REPEATED, keys=ids, repeated=relations.engine.define(text))
+        return cls(rule=ID_REPEATED, text=text, rows=rows)
+
+
+def _taken(relations: Relations, part: WrittenType) -> _Existing | None:
+    if not part.strict or part.has_fresh_ids:
+        return None
+    ids = relations.ids(part)
+    stored = relations.engine.stored(StoredRows(type=part.type, wanted=bind(texts.ALL_IDS, ids=ids)))
+    if stored is None:
+        return None
+    text = over(ID_TAKEN, {"written": ids, "stored": stored})
+    if relations.is_empty(text, ID_TAKEN.name):
+        return None
+    return _Existing(rule=ID_TAKEN, text=text, rows=texts.ordered(ID_TAKEN, text))
+
+
+def _existing(relations: Relations, part: WrittenType, found: _Existing, question: Question) -> Verdict:
+    engine, places = relations.engine, relations.change.places
+    count = _count(engine, found.text, found.rule.name)
+    first = list(engine.rows(texts.ordered(found.rule, found.text), asks=found.rule.name, limit=_SHOWN_IDS))
+    error = key_exists(part.type.table_key, [identifier for _, identifier in first])
+    source, line = places.of(first[0][0])
+    details = error.details
+    if isinstance(details, ExistingKeys):
+        details = replace(details, count=count)
+    if question.problems is not None:
+        rows = engine.rows(found.rows, asks=found.rule.name)
+        described = (describe_taken_id(part.type, place_of(places, row, identifier)) for row, identifier in rows)
+        relations.change.scratch.write_arrow(question.problems, _batches(described), schema=_PROBLEMS)
+    located = KeyExistsError(f"{source}:{line}: {error.message}", details=details)
+    return Verdict(error=located, problems=question.problems)
+
+
+def _count(engine: RuleEngine, text: str, asks: str) -> int:
+    ((count,),) = engine.rows(texts.counted(text), asks=asks, limit=1)
+    return int(count)
+
+
+def _batches(violations: Iterable[Violation]) -> Iterator[pa.RecordBatch]:
+    rest = iter(violations)
+    while some := list(islice(rest, _BATCH)):
+        columns = [pa.array([getattr(item, at.name) for item in some], at.type) for at in _PROBLEMS]
+        yield pa.record_batch(columns, schema=_PROBLEMS)

@@ -1,0 +1,136 @@
+"""Running the same function over many small tasks: in this process, or one Spark task for each.
+
+Tasks and answers are small descriptions (places of files, counts), never rows. A function may run more than once for
+one task: an attempt may be repeated, and only one of its answers is seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from omnigraph.errors import OmnigraphError, Retry, SparkJobError, error_from_json
+from omnigraph.errors.spark import JobFault
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_Task = TypeVar("_Task")
+_Answer = TypeVar("_Answer")
+_ANSWERS = "task long, answer binary"
+_SCHEMA = pa.schema([("task", pa.int64()), ("answer", pa.binary())])
+# Brackets the error of a task inside the traceback text, which is all that Spark hands on of it.
+_MARK = re.compile(r"omnigraph-error<([A-Za-z0-9+/=]*)>")
+
+
+class Runner(Protocol):
+    """Runs functions of this package wherever the work is to be done."""
+
+    def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
+        """Return the answer to every task, in their order.
+
+        Args:
+            function: importable by its name, or a ``partial`` of such a function; its arguments can be pickled.
+            tasks: what to call it with.
+            doing: what an error says the work was for.
+
+        Raises:
+            OmnigraphError: that of the first task that raised one.
+            SparkJobError: the work failed for another reason.
+        """
+
+
+class InProcessRunner:
+    """Runs task after task right here."""
+
+    def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:  # noqa: ARG002 - as the protocol has it
+        """Return the answer to every task, in their order."""
+        return [function(task) for task in tasks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRunner:
+    """Runs one Spark task for each task, with the public DataFrame interface alone, so that Connect will do."""
+
+    spark: SparkSession
+
+    def run(self, function: Callable[[_Task], _Answer], tasks: Sequence[_Task], doing: str) -> list[_Answer]:
+        """Return the answer to every task, in their order."""
+        if not tasks:
+            return []
+        packed = [pickle.dumps(task) for task in tasks]
+        count = len(packed)
+        answers = self.collect(self.spark.range(0, count, 1, count), partial(_work, function, packed), doing)
+        return [answer for _, answer in sorted(answers, key=lambda item: item[0])]
+
+    def collect(
+        self, frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], doing: str
+    ) -> list[tuple[int, Any]]:
+        """Run ``work``, which yields what :func:`answer_batch` makes, over a frame; return numbers and answers.
+
+        Raises:
+            OmnigraphError: that of a task that raised one.
+            SparkJobError: the work failed for another reason.
+        """
+        try:
+            rows = frame.mapInArrow(work, _ANSWERS).collect()
+        except Exception as error:
+            raise job_error(doing, error) from error
+        answers = [(row["task"], pickle.loads(row["answer"])) for row in rows]  # noqa: S301 - made by our own workers
+        failed = min((item for item in answers if isinstance(item[1], OmnigraphError)), default=None, key=_number)
+        if failed is not None:
+            raise failed[1]
+        return answers
+
+
+def answer_batch(number: int, make: Callable[[], Any]) -> pa.RecordBatch:
+    """Return what a task answers; an error that no repetition can cure is an answer too.
+
+    Raises:
+        RuntimeError: with an error inside that another attempt may not meet.
+    """
+    try:
+        answer = make()
+    except OmnigraphError as error:
+        if error.retry is not Retry.NEVER:
+            raise task_error(error) from error
+        answer = error
+    return pa.record_batch([pa.array([number], pa.int64()), pa.array([pickle.dumps(answer)])], schema=_SCHEMA)
+
+
+def task_error(error: OmnigraphError) -> RuntimeError:
+    """Return what a task has to raise so that :func:`job_error` finds the error in what Spark says."""
+    packed = base64.b64encode(msgspec.json.encode(error.to_json())).decode()
+    return RuntimeError(f"{error.message} omnigraph-error<{packed}>")
+
+
+def job_error(doing: str, error: Exception) -> OmnigraphError:
+    """Return what made a job fail: the error of ours that a task raised, else one that says what Spark says."""
+    text = str(error)
+    inside = _MARK.search(text)
+    if inside is not None:
+        return error_from_json(msgspec.json.decode(base64.b64decode(inside[1])))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    reason = lines[-1] if lines else type(error).__name__
+    return SparkJobError(f"a job failed: {doing}: {reason}", details=JobFault(doing=doing, reason=reason))
+
+
+def _work(
+    function: Callable[[Any], Any], packed: Sequence[bytes], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            task = pickle.loads(packed[number])  # noqa: S301 - made by our own driver
+            yield answer_batch(number, partial(function, task))
+
+
+def _number(item: tuple[int, Any]) -> int:
+    return item[0]

@@ -1,0 +1,273 @@
+"""Sessions of Spark: one tuned for our work, or the caller's own once its workers have proved fit."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
+from omnigraph.spark.archive import ClassArchive, class_archive
+from omnigraph.spark.gateway import ENDING_S, Host, host_of, set_environment, start_host
+from omnigraph.spark.java import find_java
+from omnigraph.spark.launch import java_options, spark_home
+from omnigraph.spark.workers import check_workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# They print every mistake in a query as JSON, beside the exception that tells it anyway.
+_LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+_starting = threading.Lock()
+
+
+def session(
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log: str | Path | None = None,
+    is_short: bool = False,
+    saves_classes: bool = False,
+) -> SparkSession:
+    """Return the session that this process has, or start one that suits our work.
+
+    Args:
+        master: Where Spark runs, such as ``local[4]`` or ``spark://host:7077``; all cores of this machine if none.
+        remote: The address of a Spark Connect server, ``sc://host:15002``, instead of a master.
+        conf: Settings of Spark; they have the last word.
+        log: The file for what Spark says; without one it goes to a temporary file that ends with the session.
+        is_short: Start sooner, and be slower in long jobs.
+        saves_classes: Keep what speeds up the next start in the user's cache folder.
+
+    Raises:
+        UsageError: both a master and a remote.
+        SparkMissingError: PySpark is not installed.
+        JavaMissingError, JavaTooOldError: there is no Java for it.
+        SparkStartError: it does not start, or cannot be reached.
+        SparkWorkerError: its workers cannot run our code.
+    """
+    if master is not None and remote is not None:
+        raise UsageError(
+            "a session has a master or a remote, not both",
+            details=BadValue(what="session", value=remote, expected="master or remote"),
+        )
+    # Two threads must not start one each: a process can have only one.
+    with _starting:
+        running = active_session()
+        if running is not None:
+            check_workers(running)
+            return running
+        return _start_fit(master, remote, dict(conf or {}), None if log is None else Path(log), is_short, saves_classes)
+
+
+def given_or_started(spark: SparkSession | None) -> SparkSession:
+    """Return the session that a caller gave, fit for our work, or the one of this process.
+
+    Raises:
+        SparkWorkerError: the workers of the caller's session cannot run our code.
+    """
+    if spark is None:
+        return session()
+    check_workers(spark)
+    return spark
+
+
+def active_session() -> SparkSession | None:
+    """Return the session that this process has already, if any.
+
+    Raises:
+        SparkMissingError: PySpark is not installed.
+    """
+    _require_pyspark()
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - see above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
+
+    try:
+        # The active one is that of a thread; any other thread has the default one.
+        found = SparkSession.active()
+    except PySparkException:
+        return None
+    is_live = _is_remote(found) or SparkContext._active_spark_context is not None  # noqa: SLF001 - see stop
+    return found if is_live else None
+
+
+def stop(spark: SparkSession, *, patience_s: float = ENDING_S) -> None:
+    """Stop a session, and end the process behind it if it was started here; by force if it takes too long."""
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
+    host = host_of(gateway) if gateway is not None and not _is_remote(spark) else None
+    spark.stop()
+    if host is None:
+        return
+    # Without this the next session of the process would talk to a host that is gone.
+    SparkContext._gateway = None  # noqa: SLF001 - see above
+    SparkContext._jvm = None  # noqa: SLF001 - see above
+    host.end(patience_s=patience_s)
+
+
+def settings_for(master: str) -> dict[str, str]:
+    """Return the settings of a session of ours on a master."""
+    chosen = {
+        "spark.app.name": "omnigraph",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Columns from Python are bound by position; unchecked, a wrong one would be read as another type.
+        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    if not master.startswith("local"):
+        return chosen
+    return chosen | {
+        "spark.driver.memory": "2g",
+        # Nobody else talks to this driver, and the machine's name may lead nowhere.
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(2 * _cores(master)),
+    }
+
+
+def _start_fit(
+    master: str | None,
+    remote: str | None,
+    conf: Mapping[str, str],
+    log: Path | None,
+    is_short: bool,
+    saves_classes: bool,
+) -> SparkSession:
+    for name in _LOUD_LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    if remote is not None:
+        started = _connect(remote, conf)
+    else:
+        started = _start(master or "local[*]", conf, log, is_short, saves_classes)
+    try:
+        check_workers(started)
+    except BaseException:
+        stop(started)
+        raise
+    return started
+
+
+def _start(master: str, conf: Mapping[str, str], log: Path | None, is_short: bool, saves_classes: bool) -> SparkSession:
+    from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
+
+    settings = settings_for(master) | {"spark.master": master}
+    if SparkContext._gateway is not None:  # noqa: SLF001 - the one place where Spark keeps it
+        # The host of a session that the caller has stopped: a process can have one, and this one goes on.
+        return _open({**settings, **conf}, _interpreter(), None)
+    java, home = find_java(), spark_home(os.environ)
+    archive = class_archive(java, home, os.environ) if saves_classes else None
+    environment = _interpreter() | {"JAVA_HOME": str(java.home)} | ({} if home is None else {"SPARK_HOME": str(home)})
+    try:
+        return _start_host(settings, conf, environment, log, is_short, archive)
+    except SparkStartError:
+        if archive is None or not archive.exists:
+            raise
+        # It is not the archive's fault as a rule, but a damaged one would stop every start from here on.
+        archive.drop()
+        return _start_host(settings, conf, environment, log, is_short, None)
+
+
+def _start_host(
+    settings: Mapping[str, str],
+    conf: Mapping[str, str],
+    environment: Mapping[str, str],
+    log: Path | None,
+    is_short: bool,
+    archive: ClassArchive | None,
+) -> SparkSession:
+    options = java_options(is_short=is_short, archive=archive)
+    chosen = {**settings, **({"spark.driver.extraJavaOptions": options} if options else {}), **conf}
+    host = start_host(chosen, environment, log=log)
+    try:
+        started = _open(chosen, environment, host)
+    except BaseException:
+        host.end()
+        raise
+    host.archive = archive
+    return started
+
+
+def _open(settings: Mapping[str, str], environment: Mapping[str, str], host: Host | None) -> SparkSession:
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - see above
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - see above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
+
+    given = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    with set_environment(environment):
+        try:
+            return SparkSession(SparkContext(conf=given, gateway=None if host is None else host.gateway))
+        except (Py4JError, PySparkException, ValueError) as problem:
+            raise _not_started(problem) from problem
+
+
+def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded when it is used
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - see above
+
+    builder = SparkSession.builder.remote(remote)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    try:
+        return builder.getOrCreate()
+    except ImportError as problem:
+        raise SparkMissingError(
+            "spark connect needs further libraries",
+            details=MissingThing(what="library", name="pyspark[connect]"),
+            hint="install them with `pip install 'pyspark[connect]'`, or give a master",
+        ) from problem
+    except PySparkException as problem:
+        raise _not_started(problem) from problem
+
+
+def _interpreter() -> dict[str, str]:
+    # Spark would take whatever the path calls python3.
+    return {} if "PYSPARK_PYTHON" in os.environ else {"PYSPARK_PYTHON": sys.executable}
+
+
+def _cores(master: str) -> int:
+    """How many tasks a local master runs at once.
+
+    >>> _cores("local"), _cores("local[4]"), _cores("local[4,3]")
+    (1, 4, 4)
+    """
+    count = master.removeprefix("local").strip("[]").split(",")[0].strip()
+    if count == "*":
+        return os.cpu_count() or 1
+    return int(count) if count.isdecimal() else 1
+
+
+def _is_remote(spark: Any) -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def _require_pyspark() -> None:
+    # ``spark_home`` finds it too, but not where a home is set or a session exists.
+    try:
+        import pandas as _pandas  # noqa: F401, PLC0415, ICN001 - mapInArrow refuses to work without it
+        import pyspark  # noqa: F401, PLC0415 - Spark is loaded when it is used
+    except ImportError as problem:
+        name = problem.name or "pyspark"
+        raise SparkMissingError(
+            f"{name} is not installed", details=MissingThing(what="library", name=name)
+        ) from problem
+
+
+def _not_started(problem: Exception) -> SparkStartError:
+    first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
+    return SparkStartError(
+        f"spark did not start reason={first[:300]}", details=JobFault(doing="start", reason=first[:300])
+    )

@@ -1,0 +1,96 @@
+"""Whether the workers of a session can run our code, found out before any work is given to them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph import __version__
+from omnigraph.errors import SparkWorkerError, WorkerFault
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES = ("omnigraph", "lance", "pyarrow")
+# A session is marked with it, because asking again would cost a job.
+PASSED = "_omnigraph_workers_passed"
+
+# Enough to meet every worker of a small cluster; on one machine all workers are alike.
+_PROBES_ELSEWHERE = 16
+_COLUMNS = "python string, version string, missing string"
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Make sure that workers run our Python with our packages; a session that passed is not asked again.
+
+    Raises:
+        SparkWorkerError: they do not.
+    """
+    if getattr(spark, PASSED, False):
+        return
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - Spark is loaded when it is used
+
+    is_local = (spark.conf.get("spark.master", "") or "").startswith("local")
+    count = 1 if is_local else _PROBES_ELSEWHERE
+    try:
+        answers = spark.range(0, count, 1, count).mapInArrow(_probe(PACKAGES), _COLUMNS).distinct().collect()
+    except PySparkException as problem:
+        raise _unfit_by_failure(problem) from problem
+    for answer in answers:
+        _check_answer(answer.python, answer.version, tuple(name for name in answer.missing.split(",") if name))
+    setattr(spark, PASSED, True)
+
+
+def _probe(packages: tuple[str, ...]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function that travels by value, because a worker without our package could not import it."""
+
+    def look(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys  # noqa: PLC0415 - it runs elsewhere
+        from importlib.util import find_spec  # noqa: PLC0415 - it runs elsewhere
+
+        import pyarrow  # noqa: PLC0415, ICN001 - it runs elsewhere
+
+        for _ in batches:
+            pass
+        missing = [name for name in packages if find_spec(name) is None]
+        version = "" if "omnigraph" in missing else __import__("omnigraph").__version__
+        yield pyarrow.record_batch(
+            {
+                "python": [f"{sys.version_info.major}.{sys.version_info.minor}"],
+                "version": [version],
+                "missing": [",".join(missing)],
+            }
+        )
+
+    return look
+
+
+def _check_answer(python: str, version: str, missing: tuple[str, ...]) -> None:
+    expected = f"{sys.version_info.major}.{sys.version_info.minor}"
+    fault = WorkerFault(python=python, expected_python=expected, missing=missing)
+    if python != expected:
+        raise SparkWorkerError(
+            f"spark's workers run another python than the driver expected={expected} found={python}", details=fault
+        )
+    if missing:
+        raise SparkWorkerError(f"spark's workers lack packages missing={','.join(missing)}", details=fault)
+    if version != __version__:
+        raise SparkWorkerError(
+            f"spark's workers have another version of omnigraph expected={__version__} found={version}", details=fault
+        )
+
+
+def _unfit_by_failure(problem: Exception) -> SparkWorkerError:
+    expected = f"{sys.version_info.major}.{sys.version_info.minor}"
+    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    # A traceback of the worker ends in its reason.
+    reason = next(
+        (line for line in reversed(lines) if "Error" in line or line.startswith("[")), lines[0] if lines else ""
+    )
+    return SparkWorkerError(
+        f"spark's workers cannot run python code of ours reason={reason[:200]}",
+        details=WorkerFault(python="", expected_python=expected),
+    )

@@ -1,0 +1,127 @@
+"""Scratch objects of one run, below the graph's root, where every process of the run can reach them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import Effect
+from omnigraph.runtime import Counters
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.location import Storage
+from omnigraph.store.process import stores_of
+from omnigraph.store.translate import translating
+
+SCRATCH_PREFIX = "__scratch"
+_PACKING = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScratchPlace:
+    """The scratch objects of one operation. It can be pickled; nothing but the operation looks at what it holds."""
+
+    storage: Storage
+    operation_id: str
+
+    def put(self, name: str, data: bytes | pa.Table) -> None:
+        """Write an object, whatever was there; a table as an Arrow stream."""
+        if isinstance(data, pa.Table):
+            self.write_arrow(name, data)
+        else:
+            self._objects().put(self._key(name), data, Counters())
+
+    def get(self, name: str) -> bytes | None:
+        """Return the bytes of an object, or None when there is none."""
+        return self._objects().get(self._key(name), Counters())
+
+    def write_arrow(
+        self, name: str, batches: Iterable[pa.RecordBatch] | pa.Table, *, schema: pa.Schema | None = None
+    ) -> int:
+        """Write rows as a compressed Arrow stream, as they come, and return how many there were.
+
+        The object appears when all of it is written. Without any batch and without ``schema`` there is none.
+        """
+        rest = iter(batches.to_batches() if isinstance(batches, pa.Table) else batches)
+        if isinstance(batches, pa.Table):
+            schema = batches.schema
+        if schema is None:
+            first = next(rest, None)
+            if first is None:
+                return 0
+            schema, rest = first.schema, chain([first], rest)
+        key, count = self._key(name), 0
+        with translating("write a scratch object", key, effect=Effect.STAGED), self._objects().writer(key) as target:
+            # Closed only when all went well: closing ends the stream, and a part of the rows would look like all.
+            stream = pa.ipc.new_stream(pa.PythonFile(_Sink(target), mode="w"), schema, options=_PACKING)
+            for batch in rest:
+                stream.write_batch(batch)
+                count += batch.num_rows
+            stream.close()
+        return count
+
+    def read_arrow(self, name: str) -> Iterator[pa.RecordBatch]:
+        """Stream the rows that :meth:`write_arrow` wrote.
+
+        Raises:
+            TableMissingError: there are none.
+        """
+        key = self._key(name)
+        with translating("read a scratch object", key):
+            yield from pa.ipc.open_stream(pa.PythonFile(_Source(self._objects().reader(key)), mode="r"))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all objects, sorted."""
+        keys = self._objects().list_keys(self._prefix, Counters())
+        return tuple(key.removeprefix(f"{self._prefix}/") for key in keys)
+
+    def clear(self) -> None:
+        """Remove all objects; harmless when there are none."""
+        self._objects().delete_prefix(self._prefix, Counters())
+
+    @property
+    def _prefix(self) -> str:
+        return f"{SCRATCH_PREFIX}/{self.operation_id}"
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+    def _objects(self) -> ControlObjects:
+        return stores_of(self.storage).control
+
+
+class _Sink(io.RawIOBase):
+    """An object that is being written, as a file. Closing it does not complete the object."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return int(self._target.write(bytes(data)))
+
+
+class _Source(io.RawIOBase):
+    """An object that is being read, as a file."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            return bytes(self._source.readall())
+        pieces, missing = list[bytes](), size
+        # The store answers with what it has at hand, and Arrow takes a short answer for the end.
+        while missing and (piece := bytes(self._source.read(missing))):
+            pieces.append(piece)
+            missing -= len(piece)
+        return b"".join(pieces)

@@ -1,0 +1,36 @@
+"""What two engines that load the same input must agree on."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from omnigraph.errors import OmnigraphError
+from tests.corpus.test_load import without_fresh_ids
+from tests.load_graph import export
+
+_ULID = re.compile(r"\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b")
+
+
+def failure_of(run, *arguments, **options):
+    """Return the error of a call, ids that were made up left out."""
+    with pytest.raises(OmnigraphError) as caught:
+        run(*arguments, **options)
+    return facts_of(caught.value)
+
+
+def facts_of(error):
+    """Return all that an error says, ids that were made up left out."""
+    return json.loads(_ULID.sub("*", json.dumps(error.to_json())))
+
+
+def export_of(graph):
+    """Return every row, those with an id that was made up in an order of their own."""
+    return sorted((without_fresh_ids(row) for row in export(graph)), key=json.dumps)
+
+
+def told(result):
+    """Return what a load says about itself that both engines must say alike."""
+    return result.mode, result.branch, result.nodes_loaded, result.edges_loaded, result.commit is not None, result.total

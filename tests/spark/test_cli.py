@@ -1,0 +1,69 @@
+"""Commands that run on Spark: the same results, and a summary of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from omnigraph.cli.main import main
+from omnigraph.errors import JavaMissingError, MissingThing
+from tests.e2e.process import PEOPLE
+
+QUERY = "query names() { match { $p: Person } return { $p.name } order { $p.name } }"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a command beside the example domain; the session of the tests is the one that it finds."""
+    shutil.copytree(PEOPLE, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ending:
+            main(arguments)
+        written = capsys.readouterr()
+        return ending.value.code, written.out, written.err
+
+    assert command("init", "--schema", "schema.pg", "g")[0] == 0
+    return command
+
+
+def test_load_query_and_export_give_what_they_give_in_process(spark, run):
+    # The workers of the session run in another folder than the command.
+    code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "loaded g on branch main with append: 5 entities across 2 node types and 2 edge types"
+    assert "  Person: 2 rows in, 2 written, 0 rejected" in lines
+    assert lines[-1].startswith("commit 01")
+    local = run("query", "--store", "g", "-e", QUERY, "--format", "jsonl")
+    assert run("query", "--store", "g", "-e", QUERY, "--format", "jsonl", "--engine", "spark") == local
+    assert local[0] == 0
+    code, out, _ = run("export", "g", "--to", "files", "--engine", "spark", "--json")
+    assert (code, json.loads(out)["total_entities"]) == (0, 5)
+    assert run("optimize", "g", "--engine", "spark", "--quiet")[0] == 0
+    # The session was there before the commands, and is not theirs to end.
+    assert spark.range(3).count() == 3
+
+
+def test_missing_java_is_one_clear_error(run, monkeypatch):
+    def missing(**settings):
+        raise JavaMissingError(
+            "spark needs java 17 or newer, and there is none", details=MissingThing(what="program", name="java")
+        )
+
+    monkeypatch.setattr("omnigraph.spark.session", missing)
+    code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
+    assert (code, out) == (14, "")
+    assert err.splitlines()[0] == "error: spark needs java 17 or newer, and there is none"
+    assert "spark-jre" in err
+
+
+def test_what_only_one_process_can_do_is_refused_on_spark(run):
+    arguments = ("load", "g", "--data", "staff.jsonl", "--mode", "merge", "--patch")
+    code, _, err = run(*arguments, "--engine", "spark")
+    assert (code, "use the local engine" in err) == (14, True)
+    assert run("export", "g", "--engine", "spark")[0] == 2
+    assert run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--cluster-by", "key")[0] == 2

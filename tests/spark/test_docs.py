@@ -1,0 +1,26 @@
+"""The page about Spark does what it says; its blocks continue each other, with the session of the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import pytest
+
+from tests.e2e.process import ROOT, copy_people
+from tests.e2e.test_docs_snippets import read_snippets
+
+
+# A stream starts several processes, and each loads its libraries.
+@pytest.mark.timeout(300)
+def test_page_does_what_it_says(spark, tmp_path, monkeypatch):
+    monkeypatch.chdir(copy_people(tmp_path))
+    snippets = read_snippets(ROOT / "docs" / "user" / "spark.md")
+    assert len(snippets) >= 7
+    names: dict[str, object] = {}
+    for snippet in snippets:
+        assert snippet.language == "python"
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            exec(compile(snippet.body, str(snippet), "exec"), names)  # noqa: S102 - that is the test
+        assert shown.getvalue() == (snippet.output or ""), str(snippet)

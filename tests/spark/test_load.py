@@ -1,0 +1,105 @@
+"""Loads on a real Spark: every format, every mode, and what workers cannot do."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.engine.load import Source
+from omnigraph.errors import BadRowsError, ConstraintViolationError, KeyExistsError
+from omnigraph.spark.load import SparkLoadSettings, load, load_frames
+from tests.load_graph import export, load_files, make_graph
+
+SCHEMA = """
+node Person {
+    name: String @key
+    age: I32?
+    email: String? @unique
+    @range(age, 0..150)
+}
+edge Knows: Person -> Person { since: Date?  @key(src, dst) }
+"""
+SMALL = SparkLoadSettings(part_bytes=16_000, part_rows=100, merge_rows=128)
+PEOPLE = [{"name": f"p{number}", "age": number % 90, "email": f"{number}@x"} for number in range(400)]
+KNOWS = [{"from": f"p{number}", "to": f"p{(number * 7) % 400}", "since": "2024-05-06"} for number in range(400)]
+
+
+def lines(people=PEOPLE, knows=KNOWS):
+    nodes = [json.dumps({"type": "Person", "data": person}) for person in people]
+    edges = [
+        json.dumps({"edge": "Knows", "from": edge["from"], "to": edge["to"], "data": {"since": edge["since"]}})
+        for edge in knows
+    ]
+    return "\n".join([*edges, *nodes]) + "\n"
+
+
+@pytest.fixture
+def graph(tmp_path):
+    with make_graph(tmp_path / "graph", SCHEMA) as opened:
+        yield opened
+
+
+@pytest.fixture
+def expected(tmp_path):
+    (tmp_path / "plain.jsonl").write_text(lines())
+    with make_graph(tmp_path / "embedded", SCHEMA) as other:
+        load_files(other, [str(tmp_path / "plain.jsonl")], "append")
+        return export(other)
+
+
+def test_every_format_gives_the_graph_of_an_embedded_load(spark, graph, expected, tmp_path):
+    half = len(PEOPLE) // 2
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "some.jsonl").write_text(lines(PEOPLE[:half], KNOWS[:100]))
+    (tmp_path / "input" / "more.jsonl.gz").write_bytes(gzip.compress(lines(PEOPLE[half:], []).encode()))
+    pq.write_table(pa.Table.from_pylist(KNOWS[100:300]), tmp_path / "Knows.parquet", row_group_size=50)
+    pacsv.write_csv(pa.Table.from_pylist(KNOWS[300:]), tmp_path / "last.csv")
+    sources = [
+        str(tmp_path / "input"),
+        str(tmp_path / "Know*"),
+        Source(path=str(tmp_path / "last.csv"), type_name="Knows"),
+    ]
+    result = load(graph, sources, "append", spark=spark, settings=SMALL)
+    assert export(graph) == expected
+    assert (result.nodes_loaded, result.edges_loaded) == ({"Person": 400}, {"Knows": 400})
+    assert result.bytes_read > 0
+    assert set(result.seconds) == {"read", "check", "write", "publish"}
+    assert not list((tmp_path / "graph").glob("__scratch/*"))
+
+
+def test_frames_of_several_types_are_one_commit(spark, graph, expected):
+    people = spark.createDataFrame(pa.Table.from_pylist(PEOPLE)).repartition(3)
+    knows = spark.createDataFrame(pa.Table.from_pylist(KNOWS)).withColumnRenamed("since", "day")
+    before = graph.snapshot().state.version
+    load_frames(graph, {"Person": people, "Knows": knows}, spark=spark, columns={"Knows": {"since": "day"}})
+    assert export(graph) == expected
+    assert graph.snapshot().state.version == before + 1
+
+
+def test_a_bad_row_of_a_frame_is_named_by_its_number(spark, graph):
+    rows = [{"name": f"p{number}", "age": 200 if number == 37 else 1} for number in range(60)]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows)).coalesce(1)
+    with pytest.raises(ConstraintViolationError) as caught:
+        load_frames(graph, {"Person": frame}, spark=spark)
+    first = caught.value.details.items[0]
+    assert (first.source, first.line, first.entity_id, first.rule) == ("<Person>", 38, "p37", "range")
+    with pytest.raises(BadRowsError, match="<Person>:1: unknown input field 'nme'"):
+        load_frames(graph, {"Person": frame.withColumnRenamed("name", "nme")}, spark=spark)
+
+
+def test_a_merge_on_spark_writes_what_changed_and_refuses_what_an_append_may_not_bring(spark, graph, tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text(lines())
+    load(graph, [str(data)], "append", spark=spark, settings=SMALL)
+    changed = [{**person, "age": 99} if number < 40 else person for number, person in enumerate(PEOPLE)]
+    data.write_text(lines([*changed, {"name": "new"}], KNOWS[:10]))
+    result = load(graph, [str(data)], "merge", spark=spark, settings=SMALL)
+    assert result.unchanged == {"Person": 360, "Knows": 10}
+    assert sum(row["data"].get("age") == 99 for row in export(graph)) == 40
+    with pytest.raises(KeyExistsError, match=r"data.jsonl:\d+: the table already has this id"):
+        load(graph, [str(data)], "append", spark=spark, settings=SMALL)

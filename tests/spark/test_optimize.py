@@ -1,0 +1,120 @@
+"""Optimizing with executors: the same tables and answers as without them, beside whoever writes."""
+
+from __future__ import annotations
+
+import shutil
+
+from omnigraph.runtime import Counters
+from omnigraph.spark.optimize import ExecutorMaintenance, OptimizeStep, optimize_on_spark
+from omnigraph.spark.runner import InProcessRunner, SparkRunner
+from omnigraph.store.compacting import CompactionPolicy
+from omnigraph.store.table import Search
+from tests.session_graph import add_rows, create_graph, open_session, read_graph
+
+SCHEMA = """
+node Person {
+    name: String @key
+    bio: String @index
+    place: Vector(2)? @index
+}
+edge Knows: Person -> Person
+"""
+FIRST, LAST = 0, 6
+
+
+def person(number):
+    """One person; every third has a vector."""
+    place = f"[{number}.0, 1.0]" if number % 3 == 0 else "null"
+    return f'{{"type": "Person", "data": {{"name": "p{number}", "bio": "word{number % 2} all", "place": {place}}}}}'
+
+
+def grown_graph(root):
+    """A graph that got one person per commit."""
+    create_graph(root, SCHEMA)
+    with open_session(root) as session:
+        for number in range(FIRST, LAST):
+            add_rows(session, person(number))
+    return root
+
+
+class WritingBeside:
+    """Runs what another runner would, with a write of somebody else before each of the first answers is used."""
+
+    def __init__(self, runner, *writes):
+        self.writes = list(writes)
+        self._runner = runner
+
+    def run(self, function, tasks, doing):
+        found = self._runner.run(function, tasks, doing)
+        if self.writes:
+            self.writes.pop(0)()
+        return found
+
+
+def answers(session):
+    """What the indexes of the people answer, and which fragments each of them covers."""
+    counters = Counters()
+    table = session.snapshot().table("node:Person", counters)
+    columns = ["name"]
+    words = table.read(columns, search=Search(full_text={"query": "word1", "columns": ["bio"]}), counters=counters)
+    nearest = {"column": "place", "q": [3.0, 1.0], "k": 1}
+    near = table.read(columns, search=Search(nearest=nearest), counters=counters)
+    ids = table.read(["id"], counters=counters)["id"]
+    return {
+        "words": sorted(words["name"].to_pylist()),
+        "scores": sorted(words["_score"].to_pylist()),
+        "near": near["name"].to_pylist(),
+        "ids": sorted(table.lookup(ids.to_pylist(), (), counters)["id"].to_pylist()),
+        "indexes": {index.name: (index.kind, len(index.fragment_ids)) for index in table.indexes(counters)},
+        "fragments": len(table.fragments),
+    }
+
+
+def test_executors_optimize_a_graph_as_this_process_would(spark, tmp_path):
+    here, there = grown_graph(tmp_path / "here"), tmp_path / "there"
+    shutil.copytree(here, there)
+    steps: list[OptimizeStep] = []
+    with open_session(here) as embedded, open_session(there) as session:
+        expected = embedded.optimize()
+        before = read_graph(session)
+        done = optimize_on_spark(session, spark=spark, actor="caretaker", progress=steps.append)
+        assert [table.to_json() for table in done.tables] == [table.to_json() for table in expected.tables]
+        assert read_graph(session) == before
+        assert answers(session) == answers(embedded)
+        assert answers(session)["words"] == ["p1", "p3", "p5"]
+        assert {commit.actor for commit in done.commits} == {"caretaker"}
+        assert optimize_on_spark(session, spark=spark).commits == ()
+    assert [(step.doing, step.pieces) for step in steps if step.is_done] == [("compact", 1), ("index", 6)]
+
+
+def test_an_index_built_in_pieces_answers_like_one_that_is_whole(tmp_path):
+    here, there = grown_graph(tmp_path / "here"), tmp_path / "there"
+    shutil.copytree(here, there)
+    with open_session(here) as embedded, open_session(there) as session:
+        embedded.optimize()
+        runner = ExecutorMaintenance(session.store.storage, InProcessRunner(), group_rows=2)
+        # Fragments are large enough as they are, so that there is something to divide an index by.
+        session.optimize(runner=runner, policy=CompactionPolicy(target_rows=1))
+        found, whole = answers(session), answers(embedded)
+        table = session.snapshot().table("node:Person", Counters())
+        assert {len(index.segments) for index in table.indexes(Counters())} == {1, 2, 3}
+        assert found["scores"] == whole["scores"]
+        assert (found["words"], found["near"], found["ids"]) == (whole["words"], whole["near"], whole["ids"])
+
+
+def test_writers_beside_the_executors_lose_nothing(spark, tmp_path):
+    root = grown_graph(tmp_path / "graph")
+    with open_session(root) as session, open_session(root) as writer:
+        runner = WritingBeside(
+            SparkRunner(spark=spark),
+            # Changes what was just compacted, which is planned again; then adds to it, which changes nothing.
+            lambda: writer.mutate('query q() { update Person set { bio: "changed" } where name = "p0" }'),
+            lambda: add_rows(writer, person(LAST)),
+        )
+        done = session.optimize(runner=ExecutorMaintenance(session.store.storage, runner))
+        assert not runner.writes
+        assert {table.skipped for table in done.tables} == {None}
+        people = {row["name"]: row["bio"] for row in read_graph(session)["node:Person"].values()}
+        assert people == {f"p{number}": f"word{number % 2} all" for number in range(LAST + 1)} | {"p0": "changed"}
+        assert len(answers(session)["ids"]) == LAST + 1
+        assert answers(session)["words"] == ["p1", "p3", "p5"]

@@ -1,0 +1,110 @@
+"""A graph as a DataFrame: pinned, filtered by storage, and with every value as it was stored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from tests.session_graph import add_rows, create_graph, open_session
+
+SCHEMA = """
+node Person {
+  name: String @key
+  age: I32?
+  score: F64?
+  u: U64?
+  born: Date?
+  seen: DateTime?
+  tags: [String]?
+  emb: Vector(2)?
+  kind: enum(calm, wild)?
+  raw: Blob?
+}
+edge Knows: Person -> Person { since: I32? }
+"""
+
+
+def person(number):
+    data = {
+        "name": f"p{number}",
+        "age": None if number == 3 else number,
+        "score": number / 2,
+        "u": number,
+        "born": "2020-02-29",
+        "seen": f"1969-12-31T23:59:59.{number:03}Z",
+        "tags": ["a", "b"][: number % 3],
+        "emb": [1.0, number],
+        "kind": "wild",
+        "raw": "base64:AAEC",
+    }
+    return json.dumps({"type": "Person", "data": data})
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    """A graph of three commits, three fragments of people each with its own rows."""
+    root = tmp_path_factory.mktemp("source") / "g"
+    create_graph(root, SCHEMA, "\n".join(map(person, range(4))))
+    with open_session(root) as session:
+        add_rows(session, "\n".join(map(person, range(4, 8))))
+        add_rows(session, "\n".join(map(person, range(8, 12))))
+    return root
+
+
+def read(spark, graph, **options):
+    return spark.read.format("omnigraph").options(graph=str(graph), **options).load()
+
+
+def test_rows_of_a_type_come_in_spark_types_and_filters_may_go_to_storage(spark, graph):
+    frame = read(spark, graph, type="Person", partitions="3", pushdown="true")
+    assert frame.schema.simpleString() == (
+        "struct<id:string,name:string,age:int,score:double,u:decimal(20,0),born:date,seen:timestamp,"
+        "tags:array<string>,emb:array<float>,kind:string,raw:binary>"
+    )
+    wanted = frame.filter("age >= 2 AND score < 3 AND seen > timestamp'1969-12-31T23:59:59.003Z' AND name LIKE 'p%'")
+    plan = wanted._jdf.queryExecution().optimizedPlan().toString()
+    assert "Filter" not in plan
+    assert wanted._jdf.rdd().getNumPartitions() == 3
+    rows = sorted(wanted.select("name", "age", "seen", "tags", "emb", "kind", "raw", "born").collect())
+    assert [row["name"] for row in rows] == ["p4", "p5"]
+    assert rows[0]["seen"].microsecond == 4_000
+    assert (rows[1]["tags"], rows[1]["emb"], bytes(rows[1]["raw"])) == (["a", "b"], [1.0, 5.0], b"\x00\x01\x02")
+
+
+def test_a_frame_may_be_filtered_in_many_ways_at_once(spark, graph):
+    frame = read(spark, graph, type="Person", columns="name,age")
+    young, old = frame.filter("age < 2"), frame.filter("age > 9")
+    assert sorted(row["name"] for row in young.union(old).collect()) == ["p0", "p1", "p10", "p11"]
+    assert frame.filter((F.col("age") == 3) | F.col("age").isNull() | (F.col("age") % 5 == 0)).count() == 4
+    assert frame.count() == 12
+
+
+def test_a_frame_keeps_the_state_it_was_made_on(spark, graph):
+    frame = read(spark, graph, type="Knows", columns="src,since")
+    old = read(spark, graph, type="Person", columns="id", snapshot="main~2")
+    edge = '{"edge":"Knows","from":"p0","to":"p1","data":{"id":"k","since":7}}'
+    with open_session(graph) as session:
+        add_rows(session, edge)
+    assert frame.columns == ["src", "since"]
+    assert frame.collect() == []
+    assert old.count() == 4
+    assert read(spark, graph, type="Knows").collect()[0].asDict() == {"id": "k", "src": "p0", "dst": "p1", "since": 7}
+
+
+def test_a_query_is_a_frame_and_mistakes_say_their_code(spark, graph):
+    text = "query old($n: I32) { match { $p: Person  $p.age > $n } return { $p.name as name, $p.age as age } }"
+    frame = read(spark, graph, query=text, params='{"n": 9}')
+    assert sorted(map(tuple, frame.collect())) == [("p10", 10), ("p11", 11)]
+    secret = json.dumps({"aws_secret_access_key": "hush"})
+    hidden = read(spark, graph, type="Person", storage_options=secret)
+    assert "hush" not in hidden._jdf.queryExecution().toString() + hidden._jdf.queryExecution().stringWithStats()
+    for options, code in [
+        ({"type": "Persn"}, "[type.not_found]"),
+        ({"type": "Person", "columns": "nam"}, "[usage]"),
+        ({"query": "query q() { match { $p: Nobody } return { $p } }"}, "[query."),
+    ]:
+        with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as raised:
+            read(spark, graph, **options)
+        assert code in str(raised.value)

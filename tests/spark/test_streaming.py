@@ -1,0 +1,121 @@
+"""Streams into and out of a graph: stopped anywhere and started again, each row is there exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from pyspark.cloudpickle import register_pickle_by_value
+
+from omnigraph.spark.source.datasource import OmnigraphSource
+from omnigraph.spark.source.options import SourceOptions
+from omnigraph.spark.source.writer import StreamWriter
+from tests.session_graph import add_rows, create_graph, open_session, read_graph
+
+# A stream starts several processes, and each loads its libraries.
+pytestmark = pytest.mark.timeout(300)
+
+SCHEMA = "node Event { title: String @key  size: I32? }"
+# What workers cannot import has to travel with the classes below.
+register_pickle_by_value(sys.modules[__name__])
+
+
+class FlakySource(OmnigraphSource):
+    """The data source with a sink that breaks once, where a file beside the graph says."""
+
+    @classmethod
+    def name(cls):
+        return "omnigraph_flaky"
+
+    def streamWriter(self, schema, overwrite):  # noqa: N802 - Spark's name
+        return FlakyWriter.begin(SourceOptions.parse(self.options), schema, overwrite=overwrite)
+
+
+class FlakyWriter(StreamWriter):
+    def _break(self, *places):
+        """Return the place that is due, if it is one of these; it is not due again."""
+        order = Path(f"{self._plan.storage.root}.break")
+        place = order.read_text() if order.exists() else ""
+        if place in places:
+            order.unlink()
+            return place
+        return None
+
+    def write(self, iterator):
+        message = super().write(iterator)
+        if self._break("write"):
+            raise RuntimeError("broken at write")
+        return message
+
+    def commit(self, messages, batchId):  # noqa: N803 - Spark's name
+        place = self._break("txn.publish.before_cas", "txn.publish.after_cas")
+        if place is not None:
+            os.environ["OMNIGRAPH_FAILPOINTS"] = f"{place}=error@1"
+        try:
+            super().commit(messages, batchId)
+        finally:
+            os.environ.pop("OMNIGRAPH_FAILPOINTS", None)
+        if place is not None or self._break("after commit"):
+            raise RuntimeError("broken at commit")
+
+
+def events(root):
+    with open_session(root) as session:
+        found = read_graph(session)["node:Event"]
+        marks = [commit.batch.number for commit in session.log().commits if commit.batch is not None]
+        return {name: row["size"] for name, row in found.items()}, sorted(marks)
+
+
+def test_each_row_arrives_once_wherever_the_sink_breaks(spark, tmp_path):
+    root, incoming = tmp_path / "g", tmp_path / "in"
+    incoming.mkdir()
+    create_graph(root, SCHEMA)
+    spark.dataSource.register(FlakySource)
+    lines = spark.readStream.schema("title string, size int").option("maxFilesPerTrigger", "1").json(str(incoming))
+
+    def run():
+        sink = lines.writeStream.format("omnigraph_flaky").trigger(availableNow=True)
+        started = sink.options(graph=str(root), type="Event", checkpointLocation=str(tmp_path / "ck")).start()
+        started.awaitTermination()
+
+    expected = {}
+    for number, place in enumerate(["write", "txn.publish.after_cas", "after commit"]):
+        rows = [{"title": f"e{number}-{row}", "size": row} for row in range(3)]
+        (incoming / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
+        expected |= {row["title"]: row["size"] for row in rows}
+        (tmp_path / "g.break").write_text(place)
+        # A task that breaks is tried again; a commit that breaks ends the stream.
+        with nullcontext() if place == "write" else pytest.raises(Exception, match="broken at"):
+            run()
+        with open_session(root) as session:
+            add_rows(session, json.dumps({"type": "Event", "data": {"title": f"other{number}"}}))
+        expected[f"other{number}"] = None
+    run()
+    assert events(root) == (expected, [0, 1, 2])
+
+
+def test_changes_reach_a_stream_once_across_restarts(spark, tmp_path):
+    root, target = tmp_path / "g", tmp_path / "out"
+    create_graph(root, SCHEMA, '{"type":"Event","data":{"title":"a","size":1}}')
+
+    def run():
+        options = {"graph": str(root), "changes": "true", "type": "Event", "start": "baseline", "max_commits": "1"}
+        stream = spark.readStream.format("omnigraph").options(**options).load().select("op", "id", "after.size")
+        sink = stream.writeStream.format("json").option("checkpointLocation", str(tmp_path / "ck"))
+        sink.trigger(availableNow=True).start(str(target)).awaitTermination()
+
+    run()
+    with open_session(root) as session:
+        for number in (2, 3):
+            add_rows(session, f'{{"type":"Event","data":{{"title":"b{number}","size":{number}}}}}')
+    run()
+    found = [json.loads(line) for path in sorted(target.glob("*.json")) for line in path.read_text().splitlines()]
+    assert sorted((row["op"], row["id"], row["size"]) for row in found) == [
+        ("baseline", "a", 1),
+        ("insert", "b2", 2),
+        ("insert", "b3", 3),
+    ]

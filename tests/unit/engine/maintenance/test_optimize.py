@@ -1,0 +1,175 @@
+"""Optimizing makes tables flat and indexed, beside writers, and changes no answer."""
+
+from __future__ import annotations
+
+import threading
+
+import lance
+import pytest
+from tests.auditor import audit
+from tests.session_graph import create_graph, open_session, read_graph
+
+from omnigraph.engine.maintenance.running import LocalRunner
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.errors import TypeMissingError, ValueFormatError
+from omnigraph.runtime import Counters
+
+SCHEMA = """
+node Person { name: String @key  bio: String? @index  age: I32? @index  face: Vector(2)? @index }
+node Team { code: String @key }
+edge Knows: Person -> Person { since: I32? }
+"""
+ADD = "query a($n: String, $b: String) { insert Person { name: $n, bio: $b, age: 1 } }"
+AGE = "query u($n: String) { update Person set { age: 2 } where name = $n }"
+FIND = "query f($b: String) { match { $p: Person { bio: $b } } return { $p.name } }"
+
+
+@pytest.fixture
+def session(tmp_path):
+    create_graph(tmp_path / "g", SCHEMA)
+    with open_session(tmp_path / "g") as opened:
+        for number in range(6):
+            opened.mutate(ADD, {"n": f"p{number}", "b": f"likes tea {number}"})
+        yield opened
+    assert audit(str(tmp_path / "g"), edges={"edge:Knows": "node:Person"}) == []
+
+
+def person(result):
+    return next(table for table in result.tables if table.table_key == "node:Person")
+
+
+def coverage(session, branch="main"):
+    table = session.snapshot(branch).table("node:Person", Counters())
+    present = {item.metadata.id for item in table.fragments}
+    return len(present), {index.name: index.fragment_ids >= present for index in table.indexes(Counters())}
+
+
+def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session):
+    before = read_graph(session)
+    done = person(session.optimize())
+    assert (done.fragments_before, done.fragments_after, done.fragments_removed) == (6, 1, 6)
+    assert {index.column for index in done.indexes if index.action == "built"} == {"id", "name", "bio", "age"}
+    assert done.to_json()["pending_indexes"] == [{"property": "face", "reason": "no vectors"}]
+    fragments, covered = coverage(session)
+    assert fragments == 1
+    assert all(covered.values())
+    assert session.optimize().commits == ()
+    assert read_graph(session) == before
+    assert session.query(FIND, {"b": "likes tea 3"}).rows() == [{"p.name": "p3"}]
+
+
+def test_rows_written_since_are_folded_into_the_indexes(session):
+    session.optimize()
+    session.mutate(ADD, {"n": "late", "b": "likes milk"})
+    done = person(session.optimize())
+    assert {index.action for index in done.indexes} == {"extended", "skipped"}
+    assert all(coverage(session)[1].values())
+
+
+def test_a_branch_leaves_what_it_inherits_to_its_owner_and_optimizes_what_is_its_own(session):
+    session.create_branch("draft")
+    assert session.optimize("draft").commits == ()
+    assert person(session.optimize("draft")).skipped == "inherited"
+    for number in range(5):
+        session.mutate(ADD, {"n": f"d{number}", "b": "drafted"}, branch="draft")
+    done = session.optimize("draft", ["Person"])
+    assert [table.table_key for table in done.tables] == ["node:Person", "__manifest"]
+    assert all(coverage(session, "draft")[1].values())
+    assert coverage(session) == (6, {})
+    with pytest.raises(TypeMissingError):
+        session.optimize("draft", ["Persn"])
+
+
+class Meddling(LocalRunner):
+    """Lets somebody write while the work is under way, the first times that it is done."""
+
+    def __init__(self, session, writes):
+        super().__init__(session.store.storage, 1)
+        self._session, self._writes = session, list(writes)
+
+    def compact(self, jobs):
+        done = super().compact(jobs)
+        if self._writes:
+            query, params = self._writes.pop(0)
+            self._session.mutate(query, params)
+        return done
+
+
+def test_rows_that_are_added_meanwhile_do_not_cost_the_work_that_was_done(session):
+    done = session.optimize(runner=Meddling(session, [(ADD, {"n": "mid", "b": "came in between"})]))
+    assert done.commits[0].operation == "optimize"
+    assert person(done).skipped is None
+    assert "mid" in read_graph(session)["node:Person"]
+    assert all(coverage(session)[1].values())
+
+
+def test_a_table_that_is_changed_meanwhile_is_planned_again_and_given_up_when_that_does_not_end(session):
+    twice = [(AGE, {"n": "p1"}), (AGE, {"n": "p2"})]
+    assert person(session.optimize(runner=Meddling(session, twice))).skipped is None
+    assert read_graph(session)["node:Person"]["p2"]["age"] == 2
+    for number in range(6):
+        session.mutate(ADD, {"n": f"q{number}", "b": "x"})
+    ever = [(AGE, {"n": f"q{number}"}) for number in range(9)]
+    assert person(session.optimize(runner=Meddling(session, ever))).skipped == "busy"
+
+
+def test_what_a_cleanup_may_have_removed_meanwhile_is_made_again_and_never_published(session, tmp_path):
+    class Sweeping(LocalRunner):
+        sweeps = 2
+
+        def build(self, jobs):
+            done = super().build(jobs)
+            if self.sweeps:
+                self.sweeps -= 1
+                session.mutate(ADD, {"n": f"beside{self.sweeps}", "b": "x"})
+                session.cleanup(keep=1, confirm=True)
+            return done
+
+    session.maintenance = MaintenanceSettings(unnamed_age_s=0, settle_s=0)
+    assert person(session.optimize(runner=Sweeping(session.store.storage, 1))).skipped is None
+    assert all(coverage(session)[1].values())
+    # Another process has nothing in memory of what was indexed.
+    with open_session(tmp_path / "g") as other:
+        assert other.query(FIND, {"b": "likes tea 3"}).rows() == [{"p.name": "p3"}]
+        other.mutate(AGE, {"n": "p3"})
+
+
+def test_a_table_that_something_else_has_changed_is_skipped_and_the_others_are_not(session, tmp_path):
+    pin = session.snapshot().entry("node:Person").pin
+    lance.dataset(str(tmp_path / "g" / pin.location)).delete("name = 'p1'")
+    session.mutate('query t() { insert Team { code: "x" } }')
+    done = session.optimize()
+    assert person(done).skipped == "drift_needs_repair"
+    assert (person(done).published_version, person(done).head_version) == (pin.version, pin.version + 1)
+    assert next(table for table in done.tables if table.table_key == "node:Team").has_committed
+    session.repair(confirm=True, discard=True)
+
+
+def test_many_commits_are_tidied_up_behind_the_writer_and_never_by_its_thread(tmp_path):
+    create_graph(tmp_path / "g", SCHEMA)
+    threads, has_tidied = set(), threading.Event()
+
+    def listen(_, commits):
+        threads.update((commit.operation, threading.current_thread().name) for commit in commits)
+        if commits[0].operation == "ensure_indices":
+            has_tidied.set()
+
+    with open_session(tmp_path / "g", maintenance=MaintenanceSettings(auto_every=4)) as session:
+        session.store.stores.listeners.append(listen)
+        for number in range(9):
+            session.mutate(ADD, {"n": f"p{number}", "b": "x"})
+        assert has_tidied.wait(30)
+    assert {name for operation, name in threads if operation != "insert"} == {"omnigraph-upkeep"}
+    with open_session(tmp_path / "g") as session:
+        assert len(read_graph(session)["node:Person"]) == 9
+
+
+def test_settings_come_from_the_environment_and_nonsense_is_refused():
+    found = MaintenanceSettings.from_environment(
+        {"OMNIGRAPH_MAINTENANCE_CONCURRENCY": "3", "OMNIGRAPH_AUTO_MAINTENANCE": "0"}
+    )
+    assert (found.threads, found.auto_every) == (3, 0)
+    assert MaintenanceSettings.from_environment({}) == MaintenanceSettings()
+    for text in ("0", "-1", "x", "9" * 30):
+        with pytest.raises(ValueFormatError):
+            MaintenanceSettings.from_environment({"OMNIGRAPH_MAINTENANCE_CONCURRENCY": text})

@@ -1,0 +1,78 @@
+"""What something else did to a table is shown, and settled as somebody decides."""
+
+from __future__ import annotations
+
+import lance
+import pytest
+from tests.auditor import audit
+from tests.session_graph import create_graph, open_session, read_graph
+
+from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
+from omnigraph.runtime import World
+from omnigraph.runtime.failpoints import fail
+
+SCHEMA = "node Person { name: String @key }\n"
+ADD = "query a($n: String) { insert Person { name: $n } }"
+
+
+@pytest.fixture
+def session(tmp_path):
+    create_graph(tmp_path / "g", SCHEMA)
+    with open_session(tmp_path / "g") as opened:
+        for name in ("a", "b", "c"):
+            opened.mutate(ADD, {"n": name})
+        yield opened
+    assert audit(str(tmp_path / "g"), edges={}) == []
+
+
+def people(session):
+    return sorted(read_graph(session)["node:Person"])
+
+
+def outside(session, root):
+    return lance.dataset(str(root / "g" / session.snapshot().entry("node:Person").pin.location))
+
+
+def found(result):
+    (table,) = result.tables
+    return table.classification, table.action
+
+
+def test_a_compaction_is_adopted_and_changes_no_row(session, tmp_path):
+    outside(session, tmp_path).optimize.compact_files()
+    assert found(session.repair()) == ("verified_maintenance", "preview")
+    done = session.repair(confirm=True)
+    assert found(done) == ("verified_maintenance", "healed")
+    assert session.log(limit=1).commits[0].actor == "omnigraph:repair"
+    assert found(session.repair(confirm=True)) == ("no_drift", "no_op")
+    session.mutate(ADD, {"n": "d"})
+    assert people(session) == ["a", "b", "c", "d"]
+
+
+def test_rows_that_something_else_removed_come_back_or_stay_away_as_decided(session, tmp_path):
+    outside(session, tmp_path).delete("name = 'b'")
+    with pytest.raises(TableDriftError):
+        session.mutate(ADD, {"n": "d"})
+    refused = session.repair(confirm=True)
+    assert (found(refused), refused.is_refused) == (("suspicious", "refused"), True)
+    assert found(session.repair(confirm=True, discard=True)) == ("suspicious", "discarded")
+    assert people(session) == ["a", "b", "c"]
+    outside(session, tmp_path).delete("name = 'b'")
+    assert found(session.repair(confirm=True, force=True)) == ("suspicious", "forced")
+    assert session.log(limit=1).commits[0].actor == "omnigraph:repair:force"
+    assert people(session) == ["a", "c"]
+
+
+def test_nothing_is_settled_while_a_write_waits_to_be_recovered(session, tmp_path):
+    world = World.system()
+    world.failpoints.enable("txn.commit.before_tables", fail("txn.commit.before_tables"))
+    world.failpoints.enable("txn.recover.after_classify", fail("txn.recover.after_classify"))
+    with open_session(tmp_path / "g", world=world) as broken:
+        with pytest.raises(WriteOutcomeError):
+            broken.mutate(ADD, {"n": "d"})
+        with pytest.raises(ClaimBusyError):
+            session.repair(confirm=True)
+        world.failpoints.disable("txn.commit.before_tables")
+        world.failpoints.disable("txn.recover.after_classify")
+        broken.mutate(ADD, {"n": "d"})
+    assert found(session.repair()) == ("no_drift", "no_op")

@@ -1,0 +1,135 @@
+"""How the objects show themselves: texts, HTML, drawings, networks; nothing in the data becomes markup."""
+
+from __future__ import annotations
+
+import sys
+from xml.etree import ElementTree as ET
+
+import networkx as nx
+import pytest
+from tests.session_graph import RELAXED
+
+import omnigraph
+from omnigraph.engine.results.drawing import Box, Link, Picture, draw_svg
+from omnigraph.errors import LibraryMissingError, ResultWithoutNodesError, ViewTooLargeError
+
+SCHEMA = """
+node Person { name: String @key  photo: Blob? }
+node Team { code: String @key }
+edge WorksIn: Person -> Team { key: String? }
+edge Knows: Person -> Person {
+    @key(src, dst)
+}
+"""
+HOSTILE = "<script>alert('&\"]]>\x01\ufffe"
+ROWS = """query rows($p: String, $photo: Blob) {
+    insert Person { name: $p, photo: $photo }
+    insert Person { name: "bo" }
+    insert Team { code: "lab" }
+    insert WorksIn { from: $p, to: "lab", key: "boss" }
+    insert WorksIn { from: $p, to: "lab", key: "cook" }
+    insert Knows { from: $p, to: "bo" }
+    insert Knows { from: "bo", to: $p }
+}"""
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    with omnigraph.init(tmp_path_factory.mktemp("shown") / "<b>&", SCHEMA, settings=RELAXED) as made:
+        made.mutate(ROWS, {"p": HOSTILE, "photo": b"abc"}, actor=HOSTILE)
+        yield made
+
+
+def rows(graph, match, returned):
+    return graph.query(f"query q() {{ match {{ {match} }} return {{ {returned} }} }}")
+
+
+def texts(drawing: str) -> list[str | None]:
+    return [element.text for element in ET.fromstring(drawing).iter(f"{SVG}text")]  # noqa: S314 - made here
+
+
+def test_every_noun_has_a_short_repr_that_needs_no_storage(graph):
+    before = graph.at("~1")
+    assert repr(graph) == f"<Graph {graph.uri!r}, read_write>"
+    assert repr(graph.branch("main")) == f"<Branch main of {graph.uri!r}>"
+    assert repr(before) == f"<Snapshot {before.commit.id} of main in {graph.uri!r}>"
+    assert repr(graph.schema) == "<Schema: 2 node types, 2 edge types>"
+    assert repr(graph.log(limit=1)) == "<Log of main: 1 commits, more follow>"
+    assert repr(graph.diff(before)) == f"<Diff from {before.commit.id} to {graph.at('main').commit.id}>"
+
+
+def test_html_shows_data_and_makes_no_markup_of_it(graph):
+    shown = [item._repr_html_() for item in (graph, graph.schema, graph.log(), graph.diff("~1"), graph.at("~1"))]
+    assert not any("<script" in page or "<b>" in page for page in shown)
+    assert "&lt;b&gt;&amp;" in shown[0]
+    assert "<td>Person</td><td>2</td>" in shown[0]
+    assert "<svg" in shown[1]
+    assert "&lt;script&gt;alert(&#x27;&amp;&quot;]]&gt;\\x01" in shown[2]
+    assert "<caption>7 inserted, 0 updated, 0 deleted</caption>" in shown[3]
+    assert str(graph.schema) == SCHEMA
+
+
+def test_drawings_are_valid_repeatable_and_escape_what_they_show(graph):
+    found = rows(graph, "$p: Person $p knows $q", "$p, $p.name, $q")
+    drawing = found.to_svg()
+    assert drawing == rows(graph, "$p: Person $p knows $q", "$p, $p.name, $q").to_svg()
+    shown = texts(drawing)
+    assert "<script>alert('&\"]]>\\x01\ufffd" in shown
+    assert shown.count("Knows") == 2
+    assert {"Person", "Team", "WorksIn", "name: String"} <= set(texts(graph.schema.to_svg()))
+
+
+def test_boxes_of_a_drawing_never_overlap():
+    boxes = tuple(Box(title=str(n) * (n % 9 + 1), kind="x", lines=("y",) * (n % 4)) for n in range(40))
+    links = tuple(Link(source=n % 5, target=n, label="l") for n in range(40))
+    drawing = ET.fromstring(draw_svg(Picture(title="", boxes=boxes, links=links)))  # noqa: S314 - made here
+    places = [[int(rect.get(side, 0)) for side in ("x", "y", "width", "height")] for rect in drawing.iter(f"{SVG}rect")]
+    sheet, *inner = places
+    for number, (x, y, width, height) in enumerate(inner):
+        assert x >= 0 <= y
+        assert x + width <= sheet[2]
+        assert y + height <= sheet[3]
+        for other_x, other_y, other_width, other_height in inner[:number]:
+            beside = x >= other_x + other_width or other_x >= x + width
+            assert beside or y >= other_y + other_height or other_y >= y + height
+
+
+def test_rows_become_networks_of_what_the_query_found(graph):
+    cycle = rows(graph, "$a: Person $a knows $b $b knows $a", "$a, $b").to_networkx()
+    assert isinstance(cycle, nx.MultiDiGraph)
+    ends = {("Person", HOSTILE), ("Person", "bo")}
+    assert {(near, far) for near, far in cycle.edges()} == {(a, b) for a in ends for b in ends if a != b}
+
+    jobs = rows(graph, "$t: Team $p $w:worksIn $t", "$t, $p, $p.name as who, $w.key").to_networkx()
+    assert jobs.nodes["Person", HOSTILE] == {"name": HOSTILE}
+    assert sorted(jobs.edges(keys=True, data="key")) == [
+        (("Person", HOSTILE), ("Team", "lab"), ("WorksIn", 0), "boss"),
+        (("Person", HOSTILE), ("Team", "lab"), ("WorksIn", 1), "cook"),
+    ]
+
+    far = rows(graph, '$p: Person { name: "bo" } $p knows{1,2} $q', "$p, $q, $q.*").to_networkx()
+    assert {key for _, _, key in far.edges(keys=True)} == {("Knows{1,2}", 0)}
+    either = rows(graph, '$p: Person { name: "bo" } $p <knows> $q', "$p, $q").to_networkx()
+    assert list(either.edges()) == [(("Person", "bo"), ("Person", HOSTILE))]
+
+
+def test_a_whole_state_becomes_a_network(graph):
+    everything = graph.to_networkx()
+    assert everything.nodes["Person", "bo"] == {"name": "bo"}
+    assert (len(everything), everything.number_of_edges()) == (3, 4)
+    assert {key[0] for _, _, key in everything.edges(keys=True)} == {"Knows", "WorksIn"}
+    assert len(graph.at("~1").to_networkx()) == 0
+
+
+def test_what_cannot_be_drawn_or_held_is_refused(graph, monkeypatch):
+    with pytest.raises(ResultWithoutNodesError):
+        rows(graph, "$p: Person", "$p.name").to_svg()
+    with pytest.raises(ViewTooLargeError, match="limit=6 found=7"):
+        graph.to_networkx(limit=6)
+    people = rows(graph, "$p: Person", "$p")
+    with pytest.raises(ViewTooLargeError, match="limit=1 found=2"):
+        people.to_networkx(limit=1)
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(LibraryMissingError, match="library=networkx"):
+        people.to_networkx()

@@ -1,0 +1,161 @@
+"""The objects people hold: one story through their verbs, and what they refuse."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from tests.session_graph import RELAXED
+
+import omnigraph
+from omnigraph.errors import (
+    BranchMissingError,
+    FileMissingError,
+    GraphClosedError,
+    GraphMissingError,
+    MergeConflictsError,
+    PreconditionFailedError,
+    QueryLaneError,
+    ReadOnlyError,
+    SchemaSyntaxError,
+    UsageError,
+)
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: Date? }\n"
+ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
+AGE = "query age($name: String, $age: I32) { update Person set { age: $age } where name = $name }"
+NAMES = "query names() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
+
+
+def make(root: Path) -> omnigraph.Graph:
+    return omnigraph.init(root / "graph", SCHEMA, settings=RELAXED)
+
+
+def names(state: omnigraph.Graph | omnigraph.Branch | omnigraph.Snapshot) -> list[str]:
+    return [row["p.name"] for row in state.query(NAMES)]
+
+
+def test_a_graph_is_written_branched_merged_looked_back_on_and_moved(tmp_path):
+    (tmp_path / "people.jsonl").write_text('{"type": "Person", "data": {"name": "ann"}}\n')
+    with make(tmp_path) as graph:
+        assert graph.load(tmp_path / "people.jsonl", message="first").total == 1
+        assert graph.mutate_batch(ADD, [{"name": "bo", "age": 7}, {"name": "cy", "age": None}]).affected_nodes == 2
+        assert graph.tag("v1", message="three people").name == "v1"
+        head = graph.query(NAMES).commit_id
+
+        assert graph.create_branch("review", actor="mira").name == "review"
+        review = graph.branch(" review ")
+        review.mutate(AGE, {"name": "bo", "age": 8}, actor="mira", expected_head=head)
+        assert [(change.op, change.id, change.changed) for change in review.diff("main")] == [
+            ("update", "bo", ("age",))
+        ]
+        assert graph.preview_merge(review).conflicts == ()
+        assert graph.merge(review, message="birthday").commit.message == "birthday"
+        assert graph.diff(review).stats().types == ()
+        assert [status.name for status in graph.branches()] == ["main", "review"]
+        review.delete()
+        with pytest.raises(BranchMissingError):
+            graph.branch("review")
+
+        assert [commit.operation for commit in graph.log()] == ["branch_merge", "insert", "load_append", "init"]
+        assert graph.log(limit=1).following is not None
+        assert graph.log()[-1] == graph.log()[3] == graph.commit(str(graph.log()[3].id))
+        assert [event.changed for event in graph.blame("Person", "bo", limit=1).events] == [("age",)]
+        page = graph.changes(start="beginning", types=["Person"])
+        assert [len(block.changes) for block in page.blocks] == [1, 2, 1]
+        assert graph.changes(cursor=page.cursor, types=["Person"]).is_caught_up
+        assert graph.changes_of(graph.log()[0]).block.changes[0].id == "bo"
+
+        then = graph.at("tag:v1")
+        assert then.query(NAMES).rows()[1]["p.age"] == 7
+        assert graph.revert(graph.log()[0]).commit.operation == "revert"
+        assert list(graph.diff(then)) == []
+
+        assert graph.apply_schema(SCHEMA.replace("age: I32?", "age: I32? nick: String?")).applied
+        assert "nick" in str(graph.schema)
+        assert "nick" not in str(then.schema)
+        assert then.export(tmp_path / "out", "parquet", types=["Person"]).rows == 3
+        sink = io.BytesIO()
+        assert graph.export_stream(sink).rows == sink.getvalue().count(b"\n") == 3
+
+        assert graph.optimize(["Person"]).tables[0].table_key == "node:Person"
+        assert graph.status().branches == 1
+        assert graph.repair().manifest_version is None
+        assert not graph.cleanup(keep=1).is_done
+        assert "scan" in str(graph.explain(NAMES))
+        assert graph.delete_tag("v1").commit_id == then.commit.id
+        assert graph.tags() == ()
+
+
+def test_states_stay_as_they_are_while_branches_go_on(tmp_path):
+    with make(tmp_path) as graph:
+        empty = graph.at("main")
+        graph.mutate(ADD, {"name": "ann", "age": 1})
+        side = graph.create_branch("side", at=empty)
+        side.mutate(ADD, {"name": "ann", "age": 2})
+        assert (names(empty), names(graph), names(graph.at("~1")), names(side.at("~"))) == ([], ["ann"], [], [])
+        with pytest.raises(MergeConflictsError):
+            graph.merge(side)
+        assert graph.merge(side, resolve="theirs").commit is not None
+        assert graph.query(NAMES).rows() == [{"p.name": "ann", "p.age": 2}]
+        with pytest.raises(PreconditionFailedError):
+            graph.mutate(ADD, {"name": "bo", "age": 1}, expected_head=empty.commit)
+
+
+def test_the_page_about_python_names_every_verb():
+    page = (Path(__file__).parents[3] / "docs" / "user" / "python.md").read_text(encoding="utf-8")
+    nouns = (omnigraph.Graph, omnigraph.Branch, omnigraph.Snapshot)
+    verbs = {name for noun in nouns for name in dir(noun) if not name.startswith("_")}
+    assert len(verbs) > 30
+    assert {name for name in verbs if not re.search(rf"`(graph\.)?{name}\b", page)} == set()
+
+
+def test_threads_share_a_graph(tmp_path):
+    with make(tmp_path) as graph, ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: graph.mutate(ADD, {"name": f"p{number}", "age": number}), range(8)))
+        assert {tuple(found) for found in pool.map(lambda _: names(graph), range(4))} == {
+            tuple(f"p{n}" for n in range(8))
+        }
+
+
+def test_sources_are_texts_or_files(tmp_path):
+    (tmp_path / "s.pg").write_text(SCHEMA)
+    (tmp_path / "q.gq").write_text(NAMES)
+    with omnigraph.init(str(tmp_path / "graph"), str(tmp_path / "s.pg"), settings=RELAXED) as graph:
+        assert names(graph) == [] == graph.query(tmp_path / "q.gq").rows()
+        for missing in (tmp_path / "none.gq", Path("-")):
+            with pytest.raises(FileMissingError, match="no such file"):
+                graph.query(missing)
+        with pytest.raises(UsageError, match="<query> is no text"):
+            graph.query(5)  # type: ignore[arg-type]  # the mistake itself
+        with pytest.raises(QueryLaneError):
+            graph.query(ADD)
+        with pytest.raises(UsageError, match="refers to no state: type=int"):
+            graph.at(5)  # type: ignore[arg-type]  # the mistake itself
+        with pytest.raises(UsageError, match="loaded from this: type=NoneType"):
+            graph.load(None)  # type: ignore[arg-type]  # the mistake itself
+    for wrong, error in [("-", FileMissingError), ("node {", SchemaSyntaxError), (None, UsageError)]:
+        with pytest.raises(error):
+            omnigraph.init(tmp_path / "other", wrong)  # type: ignore[arg-type]  # the mistake itself
+    with pytest.raises(GraphMissingError):
+        omnigraph.open(tmp_path / "other")
+
+
+def test_what_is_closed_or_read_only_says_so(tmp_path):
+    with make(tmp_path) as graph:
+        pass
+    with pytest.raises(GraphClosedError):
+        names(graph)
+    assert "the graph is closed" in graph._repr_html_()
+    with omnigraph.open(graph.uri, mode="read_only") as reading:
+        assert (reading.mode, names(reading)) == ("read_only", [])
+        with pytest.raises(ReadOnlyError):
+            reading.mutate(ADD, {"name": "ann", "age": None})
+        with pytest.raises(UsageError, match="cannot be sent or copied"):
+            pickle.dumps(reading)
+    with pytest.raises(UsageError, match="mode=append"):
+        omnigraph.open(graph.uri, mode="append")  # type: ignore[arg-type]  # the mistake itself
