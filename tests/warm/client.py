@@ -3,14 +3,14 @@
 import os
 import sys
 
-# Started without the packages of the environment, which would take longer than the answer.
-sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes longer to import than all the rest
+if __name__ == "__main__":
+    # Started without the packages of the environment, which would take longer than the answer.
+    sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes longer to import than all the rest
+    import protocol
 
-import protocol
-
-environment = {name: value for name, value in os.environ.items() if name != protocol.SOCKET_VARIABLE}
-folder = os.getcwd()  # noqa: PTH109 - for the same reason
-with protocol.ask(os.environ[protocol.SOCKET_VARIABLE], sys.argv[1:], folder, environment, (0, 1, 2)) as line:
-    line.pid()
-    code = line.exit_code(None)
-sys.exit(code if code >= 0 else 128 - code)
+    environment = {name: value for name, value in os.environ.items() if name != protocol.SOCKET_VARIABLE}
+    folder = os.getcwd()  # noqa: PTH109 - for the same reason
+    with protocol.ask(os.environ[protocol.SOCKET_VARIABLE], sys.argv[1:], folder, environment, (0, 1, 2)) as line:
+        line.pid()
+        code = line.exit_code(None)
+    sys.exit(code if code >= 0 else 128 - code)

@@ -3,4 +3,5 @@
 import runpy
 import sys
 
-runpy.run_path(sys.argv[1], run_name="__main__")
+if __name__ == "__main__":
+    runpy.run_path(sys.argv[1], run_name="__main__")

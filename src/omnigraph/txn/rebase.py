@@ -15,8 +15,10 @@ from omnigraph.errors import (
 )
 from omnigraph.txn.changes import MadeElsewhere, RowChange, TableRegister, WrittenRows
 from omnigraph.txn.manifest.rows import ManifestState
-from omnigraph.txn.plan import RebaseRule
+from omnigraph.txn.plan import RebaseRule, WriteKind
 from omnigraph.txn.transaction import WriteTxn
+
+_TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value})
 
 
 def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
@@ -44,7 +46,8 @@ def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
         raise SchemaMovedError("the accepted schema changed while the write was made", details=details_schema)
     if txn.rule is RebaseRule.REFUSE:
         for table_key in sorted({*txn.changes, *txn.read_set}):
-            _refuse_moved(table_key, base, newer)
+            if not _was_only_tidied(table_key, base, newer):
+                _refuse_moved(table_key, base, newer)
     for change in txn.changes.values():
         if isinstance(change, TableRegister) or (isinstance(change, WrittenRows) and not change.is_append):
             _refuse_moved(change.table_key, base, newer)
@@ -76,6 +79,25 @@ def swept(table_key: str, expected: int, actual: int) -> WriteSweptError:
     return WriteSweptError(
         f"a cleanup came in between table={table_key} expected={expected} actual={actual}", details=details
     )
+
+
+def _was_only_tidied(table_key: str, base: ManifestState, newer: ManifestState) -> bool:
+    """Whether a table holds the rows that it held: nothing but maintenance came in between."""
+    before, after = base.table(table_key), newer.table(table_key)
+    if before is None or after is None:
+        return False
+    if (before.pin.location, before.pin.branch) != (after.pin.location, after.pin.branch):
+        return False
+    at, known = newer.head.commit, {commit.id: commit for commit in newer.recent}
+    while at != base.head.commit:
+        commit = known.get(at)
+        # What the newest version does not tell is not worth reading history for.
+        if commit is None or commit.parent is None:
+            return False
+        if table_key in commit.touched and commit.operation not in _TIDYING:
+            return False
+        at = commit.parent
+    return True
 
 
 def moved(table_key: str, expected: int, actual: int) -> ExpectedVersionMismatchError:

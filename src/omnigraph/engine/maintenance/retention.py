@@ -103,8 +103,7 @@ def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, 
     found = []
     for name in store.branch_names(counters):
         try:
-            newest = store.snapshot(name, counters)
-            ref = None if name.is_main else store.lines.refs.get(name, counters)
+            ref, newest = _read_branch(store, name, counters)
             own = tuple(
                 Made(version=one.manifest_version, published_at_ms=one.published_at_ms, merged=one.merged_parent)
                 for one in _own_commits(store, name, ref, newest, counters)
@@ -113,6 +112,17 @@ def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, 
             continue
         found.append(LineHistory(line=MAIN_LINE if ref is None else ref.line, ref=ref, newest=newest, own=own))
     return tuple(found)
+
+
+def _read_branch(store: GraphStore, name: BranchName, counters: Counters) -> tuple[BranchRef | None, Snapshot]:
+    """Return where a branch came from and its newest state, both of the same life of its name."""
+    while True:
+        authority, newest = store.lines.current(name, counters)
+        ref = None if name.is_main else store.lines.refs.get(name, counters)
+        if ref is None or ref.line == authority.services.line:
+            return ref, newest
+        # Deleted and made again since it was opened: what stands for it in memory is the branch that is gone.
+        store.lines.forget(name, authority)
 
 
 def decide_kept(
@@ -140,11 +150,12 @@ def decide_kept(
     kept = []
     for history in histories:
         head = history.newest.state
+        floor = head.head.floor
         if floors is None:
-            floor = max(head.head.floor, retention.floor(history.own, now_ms) or 0)
+            floor = max(floor, retention.floor(history.own, now_ms) or 0)
         else:
-            # A branch that came since has recorded nothing.
-            floor = floors.get(history.line.name, head.head.floor)
+            # A branch that came since has recorded nothing, and another cleanup may have recorded more.
+            floor = max(floor, floors.get(history.line.name, 0))
         kept.append(KeptVersions(history=history, floor=min(floor, head.version), spared=spared[history.line.name]))
     return tuple(kept)
 

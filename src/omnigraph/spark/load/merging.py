@@ -60,6 +60,7 @@ class MergedRows:
 
     fragments: tuple[str, ...] = field(repr=False)
     unchanged: int = 0
+    replaced: int = 0
     offsets: str | None = None
     touched: tuple[int, ...] = ()
 
@@ -98,7 +99,11 @@ def merge_rows(task: MergeTask) -> MergedRows:
     name, touched = _write_offsets(task, old.column(ROW_ADDRESS).to_numpy())
     fragments = carried_fragments(task.ticket, rows, row_ids) if rows.num_rows else []
     return MergedRows(
-        fragments=tuple(fragments), unchanged=int(np.count_nonzero(is_same)), offsets=name, touched=touched
+        fragments=tuple(fragments),
+        unchanged=int(np.count_nonzero(is_same)),
+        replaced=len(row_ids),
+        offsets=name,
+        touched=touched,
     )
 
 

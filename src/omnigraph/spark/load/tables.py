@@ -19,7 +19,7 @@ from omnigraph.spark.load.merging import (
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.outcome import LoadedType
 from omnigraph.spark.rules import Superseded
-from omnigraph.spark.runner import Runner
+from omnigraph.spark.runner import InProcessRunner, Runner
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
 from omnigraph.store.portable import TableTicket
@@ -30,6 +30,7 @@ from omnigraph.txn.rebase import moved
 from omnigraph.txn.transaction import WriteTxn
 
 _FRAGMENTS_PER_TASK = 32
+_REPLACED_AT_ONCE = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +165,10 @@ class TableWriter:
                     ShrinkTask(scratch=self.scratch, ticket=ticket, table_key=key, fragments=some, offsets=tuple(files))
                 )
         found: dict[str, dict[int, str | None]] = {}
-        answers = self.runner.run(shrink_fragments, tasks, "write the deletion lists")
+        replaced = sum(item.replaced for done in merged.values() for item in done)
+        # Lists of so few places are written sooner than a job is started.
+        runner = InProcessRunner() if replaced <= _REPLACED_AT_ONCE else self.runner
+        answers = runner.run(shrink_fragments, tasks, "write the deletion lists")
         for task, shrunk in zip(tasks, answers, strict=True):
             found.setdefault(task.table_key, {}).update(shrunk)
         return found

@@ -11,8 +11,10 @@ from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.maintenance.running import LocalRunner
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.errors import TypeMissingError, ValueFormatError
+from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
 from omnigraph.runtime import Counters
+from omnigraph.txn.plan import WriteKind
+from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """
 node Person { name: String @key  bio: String? @index  age: I32? @index  face: Vector(2)? @index }
@@ -111,6 +113,20 @@ def test_a_table_that_is_changed_meanwhile_is_planned_again_and_given_up_when_th
         session.mutate(ADD, {"n": f"q{number}", "b": "x"})
     ever = [(AGE, {"n": f"q{number}"}) for number in range(9)]
     assert person(session.optimize(runner=Meddling(session, ever))).skipped == "busy"
+
+
+def test_an_update_that_was_decided_before_a_compaction_is_not_refused_for_it(session):
+    authority = session.store.authority(BranchName(MAIN), Counters())
+    rows = session.snapshot().table("node:Person", Counters()).read(counters=Counters())
+    txn, late = authority.begin(WriteKind.MUTATE), authority.begin(WriteKind.MUTATE)
+    for one in (txn, late):
+        one.upsert("node:Person", rows.slice(0, 1).set_column(3, "age", [[7]]).cast(rows.schema))
+    assert len(session.optimize().commits) == 2
+    assert authority.commit(txn).commit is not None
+    with pytest.raises(ExpectedVersionMismatchError):
+        authority.commit(late)
+    assert [row["age"] for row in read_graph(session)["node:Person"].values()].count(7) == 1
+    assert coverage(session)[0] == 2
 
 
 def test_what_a_cleanup_may_have_removed_meanwhile_is_made_again_and_never_published(session, tmp_path):
