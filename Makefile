@@ -8,7 +8,7 @@ MINUTES ?= 5
 SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query bench-spark spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query bench-history bench-spark spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ bench-load: setup ## Load the same graph into omnigraph, bare Lance and ladybug 
 bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about the same graph (SIZE=S or M)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/query.py --size $(SIZE)
+
+bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edges, by row versions and by full scan
+	$(BIN)/python bench/history.py
 
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)

@@ -1,188 +1,178 @@
-"""The main job end to end: a schema, its queries and its next version, without a stored graph.
+"""The main job end to end: a graph from nothing to two merged branches, searched, looked back on, and filled by Spark.
 
-Run it with ``make demo``. It reads the files in ``examples/people``, shows what omnigraph makes of them, and leaves
-nothing behind.
+Run it with ``make demo``. It works in a temporary folder and leaves nothing behind.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.syntax import Syntax
 from rich.table import Table
-from rich.text import Text
-from rich.tree import Tree
 
-from omnigraph.catalog import Catalog, assign_identities, compile_schema
-from omnigraph.catalog.migration import Tier, plan_migration
+import omnigraph
+from omnigraph.cli.change_lines import change_lines
 from omnigraph.errors import OmnigraphError
-from omnigraph.ir import LintReport, PlanCache, lint_queries
-from omnigraph.lang.gq import parse_queries
-from omnigraph.lang.pg import parse_schema
+from omnigraph.spark import load, session, stop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PEOPLE = Path(__file__).parent / "people"
-# Plans between files belong to no graph; a graph would bring a ULID of its own.
-IDENTITY_DOMAIN = "0" * 26
-BROKEN_QUERY = """\
-query broken($slug: String) {
-    match { $p: Person { slug: $slug } }
-    return { $p.nmae, $p.level }
+NOTES = {
+    "lance": ("Lance in a week", "columnar tables with versions"),
+    "graphs": ("Why graphs", "questions about who knows whom"),
+    "merge": ("Merging facts", "two branches, one table of versions"),
+}
+SEARCH = """
+query about($text: String) {
+    match { $n: Note }
+    return { $n.slug as note, $n.title as title }
+    order { bm25($n.body, $text) }
+    limit 2
+}
+"""
+PROMOTE = 'query promote($slug: String) { update Person set { level: "senior" } where slug = $slug }'
+OPEN_LAB = 'query lab() { insert Team { code: "lab", name: "Lab" } }'
+COUNT = "query people() { match { $p: Person } return { count($p) as people } }"
+REACH = """
+query reach($slug: String) {
+    match { $me: Person { slug: $slug } $me knows{1,3} $far }
+    return { count($far) as within_three_hops }
 }
 """
 
-T = TypeVar("T")
 
-
-class Stopwatch:
-    """Runs things and remembers how long each took."""
+class Story:
+    """Says what happens, does it, and remembers how long it took."""
 
     def __init__(self) -> None:
-        self.laps: list[tuple[str, float]] = []
+        # Without a terminal there is no width to ask for, and long lines would be folded.
+        self.console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+        self._laps: list[tuple[str, float]] = []
 
-    def measure(self, what: str, work: Callable[[], T]) -> T:
-        """Run ``work`` and note its duration under ``what``."""
+    @contextmanager
+    def step(self, title: str) -> Iterator[None]:
+        """Run one step under its title."""
+        self.console.print(f"\n[bold]{title}[/bold]")
         start = time.perf_counter()
-        result = work()
-        self.laps.append((what, (time.perf_counter() - start) * 1000))
-        return result
+        yield
+        self._laps.append((title, time.perf_counter() - start))
+
+    def say(self, *lines: object) -> None:
+        """Show lines of a result as they are."""
+        for line in lines:
+            self.console.print(f"  {line}", markup=False)
+
+    def show_times(self) -> None:
+        """Show how long every step took."""
+        table = Table(title="seconds per step", title_justify="left", show_header=False)
+        for title, seconds in self._laps:
+            table.add_row(title, f"{seconds:.2f}")
+        self.console.print()
+        self.console.print(table)
 
 
-def main() -> int:
-    """Show everything once; the exit code is that of a command."""
-    # Without a terminal there is no width to ask for, and narrow tables would be cut.
-    console = Console(width=None if sys.stdout.isatty() else 110)
-    watch = Stopwatch()
-    catalog = show_catalog(console, watch)
-    show_queries(console, watch, catalog)
-    show_plans(console, watch, catalog)
-    show_mistake(console, catalog)
-    show_migration(console, watch, catalog)
-    show_timings(console, watch)
-    return 0
+def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_000) -> None:
+    """Tell the story in ``folder``; the larger file has this many people and three times as many edges."""
+    story, place = Story(), folder / "staff.omni"
+    with story.step("A graph from a schema, and its first rows"):
+        graph = omnigraph.init(str(place), str(PEOPLE / "schema.pg"))
+        _write_notes(folder / "notes.jsonl")
+        graph.load([str(PEOPLE / "staff.jsonl"), str(folder / "notes.jsonl")], actor="mira", message="first rows")
+        story.say(*(f"{entry.operation:12} {entry.message or ''}" for entry in graph.log()))
+    with graph:
+        with story.step("A branch, and two processes that write to it at the same moment"):
+            review = graph.create_branch("review")
+            _write_at_once(place, {"zoe": (PROMOTE, {"slug": "bo"}), "yan": (OPEN_LAB, {})})
+            story.say(*(f"{entry.actor or '-':6} {entry.operation}" for entry in review.log()))
+        with story.step("What the branch changed, row by row"):
+            story.say(*change_lines(review.diff("main")))
+        with story.step("Merged, as one commit"):
+            story.say(graph.merge(review, actor="mira").outcome.value, f"branches: {len(graph.branches())}")
+        with story.step("Looking back: who is senior, before and after"):
+            level = 'query l() { match { $p: Person { slug: "bo" } } return { $p.level as level } }'
+            story.say(f"before the merge: {graph.at('main~1').query(level).rows()[0]['level']}")
+            story.say(f"after it:         {graph.query(level).rows()[0]['level']}")
+        with story.step("Search: notes about 'tables versions', best first"):
+            found = graph.query(SEARCH, {"text": "tables versions"})
+            story.say(*(f"{row['note']:8} {row['title']}" for row in found))
+        _load_on_spark(graph, story, folder, spark, people)
+    story.show_times()
 
 
-def show_catalog(console: Console, watch: Stopwatch) -> Catalog:
-    """Compile the example schema and print its types as a table."""
-    console.rule("1. the schema, compiled")
-    text = (PEOPLE / "schema.pg").read_bytes()
-    tree = watch.measure("parse the schema (first use builds the parser)", lambda: parse_schema(text, "schema.pg"))
-    catalog = watch.measure(
-        "compile it (first use loads Arrow for @check)",
-        lambda: assign_identities(compile_schema(tree), IDENTITY_DOMAIN),
-    )
-    table = Table("type", "key", "properties", "constraints")
-    for node in catalog.nodes.values():
-        rules = [f"{rule.property} {_bounds(rule.low, rule.high)}" for rule in node.ranges]
-        rules += [f"{rule.property} ~ {rule.pattern}" for rule in node.checks]
-        rules += [f"unique {', '.join(columns)}" for columns in node.uniques]
-        properties = [f"{prop.name}: {prop.type}" for prop in node.properties]
-        table.add_row(*_cells(f"node {node.name}", ", ".join(node.key or ()), "\n".join(properties), "\n".join(rules)))
-    for edge in catalog.edges.values():
-        properties = [f"{prop.name}: {prop.type}" for prop in edge.properties]
-        head = f"edge {edge.name}\n{edge.from_type} -> {edge.to_type}"
-        cardinality = "" if edge.cardinality.maximum is None else f"card {edge.cardinality}"
-        table.add_row(*_cells(head, ", ".join(edge.key or ()), "\n".join(properties), cardinality))
-    console.print(table)
-    console.print(f"shape {catalog.shape_hash[:23]}...", highlight=False)
-    return catalog
+def _write_at_once(place: Path, writers: dict[str, tuple[str, dict[str, str]]]) -> None:
+    """Start one process per writer; every one of them commits, in whatever order."""
+    started = [
+        subprocess.Popen(  # noqa: S603 - our own command
+            [
+                *(sys.executable, "-m", "omnigraph", "mutate", "--store", str(place), "--branch", "review"),
+                *("--as", actor, "-e", text, "--params", json.dumps(params)),
+            ],
+            stdout=subprocess.DEVNULL,
+        )
+        for actor, (text, params) in writers.items()
+    ]
+    for process in started:
+        if process.wait(60) != 0:
+            raise SystemExit(process.returncode)
 
 
-def show_queries(console: Console, watch: Stopwatch, catalog: Catalog) -> None:
-    """Check every query of the example and print what each returns and touches."""
-    console.rule("2. the queries, checked")
-    text = (PEOPLE / "queries.gq").read_bytes()
-    report: LintReport = watch.measure(
-        "check all queries (first use builds the parser)", lambda: lint_queries(text, "queries.gq", catalog)
-    )
-    table = Table("query", "kind", "returns", "reads", "writes")
-    for result in report.results:
-        operation = result.operation
-        if operation is None:
-            table.add_row(*_cells(result.name, result.kind, f"does not fit: {result.error}", "", ""))
-            continue
-        reads = ", ".join(use.type_name for use in operation.reads)
-        writes = ", ".join(use.type_name for use in operation.writes)
-        columns = ", ".join(f"{column.name} {column.kind}" for column in operation.result)
-        table.add_row(*_cells(result.name, result.kind, columns, reads, writes))
-    console.print(table)
-    console.print(f"{report.errors} errors, {report.warnings} warnings", highlight=False)
+def _load_on_spark(graph: omnigraph.Graph, story: Story, folder: Path, spark: SparkSession | None, people: int) -> None:
+    file = folder / "people.jsonl"
+    with story.step(f"A larger file: {people:,} people who know {3 * people:,} others"):
+        _write_people(file, people)
+        story.say(f"{file.stat().st_size / 1e6:.0f} MB of JSON lines")
+    with story.step("Loaded through Spark onto a branch of its own, all rules checked, one commit"):
+        crowd = graph.create_branch("crowd")
+        used = session(is_short=True) if spark is None else spark
+        try:
+            done = load(graph.session, [str(file)], "append", spark=used, branch="crowd", actor="spark")
+        finally:
+            if spark is None:
+                stop(used)
+        story.say(f"{done.total:,} rows in {done.fragments} fragments, commit {done.commit.id if done.commit else '-'}")
+    with story.step("Merged too, indexed, and walked"):
+        story.say(graph.merge(crowd).outcome.value)
+        graph.optimize()
+        story.say(graph.query(COUNT).rows()[0], graph.query(REACH, {"slug": "p1"}).rows()[0])
 
 
-def show_plans(console: Console, watch: Stopwatch, catalog: Catalog) -> None:
-    """Print the plan of every query as a tree."""
-    console.rule("3. the plan of each query")
-    text = (PEOPLE / "queries.gq").read_text(encoding="utf-8")
-    cache = PlanCache()
-    names = [decl.name.text for decl in parse_queries(text, "queries.gq").queries]
-    plans = watch.measure(
-        f"compile {len(names)} plans", lambda: [cache.compile(text, name, catalog).plan for name in names]
-    )
-    watch.measure("the same from the cache", lambda: [cache.compile(text, name, catalog) for name in names])
-    for plan in plans:
-        head, *lines = plan.describe().split("\n")
-        console.print(_tree(head, lines))
+def _write_notes(file: Path) -> None:
+    with file.open("w", encoding="utf-8") as out:
+        for slug, (title, body) in NOTES.items():
+            data = {"slug": slug, "title": title, "body": body, "created_at": "2026-03-01T09:00:00Z"}
+            out.write(json.dumps({"type": "Note", "data": data}) + "\n")
 
 
-def show_mistake(console: Console, catalog: Catalog) -> None:
-    """Compile a query with a misspelt property, to show how errors look."""
-    console.rule("4. a mistake")
-    console.print(Syntax(BROKEN_QUERY.rstrip(), "text", background_color="default"))
-    try:
-        PlanCache().compile(BROKEN_QUERY, None, catalog, "broken.gq")
-    except OmnigraphError as error:
-        console.print(Text(str(error), style="red"))
-        facts = f"code={error.code} kind={error.kind.word} exit={error.kind.exit_code} retry={error.retry.value}"
-        console.print(facts, highlight=False)
-
-
-def show_migration(console: Console, watch: Stopwatch, catalog: Catalog) -> None:
-    """Plan the way to the next version of the schema."""
-    console.rule("5. the way to schema-v2.pg")
-    desired = parse_schema((PEOPLE / "schema-v2.pg").read_bytes(), "schema-v2.pg")
-    plan = watch.measure("plan the migration", lambda: plan_migration(catalog, desired))
-    table = Table("step", "tier")
-    for step in plan.steps:
-        style = "red" if step.tier is Tier.DESTRUCTIVE else None
-        table.add_row(Text(step.describe()), step.tier.value if step.tier else "refused", style=style)
-    console.print(table)
-    console.print(f"supported: {'yes' if plan.is_supported else 'no'}, {len(plan.steps)} steps", highlight=False)
-
-
-def show_timings(console: Console, watch: Stopwatch) -> None:
-    """Print how long each part took."""
-    console.rule("6. timings")
-    table = Table("what", "ms")
-    table.columns[1].justify = "right"
-    for what, milliseconds in watch.laps:
-        table.add_row(what, f"{milliseconds:.2f}")
-    console.print(table)
-
-
-def _tree(head: str, lines: list[str]) -> Tree:
-    """Turn indented lines into a tree; two spaces are one level."""
-    root = Tree(Text(head, style="bold"))
-    levels = [root]
-    for line in lines:
-        text = line.lstrip(" ")
-        depth = (len(line) - len(text)) // 2
-        del levels[depth:]
-        levels.append(levels[-1].add(Text(text)))
-    return root
-
-
-def _cells(*texts: str) -> list[Text]:
-    # Brackets in types are not markup.
-    return [Text(text) for text in texts]
-
-
-def _bounds(low: float | None, high: float | None) -> str:
-    return f"{'' if low is None else low}..{'' if high is None else high}"
+def _write_people(file: Path, count: int) -> None:
+    with file.open("w", encoding="utf-8") as out:
+        for number in range(count):
+            data = {
+                "slug": f"p{number}",
+                "name": f"Person {number}",
+                "level": "junior",
+                "created_at": "2026-01-01T00:00:00Z",
+            }
+            out.write(json.dumps({"type": "Person", "data": data}) + "\n")
+        for number in range(count):
+            for step in (1, 7, 1001):
+                out.write(
+                    json.dumps({"edge": "Knows", "from": f"p{number}", "to": f"p{(number + step) % count}"}) + "\n"
+                )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            main(Path(temporary))
+        except OmnigraphError as problem:
+            sys.exit(f"error: {problem}")

@@ -1,4 +1,4 @@
-"""The demo and the benchmark run to their end and show what they promise."""
+"""The tour of the languages and the benchmark run to their end and show what they promise."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def run_script(path: str, **environment: str) -> Outcome:
     return Outcome(code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())
 
 
-def test_demo_shows_catalog_plans_mistake_migration_and_timings():
-    shown = run_script("examples/demo.py")
+def test_languages_show_catalog_plans_mistake_migration_and_timings():
+    shown = run_script("examples/languages.py")
     assert (shown.code, shown.err) == (0, "")
     for promised in (
         "node Person",
@@ -39,8 +39,8 @@ def test_demo_shows_catalog_plans_mistake_migration_and_timings():
         assert promised in shown.out, promised
 
 
-def test_demo_works_where_the_terminal_knows_ascii_only():
-    shown = run_script("examples/demo.py", PYTHONIOENCODING="ascii")
+def test_languages_work_where_the_terminal_knows_ascii_only():
+    shown = run_script("examples/languages.py", PYTHONIOENCODING="ascii")
     assert (shown.code, shown.err) == (0, "")
 
 

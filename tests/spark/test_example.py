@@ -1,4 +1,4 @@
-"""The example pipeline runs to its end and shows what it promises."""
+"""The demo and the example pipeline run to their ends and show what they promise."""
 
 from __future__ import annotations
 
@@ -7,11 +7,33 @@ import importlib.util
 from tests.e2e.process import ROOT
 
 
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_demo_tells_its_whole_story(spark, tmp_path, capsys):
+    example("demo").main(tmp_path, spark, people=5000)
+    told = capsys.readouterr().out
+    for promised in (
+        "zoe    mutate",
+        "yan    insert",
+        '~ Person bo  level: "junior" → "senior"',
+        '+ Team lab  code: "lab"  name: "Lab"',
+        "before the merge: junior",
+        "after it:         senior",
+        "lance    Lance in a week",
+        "20,000 rows in ",
+        "{'people': 5002}",
+        "{'within_three_hops': 19}",
+    ):
+        assert promised in told, promised
+
+
 def test_pipeline_cleans_loads_reviews_and_merges(spark, tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location("spark_pipeline", ROOT / "examples" / "spark_pipeline.py")
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    example.main(tmp_path, spark)
+    example("spark_pipeline").main(tmp_path, spark)
     assert capsys.readouterr().out.splitlines() == [
         "loaded 5 rows into branch import, 0 were there already",
         '  insert WorksIn ["cem","core"]',
