@@ -1,4 +1,4 @@
-"""Workers that die or fail after their work is done, and several writers at once."""
+"""Workers that die amid their work or after it, or fail, and several writers at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.load import SparkLoadSettings, load
+from omnigraph.spark.load import SparkLoadSettings, load, written
 from omnigraph.spark.load.job import LoadRequest
 from omnigraph.spark.load.run import run_load
 from omnigraph.spark.runner import SparkRunner
+from omnigraph.store.portable import write_fragments_for
 from tests.auditor import audit
 from tests.load_graph import export, load_lines, make_graph
 
@@ -24,7 +25,7 @@ SMALL = SparkLoadSettings(part_bytes=4_000, merge_rows=100)
 
 @dataclass(frozen=True)
 class UnluckyRunner:
-    """Lets the first attempt at the first task of a step die once its work is done, in the way that is asked for."""
+    """Lets the first attempt at the first task of a step die in the way that is asked for."""
 
     inner: SparkRunner
     folder: Path
@@ -40,14 +41,27 @@ class UnluckyRunner:
 
 def die_once(function, death, marked):
     marker, task = marked
-    answer = function(task)
-    if marker is not None and not marker.exists():
+    if marker is None or marker.exists():
+        return function(task)
+    if death == "killed amid":
+        written.write_fragments_for = partial(die_while_writing, marker)
+    function(task)
+    marker.touch()
+    if death == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    msg = "the worker is lost"
+    raise OSError(msg)
+
+
+def die_while_writing(marker, ticket, rows, **options):
+    """Die when Lance has taken some of the rows and asks for more."""
+
+    def some():
+        yield from rows.slice(0, rows.num_rows // 2).to_batches()
         marker.touch()
-        if death == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        msg = "the worker is lost"
-        raise OSError(msg)
-    return answer
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return write_fragments_for(ticket, some(), **options)
 
 
 def people(numbers, **values):
@@ -67,6 +81,19 @@ def test_workers_that_die_after_their_work_change_nothing_about_the_graph(spark,
     assert ages == {f"p{n:04}": 1 if n < 50 else 2 for n in range(250)}
     assert result.nodes_loaded == {"Person": 200}
     assert {path.name for path in (tmp_path / "markers").iterdir()} == set(deaths)
+    assert audit(str(tmp_path / "graph"), {}) == []
+
+
+def test_a_worker_killed_while_it_writes_a_fragment_changes_nothing_about_the_graph(spark, tmp_path):
+    data = tmp_path / "data.jsonl"
+    data.write_text(people(range(300), age=2))
+    (tmp_path / "markers").mkdir()
+    with make_graph(tmp_path / "graph", SCHEMA) as graph:
+        runner = UnluckyRunner(SparkRunner(spark=spark), tmp_path / "markers", {"read the input": "killed amid"})
+        result = run_load(graph, [str(data)], LoadRequest(mode="append", settings=SMALL), runner)
+        assert sorted(row["data"]["name"] for row in export(graph)) == [f"p{n:04}" for n in range(300)]
+    assert result.nodes_loaded == {"Person": 300}
+    assert (tmp_path / "markers" / "read the input").exists()
     assert audit(str(tmp_path / "graph"), {}) == []
 
 
