@@ -188,7 +188,7 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
             QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
-        return self._reads.run(_read_call(text, params, name, params_form, branch, at, options, source_name))
+        return self._reads.run(read_call(text, params, name, params_form, branch, at, options, source_name))
 
     def prepare(self, call: ReadCall) -> PreparedRead:
         """Compile and plan a read for an engine that runs it elsewhere; raises what :meth:`query` does before rows."""
@@ -211,7 +211,7 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
 
         Takes and raises what :meth:`query` does.
         """
-        call = _read_call(text, params, name, params_form, branch, at, options, source_name)
+        call = read_call(text, params, name, params_form, branch, at, options, source_name)
         return self._reads.explain(call, run=run)
 
     def mutate(
@@ -371,7 +371,7 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
         )
 
 
-def _read_call(
+def read_call(
     text: str | bytes,
     params: Any,
     name: str | None,
@@ -381,6 +381,7 @@ def _read_call(
     options: QueryOptions | None,
     source_name: str,
 ) -> ReadCall:
+    """Return the read that a caller of any engine asks for; see :meth:`GraphSession.query`."""
     return ReadCall(
         text=text,
         name=name,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from omnigraph.engine.query.explain import explain
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.pattern import pattern_of
-from omnigraph.engine.query.runner import PreparedRead, ReadCall
+from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.engine.results import ReadInfo, Result
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.session import GraphSession, read_call
 from omnigraph.ir import ParamsForm
 from omnigraph.ir.model import ReadPlan
 from omnigraph.spark.query.dataframes import FrameRelation, FrameRelations
@@ -69,7 +69,7 @@ def query(
         SparkJobError: a job failed for a reason that is none of ours.
         OmnigraphError: whatever the embedded engine raises for such a read.
     """
-    call = _call(text, params, name, params_form, branch, at, options, source_name)
+    call = read_call(text, params, name, params_form, branch, at, options, source_name)
     prepared = session.prepare(call)
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
@@ -106,7 +106,7 @@ def frame(
     Instants are timestamps, unsigned integers are wider ones, vectors arrays. An order is that of one partition.
     Walks of many hops along more edges than a worker holds run here. Takes and raises what :func:`query` does.
     """
-    call = _call(text, params, name, params_form, branch, at, options, source_name)
+    call = read_call(text, params, name, params_form, branch, at, options, source_name)
     prepared = session.prepare(call)
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
@@ -164,25 +164,3 @@ def collect(lowered: LoweredRead, prepared: PreparedRead) -> pa.Table:
 
 def _table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_batches(list(batches), schema)
-
-
-def _call(
-    text: str | bytes,
-    params: Any,
-    name: str | None,
-    params_form: ParamsForm,
-    branch: str,
-    at: str | None,
-    options: QueryOptions | None,
-    source_name: str,
-) -> ReadCall:
-    return ReadCall(
-        text=text,
-        name=name,
-        params=params,
-        params_form=params_form,
-        branch=branch,
-        at=at,
-        options=options or QueryOptions(),
-        source_name=source_name,
-    )

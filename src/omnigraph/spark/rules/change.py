@@ -78,6 +78,6 @@ class RuleSettings:
     """
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
-    kernel_rows: int = 32_000_000
+    kernel_rows: int = 8_000_000
     scan_rows: int = 1_000_000
     hash_rows: int = 2_000_000
