@@ -270,9 +270,10 @@ class Auditor:
     def _audit_log(self, found: Mapping[str, Evidence]) -> None:
         commits = {commit["id"] for evidence in found.values() for commit in evidence.commits}
         rows = self.audit_rows()
-        for operation_id, count in Counter(row["operation_id"] for row in rows).items():
+        # A write that is made again is another plan of the same operation, and may be undone once more.
+        for (operation_id, plan_id), count in Counter((row["operation_id"], row["plan_id"]) for row in rows).items():
             if count > 1:
-                self._report(f"a recovery is recorded {count} times operation={operation_id}")
+                self._report(f"a recovery is recorded {count} times operation={operation_id} plan={plan_id}")
         for row in rows:
             where = f"operation={row['operation_id']}"
             if row["recovery_kind"] not in _RECOVERY_KINDS:

@@ -34,7 +34,7 @@ DELETE_POINTS = (
     "txn.branch_delete.after_end",
     "txn.branch_delete.after_reclaim",
 )
-CLEANUP_POINTS = ("engine.cleanup.after_floor", "engine.cleanup.after_removal")
+CLEANUP_POINTS = ("engine.cleanup.after_histories", "engine.cleanup.after_floor", "engine.cleanup.after_removal")
 OTHER_POINTS = (
     "engine.export.after_file",
     "spark.load.after_read",

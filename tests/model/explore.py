@@ -102,7 +102,7 @@ class _Search:
         if has_ended and state.claims:
             raise Violation("I6", f"a claim is left although nobody crashed: {state.claims}")
         is_exact = self._scenario.honest or has_ended
-        left = hash((state.manifest, state.tables, state.claims, state.turns, is_exact))
+        left = hash((state.manifest, state.tables, state.claims, state.turns, state.files, state.removed, is_exact))
         if left not in self._endings:
             self._endings.add(left)
             self._strays += _reopen(self._scenario, state, is_exact=is_exact)

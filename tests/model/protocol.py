@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tests.model.cleaning import cleaning_steps, upload
 from tests.model.recovering import actor_of, recovery_steps
 from tests.model.state import Bug, Frame, Move, Plan, Proc, Scenario, State, insert, lookup, remove
 from tests.model.storage import Violation, commit_table, publish
@@ -32,7 +33,7 @@ def steps(scenario: Scenario, state: State) -> Iterator[Step]:
             after = state._replace(claims=remove(state.claims, version))
             yield f"{proc.name} releases claim {version}", _with(after, number, proc._replace(releasing=rest))
         if state.crashes and (proc.at not in RESTING or proc.releasing):
-            at = "dead" if scenario.writer(proc.name) else "idle"
+            at = "dead" if scenario.writer(proc.name) or scenario.is_cleaner(proc.name) else "idle"
             gone = Proc(name=proc.name, at=at, turn=proc.turn, outcome=proc.outcome)
             yield f"{proc.name} crashes", _with(state._replace(crashes=state.crashes - 1), number, gone)
     for flight in state.flights:
@@ -49,6 +50,9 @@ def is_quiet(scenario: Scenario, state: State) -> bool:
 def _proc_steps(scenario: Scenario, state: State, proc: Proc) -> Iterator[Moved]:
     if proc.frames:
         yield from _recovering(scenario, state, proc)
+        return
+    if scenario.is_cleaner(proc.name):
+        yield from cleaning_steps(scenario, state, proc)
         return
     single = _ONE_WAY.get(proc.at)
     if single is not None:
@@ -76,6 +80,8 @@ def _load(scenario: Scenario, state: State, proc: Proc) -> Moved:
     )
     attempt = proc.attempt + 1
     plan = Plan(proc.name, (proc.name, attempt), base, moves)
+    if scenario.cleaners:
+        state, proc = upload(scenario, state, proc, plan)
     return f"stages upon version {base}", state, proc._replace(at="claim", attempt=attempt, first=first, plan=plan)
 
 
@@ -248,7 +254,7 @@ def awaited(proc: Proc) -> int | None:
     """Return the claim that a process waits for, if it does."""
     if proc.frames:
         return proc.frames[-1].base + 1 if proc.frames[-1].at == "heal_wait" else None
-    return proc.plan.target if proc.at == "wait" and proc.plan is not None else None
+    return proc.plan.target if proc.at in {"wait", "record_wait"} and proc.plan is not None else None
 
 
 def holder_of(state: State, version: int) -> str | None:
@@ -270,7 +276,15 @@ def _land_late(scenario: Scenario, state: State, flight: tuple[Plan, Move | None
 
 def _retrying(proc: Proc, *, releasing: int | None = None) -> Proc:
     left = proc.releasing if releasing is None else tuple(sorted({*proc.releasing, releasing}))
-    return Proc(name=proc.name, at="load", attempt=proc.attempt, first=proc.first, turn=proc.turn, releasing=left)
+    return Proc(
+        name=proc.name,
+        at="load",
+        attempt=proc.attempt,
+        first=proc.first,
+        turn=proc.turn,
+        releasing=left,
+        staged=proc.staged,
+    )
 
 
 def _finished(proc: Proc, outcome: str, *, releasing: int | None = None) -> Proc:

@@ -47,6 +47,11 @@ def _load(state: State, frame: Frame) -> Stepped:
     """Read the manifest. When the plan's version is taken, only what its tables hold beyond their pins matters."""
     base = len(state.manifest)
     published = any(commit_id(version.uuid) == frame.plan.commit_id for version in state.manifest)
+    if not frame.plan.moves and frame.plan.swept:
+        # A cleanup that died: what it was about to record is recorded, unless its version is taken.
+        ended = (Frame("release", frame.plan, forward=True),)
+        forward = (Frame("forward", frame.plan, base=base, lost=frame.lost),)
+        return f"loads version {base}", state, ended if base >= frame.plan.target else forward
     at = "heal" if published or base >= frame.plan.target else "observe"
     return f"loads version {base}", state, (Frame(at, frame.plan, base=base, forward=published, lost=frame.lost),)
 

@@ -30,6 +30,9 @@ class Bug(Enum):
     ABANDONED_UNDO = "recovery that loses the claim of its own undo looks again and leaves that claim behind"
     DROPPED_UNDO = "recovery that loses the claim of its own undo deletes that claim and looks again"
     EARLY_RELEASE = "the writer deletes its sidecar before it publishes"
+    UNRECORDED_SWEEP = "a cleanup removes files without having recorded that it will"
+    UNCHECKED_SWEEP = "a write that is made again keeps files that a cleanup may have removed"
+    LATE_LIST = "a cleanup removes what nothing names at the end, not only what lay there when it began"
 
 
 class Move(NamedTuple):
@@ -47,6 +50,7 @@ class Plan(NamedTuple):
     uuid: Uuid
     base: int
     moves: tuple[Move, ...]
+    swept: int = 0
 
     @property
     def target(self) -> int:
@@ -66,6 +70,7 @@ class ManifestVersion(NamedTuple):
     uuid: Uuid
     parent: int
     pins: tuple[int, ...]
+    swept: int = 0
 
 
 class Seen(NamedTuple):
@@ -92,7 +97,11 @@ class Frame(NamedTuple):
 
 
 class Proc(NamedTuple):
-    """A process. ``releasing`` are the claims it deletes behind its acknowledgements."""
+    """A process. ``releasing`` are the claims it deletes behind its acknowledgements.
+
+    Beside a cleanup a writer remembers with which attempt it uploaded its files and upon which version, and a cleanup
+    which files it has listed.
+    """
 
     name: str
     at: str
@@ -105,10 +114,16 @@ class Proc(NamedTuple):
     turn: int = 0
     releasing: tuple[int, ...] = ()
     outcome: Literal["", "acked", "none", "unknown"] = ""
+    staged: tuple[int, int] = (0, 0)
+    listed: tuple[Uuid, ...] = ()
 
 
 class State(NamedTuple):
-    """One moment. ``flights`` are requests whose answer was lost and that may still take effect."""
+    """One moment. ``flights`` are requests whose answer was lost and that may still take effect.
+
+    ``files`` tells for each plan the upload that it names, ``removed`` the uploads that are gone; both stay empty
+    without a cleanup.
+    """
 
     manifest: tuple[ManifestVersion, ...]
     tables: tuple[tuple[TableVersion, ...], ...]
@@ -120,6 +135,8 @@ class State(NamedTuple):
     crashes: int
     takeovers: int
     lost_answers: int
+    files: tuple[tuple[Uuid, Uuid], ...] = ()
+    removed: tuple[Uuid, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +161,7 @@ class Scenario:
     name: str
     writers: tuple[Writer, ...]
     recoverers: int = 1
+    cleaners: int = 0
     crashes: int = 1
     takeovers: int = 1
     attempts: int = 2
@@ -155,12 +173,16 @@ class Scenario:
     def writer(self, name: str) -> Writer | None:
         return next((writer for writer in self.writers if writer.name == name), None)
 
+    def is_cleaner(self, name: str) -> bool:
+        return self.cleaners > 0 and name.startswith("C") and name[1:].isdigit()
+
     def row(self, name: str) -> int:
         names = [writer.name for writer in self.writers]
         return int(ROW_BASE ** names.index(name))
 
     def initial(self) -> State:
         writers = tuple(Proc(name=writer.name, at="load") for writer in self.writers)
+        cleaners = tuple(Proc(name=f"C{number + 1}", at="list") for number in range(self.cleaners))
         recoverers = tuple(Proc(name=f"R{number + 1}", at="idle") for number in range(self.recoverers))
         return State(
             manifest=(ManifestVersion(("init",), 0, (1, 1)),),
@@ -169,7 +191,7 @@ class Scenario:
             turns=(),
             flights=(),
             undone=(),
-            procs=writers + recoverers,
+            procs=writers + cleaners + recoverers,
             crashes=self.crashes,
             takeovers=self.takeovers,
             lost_answers=self.lost_answers,

@@ -50,7 +50,7 @@ def publish(scenario: Scenario, state: State, plan: Plan) -> tuple[bool, State]:
     pins = list(state.manifest[plan.base - 1].pins)
     for move in plan.moves:
         pins[move.table] = move.before + 1
-    version = ManifestVersion(plan.uuid, plan.base, tuple(pins))
+    version = ManifestVersion(plan.uuid, plan.base, tuple(pins), max(plan.swept, state.manifest[plan.base - 1].swept))
     published = state._replace(manifest=(*state.manifest, version))
     check_published(scenario, published)
     return True, published
@@ -66,6 +66,7 @@ def check_published(scenario: Scenario, state: State) -> None:
         raise Violation("I5", f"{newest.uuid} is published after recovery recorded that it was rolled back")
     check_outcomes(state)
     _check_pins(scenario, state)
+    check_files(state)
     if newest.parent != len(state.manifest) - 1:
         raise Violation("I4", f"version {len(state.manifest)} was made upon version {newest.parent}")
 
@@ -94,6 +95,14 @@ def check_outcomes(state: State) -> None:
             raise Violation("I2", f"{proc.name} was acknowledged and is not in the history")
         if proc.outcome == "none" and (proc.name,) in commits:
             raise Violation("I5", f"{proc.name} was told that its write had no effect, and it is published")
+
+
+def check_files(state: State) -> None:
+    """Nothing that is published names a file that a cleanup has removed."""
+    named = dict(state.files)
+    for version in state.manifest:
+        if named.get(version.uuid) in state.removed and version.uuid in named:
+            raise Violation("I9", f"{version.uuid} is published, and a cleanup has removed {named[version.uuid]}")
 
 
 def drift(state: State) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Every interleaving of two writers and a recoverer keeps the protocol's promises, and planted mistakes break them."""
+"""Every interleaving of writers, a recoverer and a cleanup keeps the promises, and planted mistakes break them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,31 @@ CLEAN = [
     ),
 ]
 
+CLEAN += [
+    (
+        Scenario(
+            name="a cleanup beside two writers",
+            writers=DISJOINT,
+            cleaners=1,
+            recoverers=0,
+            crashes=0,
+            takeovers=0,
+            attempts=3,
+        ),
+        35_000,
+    ),
+    (
+        Scenario(
+            name="a cleanup and a writer that stalls", writers=(Writer(name="A", tables=X),), cleaners=1, rounds=1
+        ),
+        25_000,
+    ),
+]
+
 PLANTED = [
+    ({Bug.UNRECORDED_SWEEP}, Scenario(name="j", writers=ALONE, cleaners=1, crashes=0, takeovers=0), "I9"),
+    ({Bug.UNCHECKED_SWEEP}, Scenario(name="k", writers=ALONE, cleaners=1, crashes=0, takeovers=0), "I9"),
+    ({Bug.LATE_LIST}, Scenario(name="l", writers=ALONE, cleaners=1, crashes=0, takeovers=0), "I9"),
     ({Bug.BLIND_PUBLISH}, Scenario(name="a", writers=DISJOINT, crashes=0, takeovers=0), "I1"),
     ({Bug.SHARED_CLAIM, Bug.LOOSE_COMMIT}, Scenario(name="b", writers=SAME_TABLE, crashes=0, takeovers=0), "I1"),
     ({Bug.SHARED_CLAIM}, Scenario(name="b, the dead leave drift", writers=DISJOINT, honest=True), "I6"),
@@ -113,6 +137,7 @@ def _planted(bugs: set[Bug], scenario: Scenario) -> Scenario:
         name=f"{scenario.name} ({names})",
         writers=scenario.writers,
         recoverers=scenario.recoverers,
+        cleaners=scenario.cleaners,
         crashes=scenario.crashes,
         takeovers=scenario.takeovers,
         attempts=scenario.attempts,

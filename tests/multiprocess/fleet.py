@@ -26,10 +26,16 @@ class Slot:
 
 @dataclass
 class Fleet:
-    """Workers and readers on one ground; use it as a context manager."""
+    """Workers and readers on one ground; use it as a context manager.
+
+    ``role`` is the module of the workers, ``arguments`` what each gets behind its number. ``is_mortal``: they kill
+    themselves whenever they like.
+    """
 
     ground: Ground
-    commits: int
+    arguments: tuple[str, ...]
+    role: str = "worker"
+    is_mortal: bool = False
     slots: list[Slot] = field(default_factory=list)
     readers: list[WarmProcess] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -64,7 +70,7 @@ class Fleet:
                 continue
             if status == 0:
                 slot.is_done = True
-            elif status == -signal.SIGKILL and slot.is_doomed:
+            elif status == -signal.SIGKILL and (slot.is_doomed or self.is_mortal):
                 self.kills += 1
                 slot.process, slot.is_doomed = self._start_worker(slot.number, ""), False
             else:
@@ -112,7 +118,7 @@ class Fleet:
 
     def _start_worker(self, number: int, failpoints: str) -> WarmProcess:
         environment = {"OMNIGRAPH_FAILPOINTS": failpoints} if failpoints else {}
-        return self._start("worker", str(number), environment, str(self.commits))
+        return self._start(self.role, str(number), environment, *self.arguments)
 
     def _start(self, role: str, number: str, environment: Mapping[str, str], *extra: str) -> WarmProcess:
         arguments = [str(self.ground.path("ground.json")), number, *extra]

@@ -129,7 +129,7 @@ def run_scenario(scenario: Scenario, root: str, options: Mapping[str, str], fold
     ground = Ground(root=root, folder=str(folder), options=dict(options), settings=dict(scenario.settings))
     ground.save()
     _seed(ground)
-    with Fleet(ground, scenario.commits) as fleet:
+    with Fleet(ground, (str(scenario.commits),)) as fleet:
         seconds = _play(scenario, fleet)
     return judge(ground, fleet, seconds)
 

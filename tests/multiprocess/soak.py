@@ -1,7 +1,9 @@
-"""The full-size scenarios, again and again: ``python -m tests.multiprocess.soak --minutes 5``.
+"""The full-size scenarios: ``python -m tests.multiprocess.soak --minutes 5``.
 
-One pass plays every scenario on a local disk and on the S3 endpoint with eight writers of fifty commits each. Passes
-follow each other until the time is over; the first one is always finished. A run with findings keeps its folder.
+First every scenario of writers once, on a local disk and on the S3 endpoint, with eight writers of fifty commits each.
+Then the mixed scenario, in which four processes do everything that a graph offers, for the given minutes in all: half
+of them on each store, and half of those with processes that are killed. ``--only`` plays one of them.
+A run with findings keeps its folder.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
+from dataclasses import replace
 from pathlib import Path
 
 from omnigraph.testing.s3 import S3Endpoint
+from tests.multiprocess.mixed import Mixed, run_mixed
 from tests.multiprocess.scenarios import Freezer, Killer, Scenario, run_scenario
+from tests.multiprocess.verdict import Verdict
 
 _WORKERS, _COMMITS, _TIMEOUT_S = 8, 50, 900.0
 _FULL = {"durability": "full"}
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario | Mixed] = {
     "peace": Scenario(workers=_WORKERS, commits=_COMMITS, settings=_FULL, timeout_s=_TIMEOUT_S),
     "kill": Scenario(
         workers=_WORKERS,
@@ -39,18 +43,20 @@ SCENARIOS = {
         settings={**_FULL, "grace_s": 1.0},
         timeout_s=_TIMEOUT_S,
     ),
+    "mixed": Mixed(settings=_FULL, timeout_s=_TIMEOUT_S),
+    "mixed-kill": Mixed(settings=_FULL, timeout_s=_TIMEOUT_S, kill_one_in=12),
 }
 
 
-def play(store: str, name: str, scenario: Scenario) -> bool:
+def play(store: str, name: str, scenario: Scenario | Mixed) -> bool:
     """Play one scenario on one store and print what came of it; return whether it was clean."""
     folder = Path(tempfile.mkdtemp(prefix=f"soak-{name}-"))
     if store == "local":
-        verdict = run_scenario(scenario, str(folder / "g"), {}, folder / "run")
+        verdict = _run(scenario, str(folder / "g"), {}, folder / "run")
     else:
         with S3Endpoint() as endpoint:
-            verdict = run_scenario(scenario, endpoint.fresh_prefix(), endpoint.storage_options, folder / "run")
-    print(f"{name:7} {store:6} {verdict}", flush=True)
+            verdict = _run(scenario, endpoint.fresh_prefix(), endpoint.storage_options, folder / "run")
+    print(f"{name:10} {store:6} {verdict}", flush=True)
     for finding in verdict.findings:
         print(f"  {finding}", flush=True)
     if verdict.findings:
@@ -61,20 +67,30 @@ def play(store: str, name: str, scenario: Scenario) -> bool:
 
 
 def main() -> int:
-    """Play passes until the minutes are over; 1 when anything was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=5.0)
+    """Play the scenarios; 1 when anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long the mixed scenarios last in all")
+    parser.add_argument("--only", choices=SCENARIOS, help="play one scenario, on both stores")
+    parser.add_argument("--seed", type=int, default=1, help="what the dice of the mixed scenarios begin with")
+    given = parser.parse_args()
     # An end on request still ends the processes of the run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    deadline_s = time.monotonic() + 60 * parser.parse_args().minutes
-    is_clean, is_first = True, True
-    while is_first or time.monotonic() < deadline_s:
-        for name, scenario in SCENARIOS.items():
-            for store in ("local", "s3"):
-                if is_first or time.monotonic() < deadline_s:
-                    is_clean = play(store, name, scenario) and is_clean
-        is_first = False
+    chosen = {name: scenario for name, scenario in SCENARIOS.items() if given.only in {None, name}}
+    runs = 2 * sum(isinstance(scenario, Mixed) for scenario in chosen.values())
+    is_clean = True
+    for number, (name, scenario) in enumerate(chosen.items()):
+        played = scenario
+        if isinstance(scenario, Mixed):
+            played = replace(scenario, seconds=60 * given.minutes / runs, seed=given.seed + number)
+        for store in ("local", "s3"):
+            is_clean = play(store, name, played) and is_clean
     return 0 if is_clean else 1
+
+
+def _run(scenario: Scenario | Mixed, root: str, options: dict[str, str], folder: Path) -> Verdict:
+    if isinstance(scenario, Mixed):
+        return run_mixed(scenario, root, options, folder)
+    return run_scenario(scenario, root, options, folder)
 
 
 if __name__ == "__main__":

@@ -238,8 +238,8 @@ def test_a_refused_row_that_is_there_is_reported(root):
 
 def test_an_audit_row_about_an_unknown_commit_is_reported(root):
     row = {
-        "recovery_kind": "RolledSideways", "operation_id": "op", "writer_kind": "insert", "branch": "main",
-        "original_actor": None, "commit_id": "nothing", "tables": "[]", "recovered_at_ms": 0,
+        "recovery_kind": "RolledSideways", "operation_id": "op", "plan_id": "p", "writer_kind": "insert",
+        "branch": "main", "original_actor": None, "commit_id": "nothing", "tables": "[]", "recovered_at_ms": 0,
     }  # fmt: skip
     lance.write_dataset(pa.Table.from_pylist([row, row]), f"{root}/_graph_commit_recoveries.lance")
     findings = audit(root)

@@ -10,6 +10,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "engine.spool.after_rows": "some rows of a load are put aside, storage knows nothing of them",
         "engine.spool.after_file": "the rows of one more type went to a temporary file, storage knows nothing of them",
         "engine.export.after_file": "one more file of an export is written, no manifest names it",
+        "engine.cleanup.after_histories": "a cleanup knows which states there are, and has read none of them",
         "engine.cleanup.after_floor": "a cleanup has recorded what goes, and has removed nothing",
         "engine.cleanup.after_removal": "a cleanup has removed some versions, or some files",
         "history.merge.after_capture": "the states that a merge or a revert starts from are known, nothing is written",

@@ -13,7 +13,7 @@ from lance import LanceDataset
 from omnigraph.errors import AlreadyExistsError, Effect, TableRef
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
-from omnigraph.store.handles import Handles
+from omnigraph.store.handles import Handles, apart
 from omnigraph.store.metering import metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, translating
@@ -78,7 +78,7 @@ class Branches:
             metered(handle, counters, at_most=_CREATE_STAGES),
         ):
             try:
-                return handle.create_branch(
+                return apart(handle).create_branch(
                     str(target.branch), target.version, storage_options=self._handles.options or None
                 )
             except (OSError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections import OrderedDict
@@ -176,6 +177,14 @@ class Handles:
                 raise
             collect(handle, counters, at_most=OPEN_STAGES)
             return handle
+
+
+def apart(handle: LanceDataset) -> LanceDataset:
+    """Return another handle of the same version, for a call that other threads must not meet; costs nothing.
+
+    Some calls of Lance take the handle for themselves while they last, and whatever another thread asks it then fails.
+    """
+    return copy.copy(handle)
 
 
 def _is_of(pin: TablePin, location: str, branch: str | None) -> bool:

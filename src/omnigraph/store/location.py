@@ -93,4 +93,5 @@ def _checked(relative: str) -> str:
 
 def _bad_root(text: str) -> ValueFormatError:
     details = BadValue(what="graph root", value=text.partition("?")[0], expected="a path or s3://bucket/prefix")
-    return ValueFormatError("not a place a graph can live at", details=details)
+    hint = "give a path, file:// or s3://bucket/prefix"
+    return ValueFormatError("not a place a graph can live at", details=details, hint=hint)

@@ -18,7 +18,6 @@ from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.metering import LOOKUP_STAGES, SCAN_STAGES, metered
 from omnigraph.store.pinned import KEY, ROW_ADDRESS, ROW_ID, PinnedTable
 from omnigraph.store.tail import KEYS_ROWS, WHOLE_ROWS_BYTES, Block, BlockKey
-from omnigraph.store.translate import translating
 
 # Beyond this many ids one pass over the key column beats a predicate that lists them all.
 _IDS_PER_PREDICATE = 10_000
@@ -166,7 +165,7 @@ def _read_blocks(
 
 
 def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
-    with translating("look up ids", table.pin.location), metered(table.handle, counters, at_most=LOOKUP_STAGES):
+    with table.reading(counters, "look up ids"), metered(table.handle, counters, at_most=LOOKUP_STAGES):
         found: pa.Table = table.handle.scanner(
             columns=names,
             filter=_one_of(wanted),
@@ -181,7 +180,7 @@ def _scan_fragments(
 ) -> pa.Table:
     chosen = {fragment.metadata.id for fragment in fragments}
     with (
-        translating("look up ids", table.pin.location),
+        table.reading(counters, "look up ids"),
         metered(table.handle, counters, at_most=SCAN_STAGES, side_by_side=len(fragments)),
     ):
         handles = [item for item in table.handle.get_fragments() if item.fragment_id in chosen]

@@ -88,7 +88,7 @@ class PinnedTable:
         """Return the indexes of this version; read once."""
         if self._indexes is None:
             with (
-                translating("read the indexes", self.pin.location),
+                self.reading(counters, "read the indexes"),
                 metered(self.handle, counters, at_most=OPEN_STAGES),
             ):
                 self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
@@ -132,7 +132,7 @@ class PinnedTable:
             names += [name for name in ("_score",) if name not in names]
         if search.nearest is not None:
             names += [name for name in ("_distance",) if name not in names]
-        with self._reading(counters):
+        with self.reading(counters):
             scanner = self.handle.scanner(
                 columns=names,
                 filter=filter,
@@ -179,7 +179,7 @@ class PinnedTable:
             return self.row_count
         self.datasets.handles.check_process()
         with (
-            self._reading(counters),
+            self.reading(counters),
             metered(self.handle, counters, at_most=SCAN_STAGES, side_by_side=len(self.fragments)),
         ):
             return int(self.handle.count_rows(filter))
@@ -190,30 +190,34 @@ class PinnedTable:
         names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
         if not len(row_ids):
             return pa.schema([pa.field(ROW_ID, pa.uint64()), *(self.schema.field(n) for n in names[1:])]).empty_table()
-        with self._reading(counters), metered(self.handle, counters, at_most=LOOKUP_STAGES):
+        with self.reading(counters), metered(self.handle, counters, at_most=LOOKUP_STAGES):
             taken: pa.Table = self.handle._take_rows(list(row_ids), columns=names)  # noqa: SLF001 - the only form by row id
             return taken.select(names)
 
-    def _draw(self, reader: pa.RecordBatchReader, width: int, counters: Counters) -> Iterator[pa.RecordBatch]:
-        try:
-            with self._reading(counters):
-                yield from reader
-        finally:
-            collect(self.handle, counters, at_most=SCAN_STAGES, side_by_side=width)
-
     @contextmanager
-    def _reading(self, counters: Counters) -> Iterator[None]:
-        """Tell a version that was reclaimed from a file that the store has lost."""
+    def reading(self, counters: Counters, doing: str = "read a table") -> Iterator[None]:
+        """Tell a version that was reclaimed from a file that the store has lost.
+
+        Raises:
+            VersionMissingError: the version was reclaimed, at the latest while the block read it.
+        """
         try:
-            with translating("read a table", self.pin.location):
+            with translating(doing, self.pin.location):
                 yield
-        except StorageCorruptError as error:
+        except (StorageCorruptError, TableMissingError) as error:
             if self._is_reclaimed(counters):
                 raise VersionMissingError(
                     f"that version was reclaimed location={self.pin.location} version={self.pin.version}",
                     details=TableRef(location=self.pin.location, branch=self.pin.branch, version=self.pin.version),
                 ) from error
             raise
+
+    def _draw(self, reader: pa.RecordBatchReader, width: int, counters: Counters) -> Iterator[pa.RecordBatch]:
+        try:
+            with self.reading(counters):
+                yield from reader
+        finally:
+            collect(self.handle, counters, at_most=SCAN_STAGES, side_by_side=width)
 
     def _is_reclaimed(self, counters: Counters) -> bool:
         handles = self.datasets.handles

@@ -20,6 +20,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.branches import Branches
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.handles import apart
 from omnigraph.store.landing import find_landed, land, land_creation
 from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, metered
 from omnigraph.store.pins import TablePin
@@ -199,7 +200,7 @@ class TableStore:
     def _is_fork_of(self, pin: TablePin, fork: TablePin, counters: Counters) -> bool:
         handle: LanceDataset = self._handles.open(fork, counters)
         with translating("read a fork's origin", fork.location), metered(handle, counters, at_most=OPEN_STAGES):
-            origin = handle.read_transaction(fork.version)
+            origin = apart(handle).read_transaction(fork.version)
         operation = None if origin is None else origin.operation
         return (
             isinstance(operation, LanceOperation.Clone)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lance import LanceDataset, LanceOperation, Transaction
 
 from omnigraph.runtime import Counters, World
+from omnigraph.store.handles import apart
 from omnigraph.store.metering import OPEN_STAGES, metered
 from omnigraph.store.translate import translating
 
@@ -33,7 +34,7 @@ class CommitMark:
 def read_mark(handle: LanceDataset, version: int, location: str, counters: Counters) -> CommitMark:
     """Return the mark of ``version`` on the branch of ``handle``."""
     with translating("read a transaction", location), metered(handle, counters, at_most=OPEN_STAGES):
-        transaction = handle.read_transaction(version)
+        transaction = apart(handle).read_transaction(version)
     if transaction is None:
         return CommitMark(uuid="", operation_id=None, read_version=max(0, version - 1), properties={})
     properties = dict(transaction.transaction_properties or {})

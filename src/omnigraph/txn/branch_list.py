@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from omnigraph.errors import BranchMissingError
+from omnigraph.errors import BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches import MAIN_LINE, BranchRef
 from omnigraph.txn.manifest.commits import CommitLine
@@ -66,7 +66,17 @@ class ProtectedVersion:
 
 def list_branches(branches: OpenBranches, counters: Counters) -> tuple[BranchStatus, ...]:
     """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
-    return tuple(branch_status(branches, name, ref, counters) for name, ref in _live(branches, counters))
+    found = []
+    for name, ref in _live(branches, counters):
+        try:
+            found.append(branch_status(branches, name, ref, counters))
+        except BranchMissingError:
+            continue
+        except (StorageCorruptError, TableMissingError, VersionMissingError):
+            # The files of a branch that was deleted go in any order.
+            if ref is None or branches.refs.find(name, counters) == ref:
+                raise
+    return tuple(found)
 
 
 def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | None, counters: Counters) -> BranchStatus:

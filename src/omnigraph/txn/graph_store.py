@@ -376,13 +376,18 @@ class GraphStore:
             branch = BranchName(name)
             ref = None if branch.is_main else self._refs.find(branch, counters)
             if branch.is_main or (ref is not None and ref.line.incarnation == incarnation):
-                authority = self.authority(branch, counters)
-                authority.recover(counters)
-                if not branch.is_main and self._refs.find(branch, counters) is None:
-                    self._branches.forget(branch, authority)
-            else:
-                gone = BranchLine(name=branch, incarnation=incarnation, line=f"{name}.{incarnation}")
-                Recoverer(self._branches.services(gone)).recover_abandoned(counters)
+                try:
+                    authority = self.authority(branch, counters)
+                except BranchMissingError:
+                    # Deleted since it was looked up.
+                    pass
+                else:
+                    authority.recover(counters)
+                    if not branch.is_main and self._refs.find(branch, counters) is None:
+                        self._branches.forget(branch, authority)
+                    continue
+            gone = BranchLine(name=branch, incarnation=incarnation, line=f"{name}.{incarnation}")
+            Recoverer(self._branches.services(gone)).recover_abandoned(counters)
 
     def _upgrade(self, authority: GraphPublishAuthority, counters: Counters) -> None:
         if authority.services.manifest.is_outdated(authority.snapshot(counters).manifest):

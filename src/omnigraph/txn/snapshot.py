@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from omnigraph.errors import GoneState, HistoryGoneError, MissingThing, TypeMissingError, VersionMissingError
+from omnigraph.errors import (
+    GoneState,
+    HistoryGoneError,
+    MissingThing,
+    TableMissingError,
+    TableRef,
+    TypeMissingError,
+    VersionMissingError,
+)
 from omnigraph.runtime import Counters
 from omnigraph.store.table import Table
 from omnigraph.store.tables import TableStore
@@ -49,15 +58,32 @@ class Snapshot:
         entry = self.entry(table_key)
         try:
             return self._tables.open(entry.pin, counters)
-        except VersionMissingError as error:
+        except (VersionMissingError, TableMissingError) as error:
             if not self.is_past:
                 raise
-            head = self.state.head
-            details = GoneState(commit_id=head.commit, branch=head.branch, table_key=table_key)
-            raise HistoryGoneError(
-                f"the state of commit '{head.commit}' was reclaimed table={table_key}", details=details
-            ) from error
+            raise self._gone(table_key) from error
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Let the block read tables of this state, and say so when a cleanup reclaims it meanwhile.
+
+        Raises:
+            HistoryGoneError: this is not the newest state any more, and was reclaimed.
+        """
+        try:
+            yield
+        except VersionMissingError as error:
+            for table_key, entry in self.state.tables.items():
+                pin = entry.pin
+                if error.details == TableRef(location=pin.location, branch=pin.branch, version=pin.version):
+                    raise self._gone(table_key) from error
+            raise
 
     def existing_ids(self, table_key: str, ids: Sequence[str], counters: Counters) -> set[str]:
         """Return those of ``ids`` that the table holds."""
         return set(self.table(table_key, counters).lookup(ids, (), counters)["id"].to_pylist())
+
+    def _gone(self, table_key: str) -> HistoryGoneError:
+        head = self.state.head
+        details = GoneState(commit_id=head.commit, branch=head.branch, table_key=table_key)
+        return HistoryGoneError(f"the state of commit '{head.commit}' was reclaimed table={table_key}", details=details)

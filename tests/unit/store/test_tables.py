@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -310,3 +311,27 @@ def test_a_staged_commit_of_an_unknown_operation_is_refused(local):
         data = {**staged.to_json(), "transaction": damaged}
         with pytest.raises(StorageCorruptError):
             local.tables.commit(StagedCommit.from_json(data), local.counters)
+
+
+def test_threads_that_share_a_version_are_not_in_each_others_way(bench):
+    """Reading a transaction, forking and indexing take a handle of Lance for themselves while they last."""
+    pin = bench.create("a", "b", "c")
+    table = bench.tables.open(pin, bench.counters)
+    build = IndexBuild(column="id", kind="btree", name="by_id")
+    stop = threading.Event()
+
+    def look():
+        while not stop.is_set():
+            assert table.handle.schema.names == SCHEMA.names
+
+    with ThreadPoolExecutor(max_workers=3) as pool:
+        looking = pool.submit(look)
+        marks = pool.submit(lambda: [bench.tables.commit_mark(pin, Counters()) for _ in range(60)])
+        try:
+            for number in range(5):
+                stage_indexes(table, [build], **bench.origin)
+                bench.tables.fork(pin, f"b{number}", Counters())
+            assert len(marks.result()) == 60
+        finally:
+            stop.set()
+        looking.result()

@@ -56,6 +56,9 @@ class Encoder(ABC):
         """Write what is left; the sink stays open."""
         self.sink.flush()
 
+    def abandon(self) -> None:  # noqa: B027 - most formats keep nothing that would have to be let go
+        """Write nothing more: the file will never be whole."""
+
     def _write_lines(self, lines: pa.Array) -> None:
         if len(lines):
             self.longest_bytes = max(self.longest_bytes, pc.max(pc.binary_length(lines)).as_py())
@@ -109,6 +112,11 @@ class ParquetEncoder(Encoder):
         """Write what is left, and the footer."""
         self._flush()
         self._writer.close()
+
+    def abandon(self) -> None:
+        """Write nothing more; Arrow would write a footer on its own otherwise, to a sink that is closed by then."""
+        self._waiting = []
+        self._writer.is_open = False
 
     def _flush(self) -> None:
         if self._waiting:

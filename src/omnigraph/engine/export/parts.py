@@ -80,13 +80,17 @@ def write_part(
     rows = 0
     with folder.create(part.path) as sink:
         encoder = new_encoder(form, owner, sink)
-        for batch in scan_part(table, owner, part, counters):
-            before = sink.size_bytes
-            encoder.write(batch)
-            rows += batch.num_rows
-            if wrote is not None:
-                wrote(batch.num_rows, sink.size_bytes - before)
-        encoder.close()
+        try:
+            for batch in scan_part(table, owner, part, counters):
+                before = sink.size_bytes
+                encoder.write(batch)
+                rows += batch.num_rows
+                if wrote is not None:
+                    wrote(batch.num_rows, sink.size_bytes - before)
+            encoder.close()
+        except BaseException:
+            encoder.abandon()
+            raise
     return ExportedFile(
         path=part.path,
         rows=rows,

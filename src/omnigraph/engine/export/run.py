@@ -129,7 +129,7 @@ class ExportJob:
     def run(self, write: WriteParts, world: World, counters: Counters) -> ExportResult:
         """Write all files through ``write``, which gives one answer per part in any order, then the manifest."""
         started_s = world.clock.monotonic_s()
-        with self._claimed(world, counters):
+        with self._claimed(world, counters), self.cut.snapshot.reading():
             files = {file.path: file for file in write(self.parts)}
             manifest = self._manifest(files, world)
             self.folder.put(SCHEMA, manifest.schema.encode(), counters)

@@ -49,11 +49,12 @@ def export_stream(
     for owner in sorted(cut.owners, key=lambda owner: owner.table_key):
         rows, before = 0, out.size_bytes
         encoder = JsonlEncoder(owner, out)
-        for batch in _by_id(cut.snapshot.table(owner.table_key, counters), owner, counters):
-            encoder.write(batch)
-            rows += batch.num_rows
-            if progress is not None:
-                progress(ExportProgress(rows=done + rows, rows_total=cut.row_count, bytes_written=out.size_bytes))
+        with cut.snapshot.reading():
+            for batch in _by_id(cut.snapshot.table(owner.table_key, counters), owner, counters):
+                encoder.write(batch)
+                rows += batch.num_rows
+                if progress is not None:
+                    progress(ExportProgress(rows=done + rows, rows_total=cut.row_count, bytes_written=out.size_bytes))
         done += rows
         types.append(
             ExportedType(

@@ -16,21 +16,31 @@ from typing import Any
 
 from omnigraph.engine.maintenance.garbage import Ages, Garbage, find_garbage
 from omnigraph.engine.maintenance.needs import NeedsReader, Survey
-from omnigraph.engine.maintenance.retention import KeptVersions, Retention, decide_kept, read_histories
+from omnigraph.engine.maintenance.retention import KeptVersions, LineHistory, Retention, decide_kept, read_histories
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.errors import BranchMissingError, OmnigraphError, StorageCorruptError, TableDrift, TableDriftError
+from omnigraph.errors import (
+    BranchMissingError,
+    OmnigraphError,
+    StorageCorruptError,
+    TableDrift,
+    TableDriftError,
+    TableMissingError,
+    VersionMissingError,
+)
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.txn.floor import record_floor
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.file import LOCATION, BranchLine
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState
 from omnigraph.txn.recovery.classify import observe_table
 
 # Far longer than any writer works without looking at the newest version.
 _FENCE_S = 600.0
+# How often what stays is looked at again because others delete branches, or clean up themselves.
+_LOOKS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +145,21 @@ class Cleanup:
         return Ages(unnamed_ms=now_ms - int(self._settings.unnamed_age_s * 1000), fence_ms=now_ms - int(fence_s * 1000))
 
     def _survey(self, inventory: Inventory, ages: Ages, floors: Mapping[str, int] | None = None) -> Survey:
-        histories = read_histories(self._store, self._counters)
-        now_ms = self._world.clock.now_ms()
-        kept = decide_kept(self._store, histories, self._retention, now_ms, self._counters, floors)
-        if floors is None:
-            self._refuse_drift(kept)
-        return self._needs.survey(kept, inventory, ages)
+        looks_left = _LOOKS
+        while True:
+            looks_left -= 1
+            histories = read_histories(self._store, self._counters)
+            self._world.failpoints.hit("engine.cleanup.after_histories")
+            now_ms = self._world.clock.now_ms()
+            try:
+                kept = decide_kept(self._store, histories, self._retention, now_ms, self._counters, floors)
+                if floors is None:
+                    self._refuse_drift(kept)
+                return self._needs.survey(kept, inventory, ages)
+            except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError):
+                # Somebody deleted a branch, or let go of older states, after its history was read.
+                if not looks_left or _marks(read_histories(self._store, self._counters)) == _marks(histories):
+                    raise
 
     def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
         for item in kept:
@@ -233,6 +252,11 @@ class Cleanup:
             floors={str(item.history.line.name): item.floor for item in survey.kept},
             protected=tuple(protected),
         )
+
+
+def _marks(histories: Iterable[LineHistory]) -> set[tuple[BranchLine, int]]:
+    """Return what changes when states that stood in these histories are let go."""
+    return {(history.line, history.newest.state.head.floor) for history in histories}
 
 
 def _is_old(run: Iterable[StoredObject], ages: Ages) -> bool:

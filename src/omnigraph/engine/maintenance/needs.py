@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -60,7 +60,7 @@ class NeedsReader:
             versions[place].update(v for v in _stored_versions(inventory, place) if v > top)
         live = [_pin(place, version) for place, found in versions.items() for version in found]
         dead = list(_young_dead(inventory, versions, newest, ages))
-        self._load_references([*live, *dead])
+        self._load_references([*live, *dead], spare={*dead, *self._optional_pins(manifests)})
         stones = [stone for item in kept for stone in item.history.newest.state.tombstones]
         held = {entry.object_id for state in states for entry in state.tables.values()}
         places = {location for location, _ in versions}
@@ -97,14 +97,24 @@ class NeedsReader:
                 if state is not None:
                     self._states[pin] = state
 
-    def _load_references(self, pins: Iterable[TablePin]) -> None:
+    def _optional_pins(self, manifests: Mapping[TablePin, KeptVersions]) -> set[TablePin]:
+        """Return what only states need that may be gone."""
+        needed: dict[bool, set[TablePin]] = {True: set(), False: set()}
+        for pin, item in manifests.items():
+            state = self._states.get(pin)
+            pins = {pin} if state is None else {pin, *(entry.pin for entry in state.tables.values())}
+            needed[item.is_optional(pin.version)] |= pins
+        return needed[True] - needed[False]
+
+    def _load_references(self, pins: Iterable[TablePin], *, spare: Collection[TablePin]) -> None:
         datasets = self._store.tables.datasets
 
         def load(pin: TablePin) -> References:
             try:
                 return references_of(datasets, pin, Counters())
             except TableMissingError:
-                if pin.location == LOCATION and pin not in self._states:
+                # Another cleanup was faster: what it left of the files goes when it is old.
+                if pin in spare:
                     return References()
                 raise
 
@@ -126,7 +136,8 @@ def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePi
     # A version that is younger than the listing is there, and was made upon those that are.
     since = range(max(listed, default=newest - 1) + 1, newest + 1)
     for version in sorted({*listed, *since}):
-        if item.keeps(version) or version == newest:
+        # Another cleanup may take those that came since, and whatever they name goes after them, not before.
+        if item.keeps(version) or version in since or version == newest:
             yield _pin(place, version)
 
 

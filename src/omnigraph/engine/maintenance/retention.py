@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
-from omnigraph.errors import BadValue, BranchMissingError, UsageError
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    StorageCorruptError,
+    TableMissingError,
+    UsageError,
+    VersionMissingError,
+)
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches import MAIN_LINE, BranchRef
 from omnigraph.txn.graph_store import GraphStore
@@ -93,9 +100,9 @@ class KeptVersions:
         return version >= self.floor or version in self.spared
 
     def is_optional(self, version: int) -> bool:
-        """Whether a version may be gone: what two branches could merge from, below what an earlier cleanup left."""
+        """Whether a version may be gone: what nothing but a merge could need, below what an earlier cleanup left."""
         is_below = version < self.history.newest.state.head.floor
-        return is_below and self.spared.get(version) == "merge base"
+        return is_below and self.spared.get(version) in {None, "merge base"}
 
 
 def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, ...]:
@@ -109,6 +116,11 @@ def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, 
                 for one in _own_commits(store, name, ref, newest, counters)
             )
         except BranchMissingError:
+            continue
+        except (StorageCorruptError, TableMissingError, VersionMissingError):
+            # The files of a branch that was deleted go in any order.
+            if name.is_main or store.lines.refs.find(name, counters) is not None:
+                raise
             continue
         found.append(LineHistory(line=MAIN_LINE if ref is None else ref.line, ref=ref, newest=newest, own=own))
     return tuple(found)

@@ -116,24 +116,14 @@ class GraphDiff:
         Raises:
             ChangeSchemaBoundaryError: a type that both states have differs in its columns.
         """
-        for opened in self._open():
-            yield from iter_changes(opened.pair, self._delta(opened), self._wanted, self._counters)
+        with self.before.reading(), self.after.reading():
+            for opened in self._open():
+                yield from iter_changes(opened.pair, self._delta(opened), self._wanted, self._counters)
 
     def stats(self) -> DiffStats:
         """Return how many entities differ, by type; no row becomes a Python value."""
-        counts = []
-        for opened in self._open():
-            delta = self._delta(opened)
-            found = TypeCounts(
-                kind=opened.pair.kind,
-                type_name=opened.pair.type.name,
-                inserts=len(delta.inserted.ids) if self._wanted.wants_op("insert") else 0,
-                updates=len(delta.after.ids) if self._wanted.wants_op("update") else 0,
-                deletes=len(delta.deleted.ids) if self._wanted.wants_op("delete") else 0,
-            )
-            if found.inserts or found.updates or found.deletes:
-                counts.append(found)
-        return DiffStats(types=tuple(counts))
+        with self.before.reading(), self.after.reading():
+            return self._stats()
 
     def to_json(self) -> dict[str, Any]:
         """Return the whole difference as JSON values."""
@@ -149,6 +139,21 @@ class GraphDiff:
             "changes": changes,
             "stats": DiffStats.of(found).to_json(),
         }
+
+    def _stats(self) -> DiffStats:
+        counts = []
+        for opened in self._open():
+            delta = self._delta(opened)
+            found = TypeCounts(
+                kind=opened.pair.kind,
+                type_name=opened.pair.type.name,
+                inserts=len(delta.inserted.ids) if self._wanted.wants_op("insert") else 0,
+                updates=len(delta.after.ids) if self._wanted.wants_op("update") else 0,
+                deletes=len(delta.deleted.ids) if self._wanted.wants_op("delete") else 0,
+            )
+            if found.inserts or found.updates or found.deletes:
+                counts.append(found)
+        return DiffStats(types=tuple(counts))
 
     def _open(self) -> Sequence[OpenPair]:
         # Every pair is looked at before the first row is shown: a boundary must not come after half an answer.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.catalog.constraints import ENDPOINTS
+from omnigraph.catalog.model import ENDPOINTS
 from omnigraph.errors import BadValue, InternalError, UsageError
 from omnigraph.history.diff.equality import columns_equal, rows_equal
 from omnigraph.history.merge.conflicts import ConflictKind

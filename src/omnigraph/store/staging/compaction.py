@@ -57,6 +57,12 @@ def stage_compacted(
     for original in [fragment for result in rewritten for fragment in _originals(result)]:
         if present.get(original.id) != fragment_to_json(original):
             raise moved_since(base, table, f"a compacted fragment has changed fragment={original.id}")
+    covered = [segment.fragment_ids for index in table.indexes(counters) for segment in index.segments]
+    for result in rewritten:
+        ids = {original.id for original in _originals(result)}
+        # Lance merges no fragments of which an index covers only some, and the index may be younger than the plan.
+        if any(ids & segment and not ids <= segment for segment in covered):
+            raise moved_since(base, table, f"an index covers a part of what was compacted fragments={sorted(ids)}")
     return _stage(table, rewritten, Origin(operation_id=operation_id, world=world), counters) if rewritten else None
 
 

@@ -13,6 +13,7 @@ from lance.dataset import Index
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
+from omnigraph.store.handles import apart
 from omnigraph.store.metering import metered
 from omnigraph.store.staging.codec import index_from_json
 from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
@@ -160,7 +161,7 @@ def plan_index(table: Table, build: IndexBuild, counters: Counters) -> IndexPlan
 
 def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int], counters: Counters) -> Index:
     """Write one segment over some fragments; :func:`finish_index` makes it one that can be committed."""
-    handle = table.handle
+    handle = apart(table.handle)
     is_known = any(index.name == build.name for index in table.indexes(counters))
     options: dict[str, Any] = {"name": build.name, "fragment_ids": list(fragment_ids), "replace": is_known}
     with translating("build an index", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
@@ -183,7 +184,7 @@ def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index], cou
     if build.kind != "fulltext" and len(segments) == 1:
         return segments[0]
     # Committed as it is, a full-text segment would land and then fail every search.
-    handle = table.handle
+    handle = apart(table.handle)
     with translating("merge index segments", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
         return handle.merge_existing_index_segments(list(segments))
 

@@ -42,7 +42,7 @@ AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s
 @pytest.fixture
 def session(tmp_path):
     create_graph(tmp_path / "g", SCHEMA)
-    # Closing waits for the sidecar of the last write, which goes after the answer: no file moves unless a test moves it.
+    # Closing waits for the sidecar of the last write, which goes after the answer: only a test moves files from here.
     with open_session(tmp_path / "g", maintenance=AT_ONCE) as writer:
         for number in range(5):
             writer.mutate(ADD, {"n": f"p{number}"})
@@ -161,6 +161,53 @@ def test_left_overs_go_when_they_are_old_and_not_before(session, tmp_path):
     assert not any(stray.exists() for stray in strays)
     assert foreign.exists()
     assert read_graph(session)["node:Person"].keys() == {f"p{number}" for number in range(5)}
+
+
+def test_branches_that_go_and_cleanups_of_others_do_not_stop_one(session, tmp_path):
+    world, others = World.system(), []
+
+    def meddle():
+        if len(others) < 2:
+            others.append(session.mutate(ADD, {"n": f"beside{len(others)}"}))
+            session.delete_branch(f"draft{len(others)}")
+            session.cleanup(keep=1, confirm=True)
+
+    for number in (1, 2):
+        session.create_branch(f"draft{number}")
+        session.mutate(ADD, {"n": "drafted"}, branch=f"draft{number}")
+    world.failpoints.enable("engine.cleanup.after_histories", meddle)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as disturbed:
+        assert disturbed.cleanup(keep=3).is_done is False
+        assert disturbed.cleanup(keep=2, confirm=True).is_done
+        assert count(disturbed, None) == 7
+    assert len(others) == 2
+
+
+def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(session, tmp_path):
+    """Another cleanup is stopped after it has let states go, and before it has removed one."""
+    world, quick, slow = World.system(), World.system(), []
+
+    def stop():
+        raise KeyboardInterrupt
+
+    def meddle():
+        session.mutate(ADD, {"n": "since"})
+        slow.append(session.snapshot())
+        session.mutate("query d() { delete Person where age = 1 }")
+        quick.failpoints.enable("engine.cleanup.after_floor", stop)
+        with (
+            open_session(tmp_path / "g", maintenance=AT_ONCE, world=quick) as other,
+            pytest.raises(KeyboardInterrupt),
+        ):
+            other.cleanup(keep=1, confirm=True)
+
+    world.failpoints.enable("engine.cleanup.after_floor", meddle)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as opened:
+        opened.cleanup(keep=1, confirm=True)
+    with open_session(tmp_path / "g", mode="read_only") as reader:
+        table = reader.store.tables.open(slow[0].entry("node:Person").pin, Counters())
+        assert table.read(counters=Counters()).num_rows == 6
+        assert count(reader, None) == 0
 
 
 def test_files_that_others_uploaded_before_a_sweep_are_never_published(tmp_path):

@@ -9,10 +9,12 @@ import pytest
 from tests.auditor import audit
 from tests.session_graph import create_graph, open_session, read_graph
 
+from omnigraph.engine.maintenance.planning import plan_table_indexes, wanted_indexes
 from omnigraph.engine.maintenance.running import LocalRunner
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
 from omnigraph.runtime import Counters
+from omnigraph.txn.changes import BuiltIndexes
 from omnigraph.txn.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -189,3 +191,29 @@ def test_settings_come_from_the_environment_and_nonsense_is_refused():
     for text in ("0", "-1", "x", "9" * 30):
         with pytest.raises(ValueFormatError):
             MaintenanceSettings.from_environment({"OMNIGRAPH_MAINTENANCE_CONCURRENCY": text})
+
+
+def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_again(session):
+    snapshot, runner = session.snapshot(), LocalRunner(session.store.storage, 1)
+    plan = plan_table_indexes(
+        snapshot, "node:Person", wanted_indexes(session.catalog(), "node:Person"), Counters(), group_rows=1 << 20
+    )
+    (built,) = runner.build([plan.job])
+    late = [BuiltIndexes(table_key="node:Person", base=plan.job.base, indexes=tuple(built))]
+    session.mutate(ADD, {"n": "later", "b": "is not in that index"})
+
+    class Beside(LocalRunner):
+        def compact(self, jobs):
+            done = super().compact(jobs)
+            if late:
+                authority = session.store.authority(BranchName(MAIN), Counters())
+                txn = authority.begin(WriteKind.ENSURE_INDICES)
+                txn.change(late.pop())
+                authority.commit(txn)
+            return done
+
+    done = person(session.optimize(runner=Beside(session.store.storage, 1)))
+    assert done.skipped is None
+    assert done.fragments_after < done.fragments_before
+    assert all(coverage(session)[1].values())
+    assert session.query(FIND, {"b": "is not in that index"}).rows() == [{"p.name": "later"}]

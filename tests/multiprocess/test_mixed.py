@@ -1,0 +1,14 @@
+"""Processes that do everything to one graph at once find what they must, and leave a graph that an auditor accepts.
+
+This is a short run; ``make soak`` plays it for minutes, on both stores, with and without kills.
+"""
+
+from tests.multiprocess.mixed import Mixed, run_mixed
+
+
+def test_everything_at_once_keeps_every_promise(tmp_path):
+    mixed = Mixed(processes=2, deeds=26, seed=11, kill_one_in=20)
+    verdict = run_mixed(mixed, str(tmp_path / "g"), {}, tmp_path / "run")
+    assert verdict.findings == ()
+    assert verdict.figures["commits"] > 10
+    assert verdict.figures["by_kind"].keys() >= {"append", "cleanup", "export", "optimize", "tag"}
