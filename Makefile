@@ -8,7 +8,7 @@ MINUTES ?= 5
 SIZE ?= S
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep demo bench bench-load bench-query bench-history bench-spark spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -54,11 +54,14 @@ fuzz: setup ## Long property-based runs over both languages
 cost-deep: setup ## Count the storage calls of every operation at a depth of 1,000 commits too
 	OMNIGRAPH_COST=deep $(BIN)/pytest tests/cost --timeout 900 $(PYTEST_ARGS)
 
-soak: setup ## Writers in many processes, killed and frozen, for MINUTES=5
+soak: setup ## Writers killed and frozen, then everything at once for MINUTES=5, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
 	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash -n auto --dist loadfile $(PYTEST_ARGS)
+
+fixtures: setup ## Rewrite what commands are expected to say; then read the difference
+	OMNIGRAPH_GOLDEN=write $(BIN)/pytest tests/e2e/test_cli_golden.py $(PYTEST_ARGS)
 
 demo: setup ## Run the main job end to end on an example domain
 	$(BIN)/python examples/demo.py
@@ -80,6 +83,9 @@ bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edg
 
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)
+
+bench-startup: setup ## Time short commands beside the bare imports of pyarrow and lance
+	$(BIN)/python bench/startup.py
 
 spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
 	$(BIN)/python bench/spark_big.py

@@ -20,7 +20,6 @@ from rich.table import Table
 
 import omnigraph
 from omnigraph.cli.change_lines import change_lines
-from omnigraph.errors import OmnigraphError
 from omnigraph.spark import load, session, stop
 
 if TYPE_CHECKING:
@@ -174,5 +173,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         try:
             main(Path(temporary))
-        except OmnigraphError as problem:
+        except omnigraph.OmnigraphError as problem:
             sys.exit(f"error: {problem}")

@@ -13,12 +13,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody uses
 
-from omnigraph.engine.session import GraphSession, init_graph
-from omnigraph.errors import OmnigraphError
-from omnigraph.history.diff.compare import diff_between
-from omnigraph.history.merge import merge_branch, preview_merge
+import omnigraph
 from omnigraph.spark import load, load_frames, session, stop
-from omnigraph.store.location import Storage
 
 PEOPLE = Path(__file__).parent / "people"
 # As somebody else's system exports it: names in any case, one person twice, one without a level.
@@ -38,22 +34,21 @@ ida,Core,2025-06-15
 
 def main(folder: Path, spark: SparkSession) -> None:
     """Build a graph in ``folder`` and bring the raw files into it."""
-    graph_folder = folder / "staff.omni"
-    init_graph(Storage.open(graph_folder), (PEOPLE / "schema.pg").read_text(encoding="utf-8"))
     (folder / "people.csv").write_text(RAW_PEOPLE, encoding="utf-8")
     (folder / "teams.csv").write_text(RAW_TEAMS, encoding="utf-8")
-    with GraphSession.open(Storage.open(graph_folder)) as graph:
-        load(graph, [str(PEOPLE / "staff.jsonl")], "append", spark=spark)
-        graph.create_branch("import")
+    with omnigraph.init(folder / "staff.omni", PEOPLE / "schema.pg") as graph:
+        load(graph.session, [str(PEOPLE / "staff.jsonl")], "append", spark=spark)
+        branch = graph.create_branch("import")
         people = clean_people(spark.read.csv(str(folder / "people.csv"), header=True))
         works_in = clean_teams(spark.read.csv(str(folder / "teams.csv"), header=True))
         # Both types become one commit of the branch, or nothing does.
-        done = load_frames(graph, {"Person": people, "WorksIn": works_in}, "merge", spark=spark, branch="import")
+        frames = {"Person": people, "WorksIn": works_in}
+        done = load_frames(graph.session, frames, "merge", spark=spark, branch=branch.name)
         print(f"loaded {done.total} rows into branch {done.branch}, {sum(done.unchanged.values())} were there already")
-        for change in sorted(diff_between(graph.store, "main", "import"), key=lambda change: (change.op, change.id)):
+        for change in sorted(branch.diff("main"), key=lambda change: (change.op, change.id)):
             print(f"  {change.op} {change.type.name} {change.id}")
-        print(f"conflicts: {len(preview_merge(graph, 'import').conflicts)}")
-        print(f"merged: {merge_branch(graph, 'import', message='people from the old system').outcome.value}")
+        print(f"conflicts: {len(graph.preview_merge(branch).conflicts)}")
+        print(f"merged: {graph.merge(branch, message='people from the old system').outcome.value}")
 
 
 def clean_people(raw: DataFrame) -> DataFrame:
@@ -77,5 +72,5 @@ if __name__ == "__main__":
             started = session(master="local[2]", is_short=True)
             main(Path(place), started)
             stop(started)
-        except OmnigraphError as problem:
+        except omnigraph.OmnigraphError as problem:
             sys.exit(f"{problem}\n{problem.hint or ''}")

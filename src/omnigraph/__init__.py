@@ -8,7 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
-    from omnigraph.graph import Branch, Commit, Diff, Graph, Log, Result, Schema, Snapshot, init, open  # noqa: A004 - what every library of files calls it
+    from omnigraph.graph import (
+        Branch,
+        Commit,
+        Diff,
+        EmbeddingSettings,
+        ExportSettings,
+        Graph,
+        LoadSettings,
+        Log,
+        MaintenanceSettings,
+        PageLimits,
+        QueryOptions,
+        Result,
+        Schema,
+        Snapshot,
+        TxnSettings,
+        init,
+        open,  # noqa: A004 - what every library of files calls it
+    )
 
 __version__ = "0.1.0"
 
@@ -16,12 +34,19 @@ __all__ = [
     "Branch",
     "Commit",
     "Diff",
+    "EmbeddingSettings",
+    "ExportSettings",
     "Graph",
+    "LoadSettings",
     "Log",
+    "MaintenanceSettings",
     "OmnigraphError",
+    "PageLimits",
+    "QueryOptions",
     "Result",
     "Schema",
     "Snapshot",
+    "TxnSettings",
     "__version__",
     "init",
     "open",

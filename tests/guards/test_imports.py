@@ -2,76 +2,56 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tomllib
 
 import pytest
 
+from tests.guards.fresh import command, packages_after
 from tests.guards.layout import ROOT, SOURCE
 
 HEAVY = {"pyarrow", "lark", "numpy", "lance", "rich", "msgspec"}
 OPTIONAL = {"pyspark", "fastapi", "pydantic", "uvicorn", "duckdb", "obstore", "httpx", "mcp", "cedarpy", "hypothesis"}
 
 
-def modules_after(code: str) -> set[str]:
-    """The top-level modules that a fresh interpreter holds after running ``code``."""
-    report = f"import sys, json\n{code}\nsys.stderr.write(json.dumps(sorted(sys.modules)))"
-    finished = subprocess.run([sys.executable, "-c", report], capture_output=True, timeout=60, check=True)
-    return {name.split(".")[0] for name in json.loads(finished.stderr.decode().splitlines()[-1])}
-
-
-def command(*arguments: str) -> str:
-    """The code that runs a command and goes on after it."""
-    return "\n".join(
-        [
-            "import contextlib",
-            "from omnigraph.cli.main import main",
-            f"with contextlib.suppress(SystemExit): main({list(arguments)!r})",
-        ]
-    )
-
-
 def test_importing_the_package_loads_nothing_heavy_or_optional():
     looking = "import omnigraph; dir(omnigraph); hasattr(omnigraph, 'nothing')"
-    assert not modules_after(looking) & (HEAVY | OPTIONAL | {"typer"})
+    assert not packages_after(looking) & (HEAVY | OPTIONAL | {"typer"})
 
 
 @pytest.mark.parametrize("room", ["errors", "values", "runtime"])
 def test_lowest_rooms_need_the_standard_library_only(room: str):
-    assert not modules_after(f"import omnigraph.{room}") & (HEAVY | OPTIONAL | {"typer"})
+    assert not packages_after(f"import omnigraph.{room}") & (HEAVY | OPTIONAL | {"typer"})
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
 def test_help_loads_nothing_but_the_argument_parser(arguments: tuple[str, ...]):
-    assert not modules_after(command(*arguments)) & (HEAVY | OPTIONAL)
+    assert not packages_after(command(*arguments)) & (HEAVY | OPTIONAL)
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("version",), ("nonsense",)])
 def test_what_needs_no_language_loads_none(arguments: tuple[str, ...]):
     # The argument parser loads pydantic by itself where a value has to be converted.
-    assert not modules_after(command(*arguments)) & ((HEAVY | OPTIONAL) - {"pydantic"})
+    assert not packages_after(command(*arguments)) & ((HEAVY | OPTIONAL) - {"pydantic"})
 
 
 def test_formatting_needs_the_parser_but_no_arrow():
-    loaded = modules_after(command("fmt", "--check", str(ROOT / "examples" / "people" / "schema.pg")))
+    loaded = packages_after(command("fmt", "--check", str(ROOT / "examples" / "people" / "schema.pg")))
     assert "lark" in loaded
     assert not loaded & ((HEAVY | OPTIONAL) - {"lark", "pydantic"})
 
 
 def test_front_end_loads_nothing_optional():
-    assert not modules_after("import omnigraph.ir, omnigraph.catalog, omnigraph.lang.pg, omnigraph.lang.gq") & OPTIONAL
+    assert not packages_after("import omnigraph.ir, omnigraph.catalog, omnigraph.lang.pg, omnigraph.lang.gq") & OPTIONAL
 
 
 def test_commands_that_may_run_on_spark_do_not_load_it_for_that():
     code = "import omnigraph.cli.load, omnigraph.cli.query, omnigraph.cli.export, omnigraph.cli.optimize"
-    assert not modules_after(f"{code}\nassert 'omnigraph.spark' not in sys.modules") & {"pyspark", "py4j"}
+    assert not packages_after(f"{code}\nassert 'omnigraph.spark' not in sys.modules") & {"pyspark", "py4j"}
 
 
 def test_the_room_of_spark_can_be_imported_without_spark():
     """What is missing is then said by an error of ours."""
-    assert not modules_after("import omnigraph.spark") & {"pyspark", "py4j"}
+    assert not packages_after("import omnigraph.spark") & {"pyspark", "py4j"}
 
 
 def test_versions_agree():

@@ -17,23 +17,29 @@ import warnings
 from importlib import import_module
 from typing import NoReturn
 
-import omnigraph.cli
+import omnigraph
 from tests.warm.protocol import receive
+
+# What a warm process is not for, and the module that is the command itself.
+UNUSED = ("omnigraph.spark", "omnigraph.testing", "omnigraph.__main__")
 
 
 def main() -> None:
     """Serve until standard input, which nobody writes to, comes to its end."""
-    for module in pkgutil.iter_modules(omnigraph.cli.__path__, "omnigraph.cli."):
-        import_module(module.name)
+    for module in pkgutil.walk_packages(omnigraph.__path__, "omnigraph."):
+        if not module.name.startswith(UNUSED):
+            import_module(module.name)
     # The libraries that a command loads when it first needs them.
     for name in (
         "duckdb",
         "lance",
+        "numpy.ma",
         "pyarrow.csv",
         "pyarrow.json",
         "pyarrow.parquet",
         "rich.progress",
         "tests.session_graph",
+        "typer._adapters",
     ):
         import_module(name)
     # Lance warns of every fork; this process forks before Lance has run anything.

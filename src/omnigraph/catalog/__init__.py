@@ -1,11 +1,13 @@
 """The compiled schema: types, identities, migration planning.
 
 What needs Arrow (``omnigraph.catalog.arrow`` and ``omnigraph.catalog.entity_ids``) is imported from its own module,
-so that reading a schema loads no Arrow.
+so that reading a schema loads no Arrow; what compiles its text is loaded when it is asked for.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from omnigraph.catalog.codec import catalog_from_json, catalog_hash, catalog_to_json
-from omnigraph.catalog.compile import compile_schema
 from omnigraph.catalog.describe import describe_catalog
 from omnigraph.catalog.identity import IdentityMatches, TypeKind, assign_identities, carry_identities
 from omnigraph.catalog.indexes import IndexIntent, IndexKind, index_intents
@@ -25,6 +27,9 @@ from omnigraph.catalog.model import (
 )
 from omnigraph.catalog.rules import RULES
 from omnigraph.catalog.shape import shape_hash
+
+if TYPE_CHECKING:
+    from omnigraph.catalog.compile import compile_schema
 
 __all__ = [
     "RULES",
@@ -54,3 +59,11 @@ __all__ = [
     "index_intents",
     "shape_hash",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # It brings the schema language, and the schema of a graph that exists is stored compiled.
+    if name == "compile_schema":
+        return import_module(f"{__name__}.compile").compile_schema
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)

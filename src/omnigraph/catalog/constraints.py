@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from omnigraph.catalog.annotations import CONSTRAINT_WORDS
 from omnigraph.catalog.expand import ExpandedType
-from omnigraph.catalog.model import NUMERIC, CheckRule, PropertyType, RangeRule, Scalar
+from omnigraph.catalog.model import ENDPOINTS, NUMERIC, CheckRule, PropertyType, RangeRule, Scalar
 from omnigraph.catalog.patterns import pattern_problem
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import SchemaCheckError
@@ -16,7 +16,6 @@ from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Constraint, Literal, RangeBound
 from omnigraph.lang.source import Ident, Source, Span
 
-ENDPOINTS = ("src", "dst")
 _REFUSED_SHAPES = {"key": ("list", "vector", "blob"), "unique": ("list", "vector", "blob"), "index": ("list", "blob")}
 
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
 from omnigraph.values.identity import EntityId
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import NO_PROPERTY_ID, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.catalog.model import ENDPOINTS, NO_PROPERTY_ID, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError
 
 

@@ -39,6 +39,8 @@ NO_INCARNATION_ID = IncarnationId(0)
 INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
 NUMERIC = INTEGERS | FLOATS
+# The columns of an edge that hold the ids of its ends.
+ENDPOINTS = ("src", "dst")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

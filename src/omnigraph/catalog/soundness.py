@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, NodeType, PropertyDef
+from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, InterfaceType, NodeType, PropertyDef
 from omnigraph.catalog.shape import shape_hash
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.guards import echo_target
 from omnigraph.cli.lazy import new_app
@@ -87,7 +88,7 @@ def _merge_lines(done: MergeResult) -> Iterable[str]:
 
 
 def _preview_lines(seen: MergePreview) -> Iterable[str]:
-    verdict = f"{len(seen.conflicts)} conflicts" if seen.conflicts else "no conflicts"
+    verdict = counted(len(seen.conflicts), "conflict") if seen.conflicts else "no conflicts"
     yield f"merging {seen.source} into {seen.target} would be {seen.outcome.value}, {verdict}"
     yield from map(_counts, seen.tables)
     yield from map(_conflict, seen.conflicts)
@@ -99,9 +100,11 @@ def _counts(table: TableCounts) -> str:
         "updated": table.updated,
         "deleted": table.deleted,
         "resolved": table.resolved,
-        "conflicts": table.conflicts,
     }
-    return f"  {table.type_key}: " + ", ".join(f"{count} {what}" for what, count in parts.items() if count)
+    told = [f"{count} {what}" for what, count in parts.items() if count]
+    if table.conflicts:
+        told.append(counted(table.conflicts, "conflict"))
+    return f"  {table.type_key}: {', '.join(told)}"
 
 
 def _conflict(conflict: MergeConflict) -> str:

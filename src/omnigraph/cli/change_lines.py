@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from omnigraph.catalog.model import Catalog, Scalar
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.images import Image
+from omnigraph.values.temporal import format_date, format_datetime
 
 _MARKS = {"insert": "+", "update": "~", "delete": "-"}
+_MOMENTS: Mapping[Scalar, Callable[[int], str]] = {Scalar.DATE: format_date, Scalar.DATETIME: format_datetime}
 _WIDTH = 60
 
 
-def change_lines(changes: Iterable[EntityChange], *, indent: str = "") -> Iterator[str]:
-    """Yield a line per entity: added, changed (old and new values) or removed."""
+def change_lines(changes: Iterable[EntityChange], catalog: Catalog, *, indent: str = "") -> Iterator[str]:
+    """Yield a line per entity: added, changed (old and new values) or removed; the catalog tells dates from numbers."""
     for change in changes:
         arrow = _ends(change.after or change.before)
         told = f"{indent}{_MARKS[change.op]} {change.type.name} {change.id}{arrow}"
-        yield told + "".join(f"  {text}" for text in _values(change))
+        yield told + "".join(f"  {text}" for text in _values(change, _moments(change, catalog)))
+
+
+def _moments(change: EntityChange, catalog: Catalog) -> dict[str, Callable[[int], str]]:
+    """How the values of an entity are written that are days or milliseconds; a type that is gone has none."""
+    types: Mapping[str, Any] = catalog.nodes if change.kind == "node" else catalog.edges
+    owner = types.get(change.type.name)
+    properties = () if owner is None else owner.properties
+    return {prop.name: _MOMENTS[prop.type.scalar] for prop in properties if prop.type.scalar in _MOMENTS}
 
 
 def _ends(image: Image | None) -> str:
@@ -28,9 +39,9 @@ def _ends(image: Image | None) -> str:
     return f" ({ends['from']} → {ends['to']})"
 
 
-def _values(change: EntityChange) -> Iterator[str]:
-    before = _fields(change.before)
-    after = _fields(change.after)
+def _values(change: EntityChange, moments: Mapping[str, Callable[[int], str]]) -> Iterator[str]:
+    before = _fields(change.before, moments)
+    after = _fields(change.after, moments)
     if change.op == "update":
         for name in change.changed:
             yield f"{name}: {_short(before.get(name))} → {_short(after.get(name))}"
@@ -40,11 +51,18 @@ def _values(change: EntityChange) -> Iterator[str]:
                 yield f"{name}: {_short(value)}"
 
 
-def _fields(image: Image | None) -> dict[str, Any]:
+def _fields(image: Image | None, moments: Mapping[str, Callable[[int], str]]) -> dict[str, Any]:
     if image is None:
         return {}
     plain = image.to_json()
-    return {**plain["properties"], **plain.get("endpoints", {})}
+    told = {name: _told(value, moments.get(name)) for name, value in plain["properties"].items()}
+    return {**told, **plain.get("endpoints", {})}
+
+
+def _told(value: Any, show: Callable[[int], str] | None) -> Any:
+    if show is None or value is None:
+        return value
+    return [_told(item, show) for item in value] if isinstance(value, list) else show(value)
 
 
 def _short(value: Any) -> str:

@@ -80,4 +80,5 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         details = BadValue(what="file", value=str(path), expected="a file that can be written")
-        raise FileAccessError(f"the file cannot be written: {error.strerror}: path={path}", details=details) from error
+        why = (error.strerror or str(error)).lower()
+        raise FileAccessError(f"the file cannot be written: {why}: path={path}", details=details) from error

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
@@ -55,9 +56,10 @@ def poll(
                 branch, page_token=page.next_page_token, cursor=page.cursor, wanted=wanted, limits=limits
             )
             pages.append(page)
+        catalog = session.catalog(branch)
     blocks = list(_stitched(block for shown in pages for block in shown.blocks))
     document = {"blocks": [block.to_json() for block in blocks], "cursor": page.cursor, "caught_up": page.is_caught_up}
-    report = PlainReport(document=document, lines=[*_lines(blocks), f"cursor: {page.cursor}"])
+    report = PlainReport(document=document, lines=[*_lines(blocks, catalog), f"cursor: {page.cursor}"])
     choose_output(as_json=as_json).show(report)
     return 0
 
@@ -81,13 +83,13 @@ def _stitched(blocks: Iterable[ChangeBlock]) -> Iterator[ChangeBlock]:
         yield held
 
 
-def _lines(blocks: Iterable[ChangeBlock]) -> Iterator[str]:
+def _lines(blocks: Iterable[ChangeBlock], catalog: Catalog) -> Iterator[str]:
     is_empty = True
     for block in blocks:
         is_empty = False
         commit = block.cause.commit
         actor = "" if commit.actor is None else f" actor={commit.actor}"
         yield f"{commit.id} graph_branch={commit.branch}{actor}"
-        yield from change_lines(block.changes, indent="  ")
+        yield from change_lines(block.changes, catalog, indent="  ")
     if is_empty:
         yield "(no new commits)"

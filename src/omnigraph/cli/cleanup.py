@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.durations import parse_duration
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.guards import ask_consent, echo_target
@@ -71,7 +72,8 @@ def cleanup(
 def _lines(result: CleanupResult) -> Iterator[str]:
     verb = "removed" if result.is_done else "would remove"
     for dataset in result.datasets:
-        done = f"{verb} {dataset.old_versions} versions and {dataset.files} files, {dataset.bytes} bytes"
+        what = f"{counted(dataset.old_versions, 'version')} and {counted(dataset.files, 'file')}"
+        done = f"{verb} {what}, {dataset.bytes} bytes"
         yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
     if not result.datasets:
         yield "nothing to remove"

@@ -44,11 +44,12 @@ def changes(
         while last.next_page_token is not None and page_token is None:
             last = reader.commit_changes(commit_id, wanted=wanted, page_token=last.next_page_token, limits=limits)
             found += last.block.changes
-    choose_output(as_json=as_json).show(_report(page, found, last))
+        lines = [] if as_json else list(change_lines(found, session.catalog()))
+    choose_output(as_json=as_json).show(_report(page, found, last, lines))
     return 0
 
 
-def _report(first: CommitChanges, found: list[EntityChange], last: CommitChanges) -> PlainReport:
+def _report(first: CommitChanges, found: list[EntityChange], last: CommitChanges, lines: list[str]) -> PlainReport:
     token = {} if last.next_page_token is None else {"next_page_token": last.next_page_token}
     document = {"cause": first.block.cause.to_json(), "changes": [change.to_json() for change in found], **token}
-    return PlainReport(document=document, lines=list(change_lines(found)) or ["(no changes)"])
+    return PlainReport(document=document, lines=lines or ["(no changes)"])

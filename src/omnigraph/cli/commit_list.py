@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -71,5 +72,5 @@ def _filters(texts: list[str]) -> dict[str, str]:
 def _line(commit: Commit) -> str:
     actor = "" if commit.actor is None else f" actor={commit.actor}"
     place = f"graph_branch={commit.branch} graph_manifest_version={commit.manifest_version}"
-    message = "" if commit.message is None else f" {commit.message!r}"
+    message = "" if commit.message is None else f" {json.dumps(commit.message, ensure_ascii=False)}"
     return f"{commit.id} {place} operation={commit.operation}{actor}{message}"

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
@@ -44,16 +45,16 @@ def diff(
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
             choose_output(as_json=True).show(PlainReport(document=document, lines=()))
             return 0
-        counted = found.stats() if stat else DiffStats.of(_shown(iter(found)))
+        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), session.catalog()))
     for line in _counts(counted):
         write_line(line, sys.stdout)
     return 0
 
 
-def _shown(changes: Iterator[EntityChange]) -> Iterator[EntityChange]:
+def _shown(changes: Iterator[EntityChange], catalog: Catalog) -> Iterator[EntityChange]:
     """Write every change as it comes: a difference may be larger than memory."""
     for change in changes:
-        for line in change_lines((change,)):
+        for line in change_lines((change,), catalog):
             write_line(line, sys.stdout)
         yield change
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from omnigraph.cli.importing import show_pandas
 from omnigraph.cli.output import write_line
 from omnigraph.errors import BadValue, JavaMissingError, JavaTooOldError, UsageError
 
@@ -173,6 +174,7 @@ def open_spark(request: SparkRequest, *, is_short: bool) -> Iterator[Any]:
         SparkMissingError, JavaMissingError, JavaTooOldError: what it needs is not there.
         SparkStartError, SparkWorkerError: it does not start, or cannot run our code.
     """
+    show_pandas()
     from omnigraph.spark import session, stop  # noqa: PLC0415 - loaded for the commands that use it
     from omnigraph.spark.session import active_session  # noqa: PLC0415 - see above
 

@@ -10,12 +10,11 @@ import typer
 
 from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Params, ParamsFile, QueryFile, QueryText, Store
+from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.reads import (
     AtSnapshot,
     Memory,
-    Param,
     QueryName,
     ReadBranch,
     RowLimit,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.engines import (
     Choice,
     EngineName,
@@ -73,9 +74,9 @@ class ExportReport:
         done = self.result
         nodes = sum(item.kind == "node" for item in done.types)
         edges = len(done.types) - nodes
-        across = f"{_many(nodes, 'node type')} and {_many(edges, 'edge type')}"
-        entities = f"{done.rows} {'entity' if done.rows == 1 else 'entities'}"
-        files = _many(sum(item.files for item in done.types), "file")
+        across = f"{counted(nodes, 'node type')} and {counted(edges, 'edge type')}"
+        entities = counted(done.rows, "entity", "entities")
+        files = counted(sum(item.files for item in done.types), "file")
         yield f"exported {self.uri} to {self.to} as {done.format}: {entities} across {across} in {files}"
         yield f"commit {done.commit_id} of branch {done.branch}"
 
@@ -179,10 +180,6 @@ def _check(
         raise _usage("only JSONL goes to standard output", form.value, "--to FOLDER")
     if to is None and needs_folder:
         raise _usage("--json and Spark need a folder to export to", "", "--to FOLDER")
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _usage(message: str, value: str, expected: str) -> UsageError:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.engine.session import GraphSession
+from omnigraph.cli.importing import quick_imports
+from omnigraph.cli.operator.scope import default_scope
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.store.location import Storage
-from omnigraph.txn.graph_store import OpenMode
-from omnigraph.txn.manifest.rows import Commit
+
+if TYPE_CHECKING:
+    from omnigraph.engine.session import GraphSession
+    from omnigraph.txn.graph_store import OpenMode
+    from omnigraph.txn.manifest.rows import Commit
 
 
 def graph_address(uri: str | None, store: str | None) -> str:
-    """Return the one address that names a graph, given by position or by ``--store``.
+    """Return the storage of the graph that is meant: given by position or by ``--store``, or by profile or default.
 
     Raises:
-        UsageError: none or both are given.
+        UsageError: it is given twice or not at all, or is the address of a server.
+        ProfileMissingError, ConfigError: a profile is asked for that does not exist or is not valid.
+        ScopeUnsupportedError: the profile or the defaults lead to a server or a cluster.
     """
     if uri is not None and store is not None:
         raise UsageError(
@@ -24,22 +29,23 @@ def graph_address(uri: str | None, store: str | None) -> str:
             hint="give its address once",
         )
     address = store if uri is None else uri
-    if address is None:
-        raise _unnamed()
-    return address
+    return _stored(default_scope().storage() if address is None else address)
 
 
 def open_graph(store: str | None, *, mode: OpenMode = "read_write") -> GraphSession:
-    """Open the graph at a storage address.
+    """Open the graph at a storage address, or the one that :func:`graph_address` finds where none is given.
 
     Raises:
-        UsageError: no graph is named.
+        UsageError: no graph is named, or a server.
         ValueFormatError: a graph cannot live there.
         GraphMissingError: there is none.
     """
-    if store is None:
-        raise _unnamed()
-    return GraphSession.open(Storage.open(store), mode=mode)
+    address = graph_address(None, store)
+    with quick_imports():
+        from omnigraph.engine.session import GraphSession  # noqa: PLC0415 - for arguments that make sense
+        from omnigraph.store.location import Storage  # noqa: PLC0415 - see above
+
+    return GraphSession.open(Storage.open(address), mode=mode)
 
 
 def commit_to_json(commit: Commit | None) -> dict[str, Any] | None:
@@ -57,9 +63,11 @@ def commit_to_json(commit: Commit | None) -> dict[str, Any] | None:
     }
 
 
-def _unnamed() -> UsageError:
-    return UsageError(
-        "no graph is named",
-        details=BadValue(what="graph", value="", expected="--store URI"),
-        hint="give its storage with --store: a path, file:// or s3://bucket/prefix",
+def _stored(address: str) -> str:
+    if not address.lower().startswith(("http://", "https://")):
+        return address
+    raise UsageError(
+        "the address of a server is no graph",
+        details=BadValue(what="graph", value=address, expected="the storage of a graph"),
+        hint="give the graph's storage: a path, file:// or s3://bucket/prefix",
     )

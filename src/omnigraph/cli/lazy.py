@@ -15,6 +15,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from omnigraph.cli.importing import quick_imports
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -57,9 +59,24 @@ class LazyGroup(HelpfulGroup):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None
-        command = get_command(import_module(entry.module).app)
+        with quick_imports():
+            command = get_command(import_module(entry.module).app)
         command.name = cmd_name
+        if not isinstance(command, TyperGroup):
+            from omnigraph.cli.flags import add_profile  # noqa: PLC0415 - the help of a group needs none of it
+
+            add_profile(command)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments name, and refuse options about graphs that are not its own."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not isinstance(command, TyperGroup):
+            from omnigraph.cli.flags import refuse_flags  # noqa: PLC0415 - the help of a group needs none of it
+
+            words = [*ctx.command_path.split()[1:], command.name or ""]
+            refuse_flags(" ".join(words), command, rest)
+        return name, command, rest
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without importing any of them."""

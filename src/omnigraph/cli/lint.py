@@ -1,4 +1,4 @@
-"""``omnigraph lint``: checks a schema, and query files against it."""
+"""``omnigraph lint``: checks a schema, of a file or of a graph, and query files against it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import typer
 from omnigraph.catalog import Catalog, compile_schema
 from omnigraph.catalog.lint import Finding, lint_schema
 from omnigraph.cli.files import read_input, refuse_second_stdin
+from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson
+from omnigraph.cli.options import AsJson, Store, Uri
 from omnigraph.cli.output import choose_output
-from omnigraph.errors import Kind
+from omnigraph.errors import BadValue, Kind, UsageError
 from omnigraph.ir import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lint import QueryResult
 from omnigraph.lang.pg import parse_schema
+from omnigraph.values import MAIN
 
 app = new_app()
 
@@ -30,7 +32,7 @@ _COUNTS = ("queries_processed", "errors", "warnings", "infos")
 class SchemaLintReport:
     """The findings about a schema that compiles."""
 
-    schema_path: str
+    schema_source: SchemaSource
     findings: tuple[Finding, ...]
 
     @property
@@ -42,7 +44,7 @@ class SchemaLintReport:
         """The report as JSON values, with the members of a query report that apply."""
         return {
             "status": "error" if self.has_errors else "ok",
-            "schema_source": {"kind": "file", "path": self.schema_path},
+            "schema_source": self.schema_source.to_json(),
             "errors": self._count("error"),
             "warnings": self._count("warning"),
             "infos": self._count("info"),
@@ -55,7 +57,7 @@ class SchemaLintReport:
             place = f"{finding.place.source}:{finding.place.line}:{finding.place.column}"
             yield from _entry(finding.severity.value, f"{finding.code} {place}: {finding.message}")
         if not self.findings:
-            yield from _entry("ok", self.schema_path)
+            yield from _entry("ok", self.schema_source.location)
         yield _totals(self.to_json())
 
     def to_remarks(self) -> Iterable[str]:
@@ -102,37 +104,70 @@ class QueryLintReport:
         return ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Schema:
+    """The text of a schema, what messages call it, and where it came from."""
+
+    text: str | bytes
+    name: str
+    source: SchemaSource
+
+
 @app.command()
 def lint(
     *,
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The schema; - reads standard input.")],
+    uri: Uri = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FILE", help="The schema; - reads standard input.")
+    ] = None,
     query: Annotated[
         list[str] | None,
         typer.Option("--query", metavar="FILE", help="A query file to check against the schema; may be repeated."),
+    ] = None,
+    store: Store = None,
+    branch: Annotated[
+        str | None, typer.Option("--branch", metavar="NAME", help="The branch of the graph whose schema counts.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check a schema by itself, or query files against it.
 
-    Exits with 2 if there is an error. Warnings and infos never fail.
+    The schema is that of the file; without one, that of a branch of the graph. Exits with 2 if there is an error.
+    Warnings and infos never fail.
     """
     query_paths = query or []
-    refuse_second_stdin([schema, *query_paths])
-    source = read_input(schema)
-    tree = parse_schema(source.data, source.name)
+    refuse_second_stdin([*([] if schema is None else [schema]), *query_paths])
+    found = _of_graph(uri, store, branch) if schema is None else _of_file(schema, uri, store, branch)
+    tree = parse_schema(found.text, found.name)
     catalog = compile_schema(tree)
     report: SchemaLintReport | QueryLintReport
     if query_paths:
-        report = QueryLintReport(reports=tuple(_lint_file(path, catalog, source.name) for path in query_paths))
+        report = QueryLintReport(reports=tuple(_lint_file(path, catalog, found.source) for path in query_paths))
     else:
-        report = SchemaLintReport(schema_path=source.name, findings=lint_schema(tree, catalog))
+        report = SchemaLintReport(schema_source=found.source, findings=lint_schema(tree, catalog))
     choose_output(as_json=as_json).show(report)
     return Kind.INVALID.exit_code if report.has_errors else 0
 
 
-def _lint_file(path: str, catalog: Catalog, schema_path: str) -> LintReport:
+def _of_file(path: str, uri: str | None, store: str | None, branch: str | None) -> _Schema:
+    graph = uri or store or branch
+    if graph is not None:
+        details = BadValue(what="arguments", value=graph, expected="--schema or a graph")
+        raise UsageError("both a schema and a graph are given", details=details, hint="leave out one of them")
     read = read_input(path)
-    return lint_queries(read.data, read.name, catalog, SchemaSource(kind="file", location=schema_path))
+    return _Schema(text=read.data, name=read.name, source=SchemaSource(kind="file", location=read.name))
+
+
+def _of_graph(uri: str | None, store: str | None, branch: str | None) -> _Schema:
+    address = graph_address(uri, store)
+    with open_graph(address, mode="read_only") as session:
+        text = session.snapshot(branch or MAIN).state.schema.source
+    return _Schema(text=text, name="<schema>", source=SchemaSource(kind="graph", location=address))
+
+
+def _lint_file(path: str, catalog: Catalog, schema: SchemaSource) -> LintReport:
+    read = read_input(path)
+    return lint_queries(read.data, read.name, catalog, schema)
 
 
 def _result_lines(result: QueryResult) -> Iterator[str]:

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.engines import Choice, EngineName, Master, Remote, SparkConf, spark_request
 from omnigraph.cli.graphs import commit_to_json, graph_address, open_graph
+from omnigraph.cli.guards import ask_consent, echo_target
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.load_runs import ClusterBy, LoadOrder, run_load, spark_json, spark_lines
-from omnigraph.cli.options import Actor, AsJson, Branch, Store, Uri
+from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.load import LoadResult, Source
 from omnigraph.engine.session import GraphSession
@@ -69,8 +71,8 @@ class LoadReport:
         if done.commit is None:
             yield f"nothing to load into {self.uri} on branch {done.branch}: no rows, no commit"
             return
-        across = f"{_many(len(done.nodes_loaded), 'node type')} and {_many(len(done.edges_loaded), 'edge type')}"
-        entities = f"{done.total} {'entity' if done.total == 1 else 'entities'}"
+        across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
+        entities = counted(done.total, "entity", "entities")
         yield f"loaded {self.uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
         yield from spark_lines(done)
 
@@ -135,6 +137,8 @@ def load(  # noqa: PLR0913 - one parameter per option
         str | None, typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it is missing.")
     ] = None,
     actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Load rows from files as one commit, or not at all.
@@ -144,6 +148,8 @@ def load(  # noqa: PLR0913 - one parameter per option
     with 2 if a row is bad or breaks a rule, with 3 if one exists already.
     """
     address = graph_address(uri, store)
+    if mode is Mode.OVERWRITE:
+        ask_consent("load --mode overwrite", address, is_given=yes, as_json=as_json)
     sources = read_sources(data or (), table or (), column or ())
     order = LoadOrder(
         sources=sources,
@@ -156,6 +162,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         cluster_by=read_clusters(cluster_by or ()),
         spark=spark_request(engine, master, remote, spark_conf),
     )
+    echo_target("load", address, is_quiet=quiet)
     with open_graph(address) as session:
         is_created = base is not None and _create_branch(session, branch, base, actor)
         result, choice = run_load(session, order, shows_bar=not as_json and sys.stderr.isatty())
@@ -225,10 +232,6 @@ def _create_branch(session: GraphSession, branch: str, base: str, actor: str | N
 
 def _counts(loaded: Mapping[str, int]) -> list[dict[str, Any]]:
     return [{"type_name": name, "entities_loaded": count} for name, count in loaded.items()]
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _usage(message: str, value: str, expected: str) -> UsageError:

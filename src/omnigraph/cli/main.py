@@ -34,6 +34,7 @@ class _Commands(LazyGroup):
         "query": Entry(module="omnigraph.cli.query", summary="Read rows by a query."),
         "explain": Entry(module="omnigraph.cli.explain", summary="Show how a query would be read."),
         "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
+        "alias": Entry(module="omnigraph.cli.alias", summary="Run a query that the operator config names."),
         "branch": Entry(module="omnigraph.cli.branch", summary="Create, list, merge and delete branches."),
         "commit": Entry(module="omnigraph.cli.commit", summary="List and show commits, and what they changed."),
         "diff": Entry(module="omnigraph.cli.diff", summary="Show what differs between two states."),
@@ -49,6 +50,8 @@ class _Commands(LazyGroup):
         "cleanup": Entry(module="omnigraph.cli.cleanup", summary="Give back the storage of old states."),
         "status": Entry(module="omnigraph.cli.status", summary="Show how a graph fares, with advice."),
         "repair": Entry(module="omnigraph.cli.repair", summary="Settle what something else did to a table."),
+        "profile": Entry(module="omnigraph.cli.profile", summary="List and show the operator's profiles."),
+        "completion": Entry(module="omnigraph.cli.completion", summary="Print what completes commands in a shell."),
         "version": Entry(module="omnigraph.cli.version", summary="Show the versions of package and storage format."),
     }
 
@@ -56,9 +59,9 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "lint, fmt, schema plan --from and version open no graph. Exit codes: 0 success, 2 invalid input or usage, "
-        "3 conflict, 4 another head than expected, 5 not found, 9 too large, 1 a bug in omnigraph; "
-        "the errors page lists them all."
+        "lint, fmt, schema plan --from, profile, completion and version open no graph. "
+        "Exit codes: 0 success, 2 invalid input or usage, 3 conflict, 4 another head than expected, "
+        "5 not found, 9 too large, 14 not in this version, 1 a bug in omnigraph; the errors page lists them all."
     ),
 )
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
 from omnigraph.cli.graphs import commit_to_json, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Branch, IfCommit, Params, ParamsFile, QueryFile, QueryText, Store
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Branch,
+    IfCommit,
+    Param,
+    Params,
+    ParamsFile,
+    QueryFile,
+    QueryText,
+    Store,
+)
 from omnigraph.cli.output import choose_output
-from omnigraph.engine.mutate import MutationResult
+from omnigraph.cli.parameters import read_params
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.ir import decode_parameter_text
+
+if TYPE_CHECKING:
+    from omnigraph.engine.mutate import MutationResult
 
 app = new_app()
 
@@ -52,7 +65,7 @@ class MutationReport:
 
 
 @app.command()
-def mutate(
+def mutate(  # noqa: PLR0913 - one parameter per option
     *,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
@@ -61,6 +74,7 @@ def mutate(
     query_text: QueryText = None,
     params: Params = None,
     params_path: ParamsFile = None,
+    param: Param = None,
     store: Store = None,
     branch: Branch = "main",
     expected_head: IfCommit = None,
@@ -73,7 +87,7 @@ def mutate(
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
-    given = read_params(params, params_path)
+    given = read_params(params, params_path, param or ())
     with open_graph(store) as session:
         result = session.mutate(
             source.data,
@@ -106,20 +120,6 @@ def read_query(path: str | None, text: str | None, name: str | None) -> InputFil
     if not text.strip():
         raise _usage("the query text is empty", "a query", hint="write the query after -e")
     return InputFile(name="<query>", data=text.encode(errors="surrogateescape"))
-
-
-def read_params(text: str | None, path: str | None) -> Any:
-    """Return the parameters as JSON values, None when there are none.
-
-    Raises:
-        UsageError: they are given twice.
-        QueryParameterError: they are not JSON.
-    """
-    if text is not None and path is not None:
-        raise _usage("--params and --params-file exclude each other", "one of them", hint="give one of the two")
-    if path is not None:
-        return decode_parameter_text(read_input(path).data)
-    return None if text is None else decode_parameter_text(text.encode(errors="surrogateescape"))
 
 
 def _usage(message: str, expected: str, *, hint: str) -> UsageError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.engines import (
     EngineName,
     Master,
@@ -74,8 +75,7 @@ def _lines(result: OptimizeResult) -> Iterator[str]:
     for table in result.tables:
         if table.table_key != MANIFEST_KEY:
             yield f"{table.table_key}: {', '.join(_done(table))}"
-    count = len(result.commits)
-    yield f"{count} commit{'' if count == 1 else 's'}" if count else "nothing to do"
+    yield counted(len(result.commits), "commit") if result.commits else "nothing to do"
 
 
 def _done(table: OptimizedTable) -> Iterator[str]:
@@ -83,11 +83,14 @@ def _done(table: OptimizedTable) -> Iterator[str]:
         yield f"skipped ({table.skipped})"
         return
     if table.fragments_removed:
-        yield f"{table.fragments_before} fragments became {table.fragments_after}"
+        before = counted(table.fragments_before, "fragment")
+        same = table.fragments_before == table.fragments_after
+        yield f"{before} rewritten" if same else f"{before} became {table.fragments_after}"
     made = [index for index in table.indexes if index.action != "skipped"]
     for action in ("built", "extended", "rebuilt"):
         columns = [index.column for index in made if index.action == action]
         if columns:
-            yield f"{action} {len(columns)} indexes on {', '.join(dict.fromkeys(columns))}"
+            indexes = counted(len(columns), "index", "indexes")
+            yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
     if not table.fragments_removed and not made:
         yield "up to date"

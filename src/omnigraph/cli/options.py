@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.operator.scope import choose_profile, default_actor
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Store = Annotated[
     str | None,
@@ -13,7 +15,25 @@ Store = Annotated[
 ]
 Uri = Annotated[str | None, typer.Argument(metavar="[URI]", help="The graph: a path, file:// or s3://bucket/prefix.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
-Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who asks for it; kept with the commit.")]
+Profile = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="The graph that the operator config gives this name.",
+        callback=choose_profile,
+        expose_value=False,
+    ),
+]
+Actor = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="ACTOR",
+        help="Who asks for it, kept with the commit; the operator by default.",
+        callback=default_actor,
+    ),
+]
 DesiredSchema = Annotated[
     str, typer.Option("--schema", metavar="FILE", help="The schema to move to; - reads standard input.")
 ]
@@ -28,6 +48,10 @@ Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Pa
 ParamsFile = Annotated[
     str | None,
     typer.Option("--params-file", metavar="FILE", help="Parameters, as a JSON file; - reads standard input."),
+]
+Param = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON, or else text; may be repeated."),
 ]
 UriOption = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")

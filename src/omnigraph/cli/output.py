@@ -7,19 +7,22 @@ document: the report, or ``{"error": …}``.
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TextIO
 
-from omnigraph.errors import OmnigraphError, Violations
+from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violations
+
+_NAMES = 8
 
 
 class Report(Protocol):
     """What a command found, ready to be shown."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any] | list[Any]:
         """The report as JSON values."""
 
     def to_lines(self) -> Iterable[str]:
@@ -88,8 +91,28 @@ def error_lines(error: OmnigraphError) -> Sequence[str]:
     >>> error_lines(InternalError("broken", hint="report it"))
     ['error: broken', 'hint: report it', 'code: internal']
     """
-    hint = [f"hint: {error.hint}"] if error.hint else []
+    advice = error.hint or _advice(error.details)
+    hint = [f"hint: {advice}"] if advice else []
     return [*f"error: {error}".split("\n"), *_violation_lines(error), *hint, f"code: {error.code}"]
+
+
+def _advice(details: Details | None) -> str | None:
+    """What the details of an error without a hint tell people to do; in JSON they stand there themselves."""
+    match details:
+        case MissingThing(name=name, near=near) if near:
+            likely = difflib.get_close_matches(name, near, n=1)
+            return f"did you mean {likely[0]}?" if likely else f"there {_listed(near)}"
+        case BadValue(expected=expected) if expected:
+            return f"expected {expected}"
+        case _:
+            return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMES
+    shown = ", ".join(names[:_NAMES])
+    verb = "is" if len(names) == 1 else "are"
+    return f"{verb} {shown} and {rest} more" if rest > 0 else f"{verb} {shown}"
 
 
 def _violation_lines(error: OmnigraphError) -> list[str]:
@@ -109,5 +132,5 @@ def write_line(line: str, stream: TextIO) -> None:
     stream.write(f"{line}\n")
 
 
-def _write_json(document: dict[str, Any]) -> None:
+def _write_json(document: dict[str, Any] | list[Any]) -> None:
     write_line(json.dumps(document, indent=2, ensure_ascii=False), sys.stdout)

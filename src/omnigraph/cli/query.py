@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
-from typing import Annotated, TextIO, assert_never
-
-import typer
+from typing import TYPE_CHECKING
 
 from omnigraph.cli.engines import (
     EngineName,
@@ -18,13 +15,13 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
+from omnigraph.cli.formats import RowFormat, choose_format, write_result
 from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Params, ParamsFile, QueryFile, QueryText, Store
+from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.reads import (
     AtSnapshot,
     Memory,
-    Param,
     QueryName,
     ReadBranch,
     ReadRequest,
@@ -35,20 +32,12 @@ from omnigraph.cli.reads import (
     read_options,
     read_request,
 )
-from omnigraph.engine.results import Result
-from omnigraph.engine.session import GraphSession
+
+if TYPE_CHECKING:
+    from omnigraph.engine.results import Result
+    from omnigraph.engine.session import GraphSession
 
 app = new_app()
-
-
-class Format(Enum):
-    """How rows are written."""
-
-    TABLE = "table"
-    KV = "kv"
-    CSV = "csv"
-    JSONL = "jsonl"
-    JSON = "json"
 
 
 @app.command()
@@ -71,7 +60,7 @@ def query(  # noqa: PLR0913 - one parameter per option
     master: Master = None,
     remote: Remote = None,
     spark_conf: SparkConf = None,
-    form: Annotated[Format, typer.Option("--format", help="How to write the rows.")] = Format.TABLE,
+    form: RowFormat = None,
     as_json: AsJson = False,
 ) -> int:
     """Read rows by a query, from the newest state of a branch or from an earlier one.
@@ -91,26 +80,10 @@ def query(  # noqa: PLR0913 - one parameter per option
         snapshot=snapshot,
         options=read_options(limit_rows, timeout, memory, mode),
     )
+    chosen = choose_format(as_json=as_json, given=form)
     with open_graph(store, mode="read_only") as session:
-        write_result(_run(session, request, spark), Format.JSON if as_json else form, sys.stdout)
+        write_result(_run(session, request, spark), chosen, sys.stdout)
     return 0
-
-
-def write_result(result: Result, form: Format, stream: TextIO) -> None:
-    """Write the rows in one of the formats."""
-    match form:
-        case Format.TABLE:
-            result.write_table(stream)
-        case Format.KV:
-            result.write_kv(stream)
-        case Format.CSV:
-            result.write_csv(stream)
-        case Format.JSONL:
-            result.write_jsonl(stream)
-        case Format.JSON:
-            result.write_json(stream)
-        case _:
-            assert_never(form)
 
 
 def _run(session: GraphSession, request: ReadRequest, spark: SparkRequest) -> Result:

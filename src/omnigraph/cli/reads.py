@@ -7,15 +7,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.files import refuse_second_stdin
-from omnigraph.cli.mutate import read_params, read_query
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.errors import BadValue, QueryParameterError, UsageError
-from omnigraph.ir import decode_parameter_text
+from omnigraph.cli.mutate import read_query
+from omnigraph.cli.parameters import read_params
+from omnigraph.errors import BadValue, UsageError
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.options import QueryOptions
 
 
 class Traversal(Enum):
@@ -28,10 +30,6 @@ class Traversal(Enum):
 
 QueryName = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
-]
-Param = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON, or else text; may be repeated."),
 ]
 ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main if none.")]
 AtSnapshot = Annotated[
@@ -104,7 +102,7 @@ def read_request(
     source = read_query(query_path, query_text, name)
     return ReadRequest(
         text=source.data,
-        params=_with_each(read_params(params, params_path), param or ()),
+        params=read_params(params, params_path, param or ()),
         name=name,
         branch="main" if branch is None else branch,
         at=snapshot,
@@ -119,36 +117,14 @@ def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | 
     Raises:
         UsageError: a time or a size that is none.
     """
+    from omnigraph.engine.query.options import QueryOptions  # noqa: PLC0415 - for arguments that make sense
+
     return QueryOptions(
         mode=mode.value,
         memory_bytes=None if memory is None else _size(memory),
         timeout_ms=None if timeout_s is None else _milliseconds(timeout_s),
         max_rows=limit_rows,
     )
-
-
-def _with_each(given: Any, each: Sequence[str]) -> Any:
-    """Put single parameters over those that were given together; what is no object is refused later, as always."""
-    if not each or not (given is None or isinstance(given, dict)):
-        return given
-    single: dict[str, Any] = {}
-    for text in each:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise _usage(f"--param is not of its form value={text}", text, "NAME=VALUE")
-        if name in single:
-            raise _usage(f"--param names a parameter twice name={name}", text, "each name once")
-        single[name] = _value(value)
-    return {**(given or {}), **single}
-
-
-def _value(text: str) -> Any:
-    try:
-        return decode_parameter_text(text.encode())
-    except QueryParameterError:
-        return text
-    except UnicodeEncodeError as problem:
-        raise _usage("--param holds bytes that are no text", ascii(text), "UTF-8 text") from problem
 
 
 def _milliseconds(timeout_s: float) -> int:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.guards import echo_target
 from omnigraph.cli.lazy import new_app
@@ -55,8 +56,17 @@ def repair(
         "graph_manifest_version": result.manifest_version,
         "datasets": [table.to_json() for table in result.tables],
     }
-    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_lines(result))))
+    report = PlainReport(document=document, lines=list(_lines(result)), remarks=list(_remarks(result)))
+    choose_output(as_json=as_json).show(report)
     return _REFUSED if result.is_refused else 0
+
+
+def _remarks(result: RepairResult) -> Iterator[str]:
+    actions = {table.action for table in result.tables}
+    if "preview" in actions:
+        yield "nothing was changed; give --confirm to do it"
+    if "refused" in actions:
+        yield "refused changes need a decision: --force adopts them, --discard undoes them"
 
 
 def _lines(result: RepairResult) -> Iterator[str]:
@@ -68,4 +78,4 @@ def _lines(result: RepairResult) -> Iterator[str]:
             f" published={table.published_version} head={table.head_version} operations={operations}"
         )
     if not found:
-        yield f"no drift in {len(result.tables)} tables"
+        yield f"no drift in {counted(len(result.tables), 'table')}"

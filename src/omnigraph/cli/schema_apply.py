@@ -8,8 +8,9 @@ from typing import Any
 
 from omnigraph.cli.files import read_input
 from omnigraph.cli.graphs import commit_to_json, graph_address, open_graph
+from omnigraph.cli.guards import echo_target
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Store, Uri
+from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.schema import SchemaApplyResult
 
@@ -61,6 +62,7 @@ def apply(
     branch: Branch = "main",
     allow_data_loss: AllowDataLoss = False,
     actor: Actor = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Bring a graph to another schema: tables, rows and schema change in one commit, or nothing does.
@@ -71,6 +73,7 @@ def apply(
     """
     address = graph_address(uri, store)
     desired = read_input(desired_path)
+    echo_target("schema apply", address, is_quiet=quiet)
     with open_graph(address) as session:
         result = session.apply_schema(
             desired.data, branch=branch, allow_data_loss=allow_data_loss, actor=actor, source_name=desired.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from omnigraph.cli.counted import counted
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Branch, Store, Uri
@@ -39,9 +40,11 @@ def status(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_
 
 
 def _lines(found: GraphStatus) -> Iterator[str]:
-    yield f"branch {found.branch}: {found.commits} commits, {found.branches} branches, {found.tags} tags in the graph"
+    branches, tags = counted(found.branches, "branch", "branches"), counted(found.tags, "tag")
+    yield f"branch {found.branch}: {counted(found.commits, 'commit')}, {branches}, {tags} in the graph"
     for table in found.tables:
-        yield f"{table.table_key}: {table.rows} rows, {table.fragments} fragments, {_coverage(table)}"
+        size = f"{counted(table.rows, 'row')}, {counted(table.fragments, 'fragment')}"
+        yield f"{table.table_key}: {size}, {_coverage(table)}"
     dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
     yield f"storage: {found.stored_bytes} bytes, {dead} of old states and left-overs"
     if found.pending:
@@ -52,4 +55,4 @@ def _lines(found: GraphStatus) -> Iterator[str]:
 
 def _coverage(table: TableStatus) -> str:
     current = sum(index.is_built and index.covered_rows == table.rows for index in table.indexes)
-    return f"{current} of {len(table.indexes)} indexes current"
+    return f"{current} of {counted(len(table.indexes), 'index', 'indexes')} current"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Store, UriOption
@@ -23,5 +25,5 @@ def list_tags(*, uri: UriOption = None, store: Store = None, as_json: AsJson = F
 
 
 def _line(tag: Tag) -> str:
-    message = "" if tag.message is None else f" {tag.message!r}"
+    message = "" if tag.message is None else f" {json.dumps(tag.message, ensure_ascii=False)}"
     return f"{tag.name} {tag.commit_id}{message}"

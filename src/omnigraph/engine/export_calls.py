@@ -5,17 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omnigraph.catalog import Catalog
-from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings, export_folder, export_stream
-from omnigraph.engine.export.options import Progress
-from omnigraph.engine.export.selection import ExportCut
-from omnigraph.engine.export.stream import ByteSink
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
+    from omnigraph.engine.export.options import Progress
+    from omnigraph.engine.export.selection import ExportCut
+    from omnigraph.engine.export.stream import ByteSink
 
 
 class ExportCalls:
@@ -58,6 +61,8 @@ class ExportCalls:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
             StorageUnavailableError, StorageDeniedError: the folder cannot be written.
         """
+        from omnigraph.engine.export import export_folder  # noqa: PLC0415 - a read needs none of it
+
         counters = counters or Counters()
         return export_folder(
             self.export_cut(branch, at, types, counters),
@@ -84,6 +89,8 @@ class ExportCalls:
 
         Takes and raises what :meth:`export` does; whatever was written before an error is to be thrown away.
         """
+        from omnigraph.engine.export import export_stream  # noqa: PLC0415 - a read needs none of it
+
         counters = counters or Counters()
         cut = self.export_cut(branch, at, types, counters)
         return export_stream(cut, sink, world=self._world, progress=progress, counters=counters)
@@ -95,6 +102,8 @@ class ExportCalls:
             ExportTypeError: the schema has no such type.
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
+        from omnigraph.engine.export.selection import ExportCut  # noqa: PLC0415 - a read needs none of it
+
         name = BranchName.parse(branch)
         if at is None:
             snapshot = self.store.snapshot(name, counters)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from omnigraph.engine.accepted import CatalogCache
-from omnigraph.engine.maintenance.cleanup import Cleanup, CleanupResult
-from omnigraph.engine.maintenance.optimize import Optimization, OptimizeResult
-from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult, repair
-from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.running import LocalRunner, MaintenanceRunner
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.engine.maintenance.status import GraphStatus, read_status
 from omnigraph.runtime import Counters, World
-from omnigraph.store.compacting import CompactionPolicy
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.repair import RepairResult
+    from omnigraph.engine.maintenance.running import MaintenanceRunner
+    from omnigraph.engine.maintenance.status import GraphStatus
+    from omnigraph.store.compacting import CompactionPolicy
 
 
 class MaintenanceCalls:
@@ -48,12 +50,19 @@ class MaintenanceCalls:
             BranchMissingError, TypeMissingError: there is no such branch or type.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.running import LocalRunner  # noqa: PLC0415 - a read needs none of it
+
         authority = self.store.current(BranchName.parse(branch), Counters())[0]
         chosen = runner or LocalRunner(self.store.storage, self.maintenance.threads)
         return Optimization(authority, self._catalogs.get, chosen, policy=policy, actor=actor).run(types)
 
     def _tidy(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
         """Do what little a background thread may do about a branch."""
+        from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.running import LocalRunner  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.store.compacting import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
+
         authority = self.store.current(branch, Counters())[0]
         Optimization(
             authority,
@@ -79,6 +88,9 @@ class MaintenanceCalls:
             ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.maintenance.cleanup import Cleanup  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.retention import Retention  # noqa: PLC0415 - a read needs none of it
+
         retention = Retention(keep=keep, older_than_s=older_than_s)
         work = Cleanup(self.store, retention, self.maintenance, self._world)
         return work.run() if confirm else work.preview()
@@ -89,6 +101,8 @@ class MaintenanceCalls:
         Raises:
             BranchMissingError: there is no such branch.
         """
+        from omnigraph.engine.maintenance.status import read_status  # noqa: PLC0415 - a read needs none of it
+
         name = BranchName.parse(branch)
         schema = self.store.snapshot(name, Counters()).state.schema
         return read_status(self.store, name, self._catalogs.get(schema), self.maintenance, self._world)
@@ -110,5 +124,7 @@ class MaintenanceCalls:
             ExpectedVersionMismatchError: a table moved meanwhile.
             ReadOnlyError: the graph is open for reading only.
         """
+        from omnigraph.engine.maintenance.repair import RepairOrder, repair  # noqa: PLC0415 - a read needs none of it
+
         order = RepairOrder(confirm=confirm, force=force, discard=discard)
         return repair(self.store.current(BranchName.parse(branch), Counters())[0], order, Counters())

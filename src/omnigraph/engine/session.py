@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from omnigraph.catalog import Catalog, assign_identities, compile_schema
+from omnigraph.catalog import Catalog, assign_identities
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.export_calls import ExportCalls
 from omnigraph.engine.history_calls import HistoryCalls
-from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source, load
+from omnigraph.engine.load_calls import LoadCalls
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.engine.maintenance.upkeep import Upkeep
 from omnigraph.engine.maintenance_calls import MaintenanceCalls
-from omnigraph.engine.mutate import MutationResult, is_insert_only, run_mutation
 from omnigraph.engine.query.explain import Explanation
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PreparedRead, QueryRunner, ReadCall
 from omnigraph.engine.results import Result
-from omnigraph.engine.schema import SchemaApplyResult, apply_schema
 from omnigraph.errors import SchemaMovedError
 from omnigraph.ir import (
     CompiledQuery,
@@ -33,13 +30,16 @@ from omnigraph.ir import (
     decode_calls,
     expect_mutation,
 )
-from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+if TYPE_CHECKING:
+    from omnigraph.engine.mutate import MutationResult
+    from omnigraph.engine.schema import SchemaApplyResult
 
 # How often a mutation that only inserts is made again for a schema that changed meanwhile.
 _ATTEMPTS = 32
@@ -60,6 +60,9 @@ def init_graph(
         SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
         GraphExistsError: there is a graph already.
     """
+    from omnigraph.catalog import compile_schema  # noqa: PLC0415 - a read needs none of it
+    from omnigraph.lang.pg import parse_schema  # noqa: PLC0415 - see above
+
     source = schema_text.encode() if isinstance(schema_text, str) else schema_text
     world = world or World.system()
     catalog = assign_identities(compile_schema(parse_schema(source, source_name)), str(world.ids.ulid()))
@@ -85,7 +88,7 @@ class _Call:
     source: str
 
 
-class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
+class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
     """An open graph: queries are compiled against the schema of the branch they run on. Threads may share it."""
 
     def __init__(
@@ -278,6 +281,8 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
     def _mutate(
         self, call: _Call, decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows]
     ) -> MutationResult:
+        from omnigraph.engine.mutate import is_insert_only, run_mutation  # noqa: PLC0415 - a read needs none of it
+
         now_ms = self._world.clock.now_ms()
         attempt = 0
         while True:
@@ -303,44 +308,6 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
                 if attempt >= _ATTEMPTS or not is_insert_only(plan):
                     raise
 
-    def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-        self,
-        sources: Sequence[Source | str],
-        mode: LoadMode = "append",
-        *,
-        patch: bool = False,
-        branch: str = MAIN,
-        actor: str | None = None,
-        message: str | None = None,
-        expected_head: str | None = None,
-        errors_to: str | Path | None = None,
-        progress: Callable[[LoadProgress], None] | None = None,
-        limit: int = 100,
-        settings: LoadSettings | None = None,
-    ) -> LoadResult:
-        """Read every row of the sources and publish all of them as one commit, or nothing.
-
-        Takes and raises what :func:`omnigraph.engine.load.load` does.
-        """
-        authority, newest = self.store.current(BranchName.parse(branch), Counters())
-        schema = newest.state.schema
-        return load(
-            authority,
-            self._catalogs.get(schema),
-            sources,
-            mode,
-            patch=patch,
-            actor=actor,
-            message=message,
-            expected_head=_commit_id(expected_head),
-            schema_hash=schema.hash,
-            errors_to=errors_to,
-            progress=progress,
-            limit=limit,
-            settings=settings,
-            embedder=self.embedder,
-        )
-
     def apply_schema(
         self,
         text: str | bytes,
@@ -359,6 +326,8 @@ class GraphSession(HistoryCalls, ExportCalls, MaintenanceCalls):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
         """
+        from omnigraph.engine.schema import apply_schema  # noqa: PLC0415 - a read needs none of it
+
         return apply_schema(
             self.store,
             BranchName.parse(branch),

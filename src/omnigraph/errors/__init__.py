@@ -52,11 +52,13 @@ OmnigraphError
 ├── ChangeCursorError, ChangeLimitError, ChangeValueError
 ├── ExportTargetError, ExportTypeError   an export that cannot be made as asked
 ├── ExportManifestError, ExportDamagedError   an exported folder that cannot be read back
+├── ProfileMissingError, AliasMissingError   (also KeyError)
+├── ScopeUnsupportedError  a graph of a server or a cluster
 ├── SparkMissingError      (also ImportError)
 ├── JavaMissingError, JavaTooOldError, SparkStartError, SparkWorkerError   a Spark that cannot run our code
 ├── SparkUnsupportedError, SparkJobError   what Spark cannot do, and jobs that failed
 └── DiagnosticError        a finding with a place in a source text
-    ├── SourceEncodingError
+    ├── SourceEncodingError, ConfigError
     ├── SchemaSyntaxError, SchemaCheckError, SchemaPlanError
     └── QuerySyntaxError, QueryTypeError, QueryMeaningError
 """
@@ -72,6 +74,7 @@ from omnigraph.errors.changes import (
     DiffRefusal,
     FeedGap,
 )
+from omnigraph.errors.config import AliasMissingError, ConfigError, ProfileMissingError, ScopeUnsupportedError
 from omnigraph.errors.details import (
     BadValue,
     Details,
@@ -221,6 +224,7 @@ from omnigraph.errors.txn import (
 __all__ = [
     "BY_CODE",
     "CLASSES",
+    "AliasMissingError",
     "AlreadyExistsError",
     "BadRowsError",
     "BadValue",
@@ -243,6 +247,7 @@ __all__ = [
     "CommitMissingError",
     "CommitOutcome",
     "CompareAndSwapLostError",
+    "ConfigError",
     "ConstraintViolationError",
     "Details",
     "Diagnostic",
@@ -300,6 +305,7 @@ __all__ = [
     "ParameterProblem",
     "Place",
     "PreconditionFailedError",
+    "ProfileMissingError",
     "ProviderFault",
     "QueryCancelledError",
     "QueryLaneError",
@@ -326,6 +332,7 @@ __all__ = [
     "SchemaMovedError",
     "SchemaPlanError",
     "SchemaSyntaxError",
+    "ScopeUnsupportedError",
     "SidecarCorruptError",
     "SourceEncodingError",
     "SourceTooLargeError",

@@ -52,7 +52,7 @@ class MergeConflictsError(OmnigraphError):
         code="merge.conflicts",
         kind=Kind.CONFLICT,
         details=MergeConflicts,
-        hint="change one of the sides and merge again, or let the merge resolve rows",
+        hint="change one of the sides and try again, or say how to resolve rows",
     )
 
 

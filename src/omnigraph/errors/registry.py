@@ -6,6 +6,7 @@ from typing import Any
 
 from omnigraph.errors import (
     changes,
+    config,
     embedding,
     engine,
     export,
@@ -27,6 +28,10 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     general.FileMissingError,
     general.FileAccessError,
     general.FailpointError,
+    config.ConfigError,
+    config.ProfileMissingError,
+    config.AliasMissingError,
+    config.ScopeUnsupportedError,
     language.SchemaSyntaxError,
     language.SchemaCheckError,
     language.SchemaPlanError,

@@ -16,7 +16,13 @@ from omnigraph.errors.kinds import Effect, Kind, Retry
 class StorageUnavailableError(OmnigraphError):
     """The object store or the disk did not answer, or answered that it cannot at the moment."""
 
-    row = Row(code="storage.unavailable", kind=Kind.UNAVAILABLE, details=StorageFault, retry=Retry.AS_IS)
+    row = Row(
+        code="storage.unavailable",
+        kind=Kind.UNAVAILABLE,
+        details=StorageFault,
+        retry=Retry.AS_IS,
+        hint="ask again; if that does not help, check the address, the network and the endpoint",
+    )
 
 
 class StorageDeniedError(OmnigraphError, PermissionError):

@@ -134,13 +134,17 @@ class State:
             to, format, branch=self._branch, at=self._at, types=types, progress=progress, settings=settings
         )
 
-    def export_stream(self, sink: ByteSink, *, types: Sequence[str] | None = None) -> ExportResult:
+    def export_stream(
+        self, sink: ByteSink, *, types: Sequence[str] | None = None, progress: Progress | None = None
+    ) -> ExportResult:
         """Write all rows as JSONL to an open binary file: edges first, types by name, rows by id.
 
         Raises:
             ExportTypeError: the schema has no such type.
         """
-        return self._handle.session.export_stream(sink, branch=self._branch, at=self._at, types=types)
+        return self._handle.session.export_stream(
+            sink, branch=self._branch, at=self._at, types=types, progress=progress
+        )
 
     def diff(
         self,

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import resources
 from typing import Any
 
 from lark import Lark, Token, Transformer
@@ -15,6 +14,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
 from omnigraph.lang.source import MAX_NESTING, Comment, Source, Span
+from omnigraph.lang.tables import open_parser
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
 # end of the text: searching on behind each opening mark would take quadratic time.
@@ -54,7 +54,7 @@ class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never
 
 @dataclass(frozen=True)
 class Grammar:
-    """A grammar file with the builder of its tree, the error it reports and the words people know its tokens by.
+    """A package's grammar with the builder of its tree, the error it reports and the words people know its tokens by.
 
     ``token_choices`` lists the words a token can be, for those whose misspelling deserves a suggestion;
     ``token_kinds`` names the wider token that a keyword is an instance of where both may stand, so that an error
@@ -62,7 +62,6 @@ class Grammar:
     """
 
     package: str
-    file_name: str
     builder: type[Transformer[Token, Any]]
     error: type[DiagnosticError]
     token_words: Mapping[str, str]
@@ -71,9 +70,7 @@ class Grammar:
 
     @cached_property
     def _lark(self) -> Lark:
-        text = resources.files(self.package).joinpath(self.file_name).read_text(encoding="utf-8")
-        # The builder runs inside the parser, bottom up: no whole Lark tree is made, and nothing recurses.
-        return Lark(text, parser="lalr", lexer="contextual", transformer=self.builder())
+        return open_parser(self.package, self.builder())
 
     def parse(self, source: Source) -> Any:
         """Return what the builder makes of ``source``.

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
 from omnigraph.engine.constraints.tuples import tuples_of
 
 ROW = "row"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_exit_codes_of_kinds_are_distinct_and_not_those_of_signals():
 def test_interrupt_is_130(capsys: pytest.CaptureFixture[str]):
     assert run(lambda: end_with(KeyboardInterrupt()), []) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_streams_closed_by_the_caller_are_no_bug(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run(lambda: parse_schema("node A {" * 99) and 0, []) == Kind.TOO_LARGE.exit_code
+    sys.stdout.close()
+    sys.stderr.close()
 
 
 def test_bug_is_one_line_and_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):

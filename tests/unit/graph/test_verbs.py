@@ -6,12 +6,14 @@ import io
 import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from tests.session_graph import RELAXED
 
 import omnigraph
+from omnigraph.engine.session import GraphSession
 from omnigraph.errors import (
     BranchMissingError,
     FileMissingError,
@@ -24,6 +26,7 @@ from omnigraph.errors import (
     SchemaSyntaxError,
     UsageError,
 )
+from omnigraph.history.merge import merge_branch, preview_merge, revert_commit
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person { since: Date? }\n"
 ADD = "query add($name: String, $age: I32?) { insert Person { name: $name, age: $age } }"
@@ -112,6 +115,25 @@ def test_the_page_about_python_names_every_verb():
     verbs = {name for noun in nouns for name in dir(noun) if not name.startswith("_")}
     assert len(verbs) > 30
     assert {name for name in verbs if not re.search(rf"`(graph\.)?{name}\b", page)} == set()
+
+
+# What a noun knows by itself, and what only faces and other engines have a use for.
+KNOWN = {"branch", "at", "source", "target", "session", "schema", "text", "source_name", "memory_bytes"}
+OTHERS = {"params_form", "limit", "counters", "policy", "runner"}
+VERBS = """
+    query explain export export_stream mutate mutate_batch load apply_schema optimize status repair cleanup
+    create_branch delete_branch delete_tag merge preview_merge revert
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS.split())
+def test_a_verb_takes_whatever_the_call_behind_it_takes(verb):
+    behind = {"merge": merge_branch, "preview_merge": preview_merge, "revert": revert_commit}.get(verb)
+    taken = signature(behind or getattr(GraphSession, verb)).parameters
+    given = signature(getattr(omnigraph.Graph, verb)).parameters
+    both = (set(taken) & set(given)) - KNOWN
+    assert set(taken) - both - KNOWN - OTHERS == set()
+    assert {name for name in both if taken[name].default != given[name].default} == set()
 
 
 def test_threads_share_a_graph(tmp_path):

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType
 from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, ids_table, without
 from omnigraph.engine.constraints.set_rules import ENDPOINT_MISSING, ORPHANED_EDGE

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints.cardinality import check_cardinality
 from omnigraph.engine.constraints.endpoints import check_endpoints

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.entity_ids import canonical_text
 from omnigraph.catalog.model import (
+    ENDPOINTS,
     FLOATS,
     INTEGERS,
     CheckRule,

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.entity_ids import canonical_texts
-from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.catalog.model import ENDPOINTS, FLOATS, EdgeType, NodeType, PropertyType, Scalar
 
 WRITTEN_TUPLES = pa.schema([("row", pa.int64()), ("id", pa.string()), ("value", pa.string())])
 # One part of a tuple's text: everything up to a separator that is not escaped.

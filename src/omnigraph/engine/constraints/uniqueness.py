@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
 from omnigraph.engine.constraints.evaluation import Evaluation
 from omnigraph.engine.constraints.image import Image, without
 from omnigraph.engine.constraints.proofs import are_distinct

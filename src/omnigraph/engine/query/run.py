@@ -32,10 +32,11 @@ def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]
     frames = run_steps(context, plan.steps, iter([UNIT]))
     rows = _grouped(context, plan, frames) if read.groups is not None else _plain(context, plan, frames, schema)
     returned = 0
-    for batch in rows:
-        returned += batch.num_rows
-        context.limits.check_rows(returned)
-        yield batch
+    with context.snapshot.reading():
+        for batch in rows:
+            returned += batch.num_rows
+            context.limits.check_rows(returned)
+            yield batch
 
 
 def _grouped(context: QueryContext, plan: QueryPlan, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.results import encodings, frames
+from omnigraph.engine.results import encodings
 from omnigraph.engine.results.batches import Batches
-from omnigraph.engine.results.drawing import draw_svg, picture_of_network
 from omnigraph.engine.results.encodings import Content, TextSink
 from omnigraph.engine.results.host import host_rows
 from omnigraph.engine.results.info import Explanation, ReadInfo
@@ -144,6 +143,8 @@ class Result:
         Raises:
             LibraryMissingError: pandas is not installed.
         """
+        from omnigraph.engine.results import frames  # noqa: PLC0415 - loaded for the views that need it
+
         return frames.to_pandas(self.to_arrow())
 
     def to_polars(self) -> Any:
@@ -152,6 +153,8 @@ class Result:
         Raises:
             LibraryMissingError: polars is not installed.
         """
+        from omnigraph.engine.results import frames  # noqa: PLC0415 - loaded for the views that need it
+
         return frames.to_polars(self.to_arrow())
 
     def to_networkx(self, *, limit: int = MAX_ENTITIES) -> Any:
@@ -178,6 +181,8 @@ class Result:
             ResultWithoutNodesError: no column is a node.
             ViewTooLargeError: there are too many to be told apart.
         """
+        from omnigraph.engine.results.drawing import draw_svg, picture_of_network  # noqa: PLC0415 - loaded for the views that need it
+
         network = network_of_rows(self._info.pattern, self._batches, MAX_ENTITIES)
         return draw_svg(picture_of_network(network, self._info.headline(self.num_rows)))
 
@@ -223,7 +228,12 @@ class Result:
         encodings.write_kv(self._content(), sink)
 
     def write_table(
-        self, sink: TextSink, *, max_column_width: int = MAX_COLUMN_WIDTH, layout: CellLayout = "truncate"
+        self,
+        sink: TextSink,
+        *,
+        max_column_width: int = MAX_COLUMN_WIDTH,
+        layout: CellLayout = "truncate",
+        max_width: int | None = None,
     ) -> None:
         """Write a headline and a table for people.
 
@@ -231,8 +241,9 @@ class Result:
             sink: an open text file, or anything else with ``write``.
             max_column_width: the widest a column may be; less than 8 counts as 8.
             layout: whether longer cells are cut or broken into lines.
+            max_width: the widest a line may be; columns shrink for it, to 4 at the least.
         """
-        write_table(self._content(), sink, max_column_width=max_column_width, layout=layout)
+        write_table(self._content(), sink, max_column_width=max_column_width, layout=layout, max_width=max_width)
 
     def _content(self) -> Content:
         # Counting pulls every row first: a read that fails half way must not leave half an encoding behind.

@@ -10,10 +10,15 @@ from omnigraph.engine.results.layout import CellLayout, display_width, fit, make
 
 MAX_COLUMN_WIDTH = 80
 _LEAST_CAP = 8
+_BETWEEN = 3
+# Enough for a sign, a few digits, or the first letters of a word and the mark that it was cut.
+_LEAST_SQUEEZED = 4
 
 
-def write_table(content: Content, sink: TextSink, *, max_column_width: int, layout: CellLayout) -> None:
-    """Write a headline, the column names, a rule, and every row."""
+def write_table(
+    content: Content, sink: TextSink, *, max_column_width: int, layout: CellLayout, max_width: int | None = None
+) -> None:
+    """Write a headline, the column names, a rule, and every row; columns shrink until lines fit ``max_width``."""
     sink.write(f"{content.info.headline(content.row_count)}\n")
     if not content.columns:
         sink.write(f"{NO_ROWS}\n")
@@ -23,12 +28,26 @@ def write_table(content: Content, sink: TextSink, *, max_column_width: int, layo
     # A column is as wide as its widest cell, so the last row has to be seen before the first is written.
     rows = [[make_visible(cell) for cell in cells] for cells in iter_cells(content)]
     widths = [min(cap, max(map(display_width, cells))) for cells in zip(names, *rows, strict=True)]
+    if max_width is not None:
+        widths = _squeeze(widths, max_width - _BETWEEN * (len(widths) - 1))
     for line in _lines(names, widths, layout):
         sink.write(line)
     sink.write("-+-".join("-" * width for width in widths) + "\n")
     for row in rows:
         for line in _lines(row, widths, layout):
             sink.write(line)
+
+
+def _squeeze(widths: Sequence[int], room: int) -> list[int]:
+    """Cut the widest columns to one common width, as large as the room allows; narrower ones stay as they are."""
+    least, most = _LEAST_SQUEEZED, max(widths)
+    while least < most:
+        tried = (least + most + 1) // 2
+        if sum(min(width, tried) for width in widths) <= room:
+            least = tried
+        else:
+            most = tried - 1
+    return [min(width, least) for width in widths]
 
 
 def _lines(cells: Sequence[str], widths: Sequence[int], layout: CellLayout) -> Iterator[str]:

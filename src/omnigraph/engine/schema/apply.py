@@ -98,7 +98,8 @@ def _refuse_unsupported(plan: MigrationPlan) -> None:
     if refusal is not None:
         rule = "unsupported_change" if refusal.code is None else refusal.code.code
         details = Diagnostic(rule=rule, found=refusal.entity)
-        raise SchemaPlanError(refusal.message, details=details)
+        hint = f"this is about {refusal.entity}; `omnigraph schema plan` shows every step"
+        raise SchemaPlanError(refusal.message, details=details, hint=hint)
 
 
 def _fill(txn: WriteTxn, accepted: Catalog, plan: MigrationPlan, source: str) -> None:

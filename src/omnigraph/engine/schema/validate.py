@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.constraints import ENDPOINTS
 from omnigraph.catalog.migration import AddConstraint, DeclaredConstraint, MakeRequired, MigrationPlan
-from omnigraph.catalog.model import CheckRule, NodeType, PropertyDef, PropertyType, RangeRule, Scalar
+from omnigraph.catalog.model import ENDPOINTS, CheckRule, NodeType, PropertyDef, PropertyType, RangeRule, Scalar
 from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.schema.lower import Continued, continued_types

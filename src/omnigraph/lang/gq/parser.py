@@ -22,7 +22,6 @@ _KEYWORDS = (
 # Where an expression may start there are two dozen tokens: those that never stand alone share a word.
 _GRAMMAR = Grammar(
     package=__package__,
-    file_name="grammar.lark",
     builder=TreeBuilder,
     error=QuerySyntaxError,
     token_words={

@@ -12,7 +12,6 @@ _BASE_TYPES = ("String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64
 
 _GRAMMAR = Grammar(
     package="omnigraph.lang.pg",
-    file_name="grammar.lark",
     builder=SchemaBuilder,
     error=SchemaSyntaxError,
     token_words={

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import Catalog, EdgeType, PropertyType, Scalar
+from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.runtime import World
 from omnigraph.spark.load.options import SparkLoadSettings

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnigraph.catalog.constraints import ENDPOINTS
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType
 from omnigraph.engine.constraints.cardinality import UNBOUNDED
 from omnigraph.engine.constraints.set_rules import (
     CARDINALITY,

@@ -1,0 +1,110 @@
+"""The options that address a graph: which commands take them, and what the others say about them.
+
+A command that takes ``--store`` works on a graph, and gets ``--profile`` beside it here, so that no command has to
+declare it. All that a command does not take of these options is refused before anything else is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import typer
+from typer.main import get_command
+
+from omnigraph.cli.operator.config import unsupported_scope
+from omnigraph.cli.options import Profile
+from omnigraph.errors import BadValue, UsageError
+
+# In the order in which they are refused; each with what it is for.
+_SCOPE_FLAGS: Mapping[str, str] = {
+    "--server": "--server names a server",
+    "--cluster": "--cluster names a cluster",
+    "--graph": "--graph picks a graph of a server or a cluster",
+    "--store": "--store names the storage of a graph",
+    "--as": "--as names who writes",
+    "--profile": "--profile names a graph by the operator config",
+}
+_SERVED = frozenset({"--server", "--cluster", "--graph"})
+_REMOVED: Mapping[str, str] = {
+    "--alias": "run it with `omnigraph alias NAME`",
+    "--name": "give the name of the query by position, as in `omnigraph query NAME --query FILE`",
+    "--target": "name the graph with --store or --profile",
+    "--config": "name the graph with --store; what the old file held belongs into config.yaml of the operator",
+}
+_WITH_REMOVED = frozenset({"query", "mutate"})
+
+
+def add_profile(command: Any) -> None:
+    """Give a command that takes ``--store`` the option ``--profile`` too, right behind it."""
+    places = [place for place, parameter in enumerate(command.params) if "--store" in parameter.opts]
+    if places:
+        command.params.insert(places[0] + 1, _profile_option())
+
+
+def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
+    """Refuse options about graphs that a command does not take, and those that old versions took.
+
+    Args:
+        path: the words that name the command, without the program's.
+        command: the command itself.
+        arguments: what stands behind it.
+
+    Raises:
+        UsageError: the command does not take one of them.
+        ScopeUnsupportedError: it would, in a version that knows servers and clusters.
+    """
+    taken = {name for parameter in command.params for name in parameter.opts}
+    given = set(_given(arguments)) - taken
+    if path in _WITH_REMOVED:
+        for flag in (flag for flag in _REMOVED if flag in given):
+            raise _refusal(f"{flag} was removed", flag, _REMOVED[flag])
+    foreign = [flag for flag in _SCOPE_FLAGS if flag in given]
+    if not foreign:
+        return
+    first = foreign[0]
+    if "--store" in taken and first in _SERVED:
+        raise unsupported_scope(_SCOPE_FLAGS[first], first)
+    clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
+    do = "do" if len(clauses) > 1 else "does"
+    message = f"`{path}` is a {_phrase(path, taken)} command; {', '.join(clauses)} and {do} not apply"
+    raise _refusal(message, " ".join(foreign), _remedy(path, first, taken))
+
+
+def _given(arguments: Sequence[str]) -> Iterator[str]:
+    for argument in arguments:
+        if argument == "--":
+            return
+        if argument.startswith("--"):
+            yield argument.partition("=")[0]
+
+
+def _phrase(path: str, taken: set[str]) -> str:
+    if path == "init":
+        return "direct"
+    return "graph" if "--store" in taken else "local"
+
+
+def _remedy(path: str, flag: str, taken: set[str]) -> str:
+    if path == "alias":
+        return "the alias says which graph is meant; change it in the operator config"
+    if path == "init":
+        return "give the address of the graph by position"
+    if flag == "--as" and "--store" in taken:
+        return "leave it out; this command keeps no author"
+    return f"leave {flag} out; this command opens no graph"
+
+
+def _refusal(message: str, value: str, hint: str) -> UsageError:
+    details = BadValue(what="arguments", value=value, expected="the options of the command")
+    return UsageError(message, details=details, hint=hint)
+
+
+def _profile_option() -> Any:
+    app = typer.Typer(add_completion=False)
+
+    @app.command()
+    def declare(*, profile: Profile = None) -> None:
+        del profile
+
+    return next(parameter for parameter in get_command(app).params if "--profile" in parameter.opts)

@@ -1,0 +1,150 @@
+"""A YAML text as values that know where they stand.
+
+The tree is built from the events of the parser: marks stay at hand for messages, depth is bounded, and nothing is
+expanded or constructed. Plain scalars mean what YAML 1.2 says, so that ``on`` and ``no`` are words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from omnigraph.errors import ConfigError, Diagnostic
+from omnigraph.lang.source import MAX_NESTING, Source, Span, read_source
+
+Scalar = str | int | float | bool | None
+
+_WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
+_INTEGER = re.compile(r"[-+]?[0-9]{1,300}")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+# The parser of libyaml is many times faster, and not in every build of the package.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A value of the document: a scalar, a list of nodes, or a mapping from texts to nodes; and where it stands."""
+
+    value: Scalar | tuple[Node, ...] | dict[str, Node]
+    span: Span
+    key_span: Span | None = None
+
+    def plain(self) -> Any:
+        """Return the value as JSON values."""
+        if isinstance(self.value, dict):
+            return {name: node.plain() for name, node in self.value.items()}
+        if isinstance(self.value, tuple):
+            return [node.plain() for node in self.value]
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A parsed text and its root; None when it holds nothing."""
+
+    source: Source
+    root: Node | None
+
+    def line(self, span: Span) -> int:
+        """Return the number of the line, from 1, on which a span starts."""
+        return self.source.place(span).line
+
+    def problem(self, message: str, span: Span, *, expected: str = "", found: str | None = None) -> ConfigError:
+        """Return an error about a place of the document."""
+        about = (expected,) if expected else ()
+        details = Diagnostic(place=self.source.place(span), expected=about, found=found)
+        return ConfigError(message, details=details)
+
+
+def parse_document(data: bytes, name: str) -> Document:
+    """Parse one YAML document.
+
+    Raises:
+        ConfigError: it is no YAML, nests too deeply, repeats a key, or uses anchors or tags.
+        SourceEncodingError, SourceTooLargeError: it is no text that could be one.
+    """
+    source = read_source(data, name)
+    empty = Document(source=source, root=None)
+    try:
+        events = iter(list(yaml.parse(source.text, Loader=_LOADER)))
+    except yaml.YAMLError as problem:
+        mark = getattr(problem, "problem_mark", None) or getattr(problem, "context_mark", None)
+        at = _offset(source, mark) if mark is not None else 0
+        reason = getattr(problem, "problem", None) or "it cannot be read"
+        raise empty.problem(f"not valid YAML: {reason}", Span(at, at + 1), expected="YAML") from problem
+    return Document(source=source, root=_Builder(empty).build(events))
+
+
+class _Builder:
+    """Turns events into nodes, without recursion beyond the bound on nesting."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def build(self, events: Iterator[yaml.Event]) -> Node | None:
+        root: Node | None = None
+        for event in events:
+            if isinstance(event, yaml.NodeEvent):
+                if root is not None:
+                    raise self._refusal("more than one YAML document", event)
+                root = self._node(event, events, depth=0)
+        if root is not None and root.value is None:
+            return None
+        return root
+
+    def _node(self, event: yaml.Event, events: Iterator[yaml.Event], *, depth: int) -> Node:
+        if depth > MAX_NESTING:
+            raise self._refusal(f"nested too deeply limit={MAX_NESTING}", event)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise self._refusal("anchors and aliases of YAML are not supported", event)
+        tag = getattr(event, "tag", None)
+        if tag not in {None, "!"}:
+            raise self._refusal("tags of YAML are not supported", event, found=str(tag))
+        if isinstance(event, yaml.ScalarEvent):
+            is_plain = event.implicit[0]
+            return Node(value=_scalar(event.value) if is_plain else event.value, span=self._span(event))
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(item := next(events), yaml.SequenceEndEvent):
+                items.append(self._node(item, events, depth=depth + 1))
+            return Node(value=tuple(items), span=self._span(event))
+        return Node(value=self._entries(events, depth), span=self._span(event))
+
+    def _entries(self, events: Iterator[yaml.Event], depth: int) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        while not isinstance(event := next(events), yaml.MappingEndEvent):
+            key = self._node(event, events, depth=depth + 1)
+            if isinstance(key.value, tuple | dict):
+                raise self._document.problem("a key is no text", key.span, expected="a name")
+            # A name that looks like a number or a truth value is still a name.
+            name = event.value if isinstance(event, yaml.ScalarEvent) else ""
+            if name in entries:
+                raise self._document.problem(f"key is given twice key={name}", key.span, expected="each key once")
+            node = self._node(next(events), events, depth=depth + 1)
+            entries[name] = Node(value=node.value, span=node.span, key_span=key.span)
+        return entries
+
+    def _span(self, event: yaml.Event) -> Span:
+        source = self._document.source
+        start = _offset(source, event.start_mark)
+        return Span(start, max(start + 1, _offset(source, event.end_mark)))
+
+    def _refusal(self, message: str, event: yaml.Event, *, found: str | None = None) -> ConfigError:
+        return self._document.problem(message, self._span(event), expected="plain values", found=found)
+
+
+def _offset(source: Source, mark: Any) -> int:
+    return min(int(mark.index), len(source.text))
+
+
+def _scalar(text: str) -> Scalar:
+    lowered = text.lower()
+    if lowered in _WORDS and text in {lowered, lowered.title(), lowered.upper()}:
+        return _WORDS[lowered]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text

@@ -1,0 +1,111 @@
+"""The options that address a graph: which command takes which, and what the others answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from omnigraph.cli import main
+from omnigraph.cli.flags import refuse_flags
+from omnigraph.errors import OmnigraphError, ScopeUnsupportedError, UsageError
+
+READS = ("--store", "--profile")
+WRITES = ("--store", "--as", "--profile")
+NOTHING = ()
+
+MATRIX = {
+    "init": NOTHING,
+    "load": WRITES,
+    "export": READS,
+    "query": READS,
+    "explain": READS,
+    "mutate": WRITES,
+    "alias": NOTHING,
+    "branch create": WRITES,
+    "branch list": READS,
+    "branch merge": WRITES,
+    "branch delete": WRITES,
+    "commit list": READS,
+    "commit show": READS,
+    "commit changes": READS,
+    "diff": READS,
+    "changes poll": READS,
+    "changes baseline": READS,
+    "tag create": WRITES,
+    "tag list": READS,
+    "tag delete": READS,
+    "revert": WRITES,
+    "blame": READS,
+    "snapshot": READS,
+    "lint": READS,
+    "fmt": NOTHING,
+    "schema plan": READS,
+    "schema apply": WRITES,
+    "schema show": READS,
+    "optimize": READS,
+    "cleanup": READS,
+    "status": READS,
+    "repair": READS,
+    "profile list": NOTHING,
+    "profile show": NOTHING,
+    "completion": NOTHING,
+    "version": NOTHING,
+}
+FLAGS = ("--server", "--cluster", "--graph", "--store", "--as", "--profile")
+
+
+def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if not isinstance(command, TyperGroup):
+        yield " ".join(path), command
+        return
+    for name in command.list_commands(None):
+        yield from walk(command.get_command(None, name), (*path, name))
+
+
+COMMANDS = dict(walk(get_command(main._app)))
+
+
+def test_every_command_takes_what_the_matrix_says():
+    def taken(command: Any) -> tuple[str, ...]:
+        own = {name for parameter in command.params for name in parameter.opts}
+        return tuple(flag for flag in FLAGS if flag in own)
+
+    assert {path: taken(command) for path, command in COMMANDS.items()} == MATRIX
+
+
+@pytest.mark.parametrize("path", MATRIX)
+def test_every_other_flag_is_refused_by_name_with_a_remedy(path: str):
+    for flag in set(FLAGS) - set(MATRIX[path]):
+        for arguments in ([flag, "x"], [f"{flag}=x"]):
+            with pytest.raises(OmnigraphError, match=f"{flag} ") as caught:
+                refuse_flags(path, COMMANDS[path], arguments)
+            assert caught.value.hint
+            is_served = flag in FLAGS[:3] and MATRIX[path] != NOTHING
+            assert type(caught.value) is (ScopeUnsupportedError if is_served else UsageError)
+
+
+def test_first_offender_in_a_fixed_order_is_the_one_that_is_told():
+    with pytest.raises(UsageError, match="`fmt` is a local command; --cluster names a cluster and does not apply"):
+        refuse_flags("fmt", COMMANDS["fmt"], ["--profile", "p", "--as", "a", "--cluster", "c"])
+
+
+def test_alias_tells_all_of_them_at_once():
+    with pytest.raises(UsageError, match=r"--store names .*, --profile names .* and do not apply") as caught:
+        refuse_flags("alias", COMMANDS["alias"], ["who", "--profile", "p", "--store", "s"])
+    assert caught.value.hint == "the alias says which graph is meant; change it in the operator config"
+
+
+@pytest.mark.parametrize("path", ["query", "mutate"])
+@pytest.mark.parametrize("flag", ["--alias", "--name", "--target", "--config"])
+def test_removed_flags_say_what_to_write_instead(path: str, flag: str):
+    with pytest.raises(UsageError, match=f"{flag} was removed") as caught:
+        refuse_flags(path, COMMANDS[path], [flag, "x"])
+    assert caught.value.hint
+
+
+def test_what_stands_behind_two_dashes_is_no_option():
+    refuse_flags("alias", COMMANDS["alias"], ["who", "--", "--store", "x"])
