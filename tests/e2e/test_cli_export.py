@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def test_without_a_folder_all_rows_go_to_standard_output(folder: Path):
-    done = omnigraph("export", "g", "--jsonl", cwd=folder)
-    assert (done.code, done.out) == (0, LINES)
-    assert done.err == "warning: --jsonl is deprecated; JSONL is what export writes\n"
-
-
 def test_a_folder_is_reported_and_loads_back(folder: Path, tmp_path: Path):
     done = omnigraph("export", "g", "--to", "out", "--format", "parquet", cwd=folder)
     assert (done.code, done.err) == (0, "")
@@ -47,25 +40,3 @@ def test_a_folder_is_reported_and_loads_back(folder: Path, tmp_path: Path):
     loaded = omnigraph("load", "copy", "--data", "out", "--check-sums", "--mode", "append", cwd=folder)
     assert loaded.out == "loaded copy on branch main with append: 3 entities across 1 node type and 1 edge type\n"
     assert omnigraph("export", "copy", cwd=folder).out == LINES
-
-
-def test_the_report_as_json_has_counts_per_type(folder: Path):
-    done = omnigraph("export", "--store", "g", "--to", "one", "--type", "Person", "--json", cwd=folder)
-    report = json.loads(done.out)
-    assert report["types"] == [{"kind": "node", "type_name": "Person", "rows": 2, "files": 1, "bytes": report["bytes"]}]
-    assert (report["uri"], report["to"], report["format"], report["total_entities"]) == ("g", "one", "jsonl", 2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "text"),
-    [
-        (["--type", "Persom"], 2, "unknown export type 'Persom'"),
-        (["--to", ".", "--format", "csv"], 3, "there is something in the folder already"),
-        (["--format", "csv"], 2, "only JSONL goes to standard output"),
-        (["--json"], 2, "need a folder to export to"),
-    ],
-)
-def test_what_cannot_be_exported_is_refused_with_its_exit_code(folder: Path, arguments, code, text):
-    done = omnigraph("export", "g", *arguments, cwd=folder)
-    assert done.code == code
-    assert text in done.out + done.err

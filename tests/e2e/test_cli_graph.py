@@ -36,25 +36,12 @@ def people(folder: Path) -> dict[str, int | None]:
 
 
 class TestInit:
-    def test_reads_the_schema_from_standard_input(self, folder: Path):
-        made = omnigraph("init", "--schema", "-", "h", cwd=folder, stdin=SCHEMA)
-        assert (made.code, made.out) == (0, "initialized h\n")
-
-    @pytest.mark.parametrize("flags", [[], ["--force"]])
-    def test_never_overwrites_a_graph(self, graph: Path, flags: list[str]):
-        again = omnigraph("init", "--schema", "schema.pg", "g", *flags, cwd=graph)
-        assert (again.code, again.out) == (3, "")
-        assert again.err == f"error: there is a graph already at {graph / 'g'}\ncode: graph.exists\n"
-
     def test_bad_schema_is_shown_with_its_place_and_creates_nothing(self, folder: Path):
         (folder / "bad.pg").write_text("node Person { name: Strin }\n", encoding="utf-8")
         made = omnigraph("init", "--schema", "bad.pg", "h", cwd=folder)
         assert (made.code, made.out) == (2, "")
         assert made.err.startswith("error: bad.pg:1:21: ")
         assert not (folder / "h").exists()
-
-    def test_missing_schema_file_exits_with_5(self, folder: Path):
-        assert omnigraph("init", "--schema", "nowhere.pg", "h", cwd=folder).code == 5
 
     @pytest.mark.parametrize("uri", ["http://host/graph", "ftp://host/graph", "s3://", ""])
     def test_place_that_is_no_storage_exits_with_2(self, folder: Path, uri: str):
@@ -142,12 +129,6 @@ class TestMutate:
         assert done.code == 2
         assert done.err.startswith("error: <query>:1:20: type error: T10: unknown type 'Persn'\n")
 
-    def test_read_is_refused(self, graph: Path):
-        text = "query q() { match { $p: Person } return { $p.name } }"
-        done = omnigraph("mutate", "--store", "g", "-e", text, cwd=graph)
-        assert done.code == 2
-        assert done.err.endswith("code: query.lane\n")
-
     @pytest.mark.parametrize(
         ("arguments", "code", "ending"),
         [
@@ -173,8 +154,3 @@ class TestMutate:
         done = omnigraph("mutate", *arguments, cwd=graph)
         assert (done.code, done.out) == (code, "")
         assert done.err.endswith(f"code: {ending}\n")
-
-    def test_old_spelling_still_works_with_a_warning(self, graph: Path):
-        done = omnigraph("change", "--store", "g", "-e", ADD, "--params", '{"n": "x"}', cwd=graph)
-        assert done.code == 0
-        assert done.err == "warning: `omnigraph change` is deprecated; use `omnigraph mutate`\n"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.process import clean_environment, omnigraph
+from tests.e2e.process import omnigraph
 from tests.session_graph import commit_ids, create_graph, open_session
 
 SCHEMA = "node Person { name: String @key  age: I32?  note: String? }\nedge Knows: Person -> Person\n"
@@ -134,53 +131,3 @@ class TestQuery:
         done = omnigraph("query", *arguments, cwd=graph)
         assert (done.code, done.out) == (code, "")
         assert done.err.endswith(f"code: {ending}\n")
-
-    def test_error_in_json_is_one_document(self, graph: Path):
-        done = omnigraph("query", "--store", "g", "-e", ALL, "--limit-rows", "1", "--json", cwd=graph)
-        assert (done.code, done.err) == (9, "")
-        assert json.loads(done.out)["error"]["code"] == "query.row_limit"
-
-    def test_old_spelling_still_works_with_a_warning(self, graph: Path):
-        done = omnigraph("read", "--store", "g", "-e", ALL, "--format", "csv", cwd=graph)
-        assert (done.code, done.out) == (0, "name,age\nAnn,36\nBo,null\n")
-        assert done.err == "warning: `omnigraph read` is deprecated; use `omnigraph query`\n"
-
-    def test_reader_that_goes_away_is_141_and_no_traceback(self, graph: Path):
-        read_end, write_end = os.pipe()
-        os.close(read_end)
-        with os.fdopen(write_end, "wb") as closed:
-            finished = subprocess.run(
-                [sys.executable, "-m", "omnigraph", "query", "--store", "g", "-e", ALL],
-                cwd=graph,
-                env=clean_environment(),
-                stdout=closed,
-                stderr=subprocess.PIPE,
-                timeout=60,
-                check=False,
-            )
-        assert (finished.returncode, finished.stderr) == (141, b"")
-
-
-class TestExplain:
-    def test_plan_names_the_steps_and_runs_nothing(self, graph: Path):
-        done = omnigraph("explain", "--store", "g", "-e", ALL, cwd=graph)
-        assert (done.code, done.err) == (0, "")
-        assert "Person" in done.out
-        assert "Ann" not in done.out
-
-    @pytest.mark.parametrize("flags", [[], ["--run"]])
-    def test_json_is_one_document(self, graph: Path, flags: list[str]):
-        done = omnigraph("explain", "--store", "g", "-e", ALL, *flags, "--json", cwd=graph)
-        assert (done.code, done.err) == (0, "")
-        assert isinstance(json.loads(done.out), dict)
-
-    def test_run_shows_what_happened(self, graph: Path):
-        planned = omnigraph("explain", "--store", "g", "-e", ALL, cwd=graph)
-        ran = omnigraph("explain", "--store", "g", "-e", ALL, "--run", cwd=graph)
-        assert ran.code == 0
-        assert ran.out != planned.out
-
-    def test_mutation_is_refused(self, graph: Path):
-        done = omnigraph("explain", "--store", "g", "-e", 'query x() { delete Person where name = "x" }', cwd=graph)
-        assert (done.code, done.out) == (2, "")
-        assert done.err.endswith("code: query.lane\n")

@@ -19,7 +19,6 @@ SEED = """
 GROWN = SCHEMA.replace("age: I32?", "age: I32?  nick: String? @index")
 STRICT = SCHEMA.replace("age: I32?", "age: I32")
 AGELESS = SCHEMA.replace("age: I32?", "")
-REFUSED = SCHEMA.replace("age: I32?", "age: I64?")
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +26,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("schema-cli")
     create_graph(folder / "g", SCHEMA, SEED)
     for name, text in {
-        "same": SCHEMA,
         "grown": GROWN,
         "strict": STRICT,
         "ageless": AGELESS,
-        "refused": REFUSED,
     }.items():
         (folder / f"{name}.pg").write_text(text, encoding="utf-8")
     return folder
@@ -48,48 +45,10 @@ def people(folder: Path) -> dict[str, dict[str, object]]:
         return found
 
 
-class TestShow:
-    def test_prints_the_schema_as_it_was_written(self, folder: Path):
-        for arguments in (["show", "g"], ["get", "--store", "g"]):
-            found = omnigraph("schema", *arguments, cwd=folder)
-            assert (found.code, found.out, found.err) == (0, SCHEMA, "")
-
-    def test_json_holds_the_source(self, folder: Path):
-        found = omnigraph("schema", "show", "g", "--json", cwd=folder)
-        assert json.loads(found.out) == {"schema_source": SCHEMA}
-
-    def test_a_missing_graph_exits_with_5(self, folder: Path):
-        assert omnigraph("schema", "show", "nowhere", cwd=folder).code == 5
-
-    @pytest.mark.parametrize("arguments", [[], ["g", "--store", "g"]])
-    def test_a_graph_is_named_once(self, folder: Path, arguments: list[str]):
-        found = omnigraph("schema", "show", *arguments, cwd=folder)
-        assert (found.code, found.out) == (2, "")
-
-
-class TestPlan:
-    def test_starts_from_the_schema_of_a_graph(self, folder: Path):
-        found = omnigraph("schema", "plan", "g", "--schema", "grown.pg", cwd=folder)
-        assert found.out.splitlines() == [
-            "schema plan for g",
-            "supported: yes",
-            "- add property Person.nick: String?",
-            "- add constraint @index(nick) to Person",
-        ]
-        report = json.loads(omnigraph("schema", "plan", "g", "--schema", "refused.pg", "--json", cwd=folder).out)
-        assert (report["uri"], report["supported"], report["step_count"]) == ("g", False, 1)
-        assert sorted(people(folder)["Ada"]) == ["age", "name"]
-
-    def test_a_graph_and_a_file_exclude_each_other(self, folder: Path):
-        arguments = ["--from", "same.pg", "--schema", "grown.pg"]
-        assert omnigraph("schema", "plan", "g", *arguments, cwd=folder).code == 2
-        assert omnigraph("schema", "plan", "--schema", "grown.pg", cwd=folder).code == 2
-
-
 class TestApply:
     def test_changes_tables_and_schema_in_one_commit(self, folder: Path):
         found = omnigraph("schema", "apply", "g", "--schema", "grown.pg", cwd=folder)
-        assert (found.code, found.err) == (0, "")
+        assert (found.code, found.err) == (0, "omnigraph schema apply → g (direct, local)\n")
         assert found.out.splitlines() == [
             "schema apply for g",
             "supported: yes",
@@ -127,21 +86,6 @@ class TestApply:
         }
         assert (commit["actor_id"], commit["graph_branch"], commit["graph_manifest_version"]) == ("mira", "main", 3)
 
-    def test_the_same_schema_changes_nothing(self, folder: Path):
-        found = omnigraph("schema", "apply", "g", "--schema", "same.pg", cwd=folder)
-        assert found.out.splitlines()[1:] == [
-            "supported: yes",
-            "applied: no",
-            "graph_manifest_version: 2",
-            "no schema changes",
-        ]
-
-    def test_a_refused_step_is_the_error(self, folder: Path):
-        found = omnigraph("schema", "apply", "g", "--schema", "refused.pg", cwd=folder)
-        assert (found.code, found.out) == (2, "")
-        assert found.err.startswith("error: [OG-MF-106] changing property type")
-        assert found.err.endswith("code: schema.plan\n")
-
     def test_a_row_in_the_way_is_the_error(self, folder: Path):
         found = omnigraph("schema", "apply", "g", "--schema", "strict.pg", "--json", cwd=folder)
         error = json.loads(found.out)["error"]
@@ -153,6 +97,6 @@ class TestApply:
         text = 'node Human @rename_from("Person") { name: String @key  age: I32? }\nedge Knows: Human -> Human\n'
         found = omnigraph("schema", "apply", "g", "--schema", "-", cwd=folder, stdin=text)
         assert found.out.splitlines()[-1] == "- rename node type Person to Human"
-        again = omnigraph("schema", "apply", "g", "--schema", "-", cwd=folder, stdin=text)
+        again = omnigraph("schema", "apply", "g", "--schema", "-", "--quiet", cwd=folder, stdin=text)
         assert (again.code, again.out.splitlines()[2]) == (0, "applied: no")
         assert again.err.startswith("warning: <stdin>:1:")

@@ -1,4 +1,4 @@
-"""Every fenced block of the documents people read first is run. ``docs/dev/testing.md`` lists what each fence means."""
+"""Every fenced block of every document is run, or compared. ``docs/dev/testing.md`` lists what each fence means."""
 
 from __future__ import annotations
 
@@ -22,13 +22,19 @@ from omnigraph.lang.pg import parse_schema
 from tests.e2e.process import ROOT, clean_environment, copy_people
 from tests.warm import run_warm, warm_command
 
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *(page for room in ("docs", "src") for page in sorted((ROOT / room).rglob("*.md"))),
+]
 # The blocks of this page share one session of Spark, and so do the tests that run them.
 ELSEWHERE = ROOT / "docs" / "user" / "spark.md"
-PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *(page for page in sorted((ROOT / "docs" / "user").glob("*.md")) if page != ELSEWHERE),
-]
+# The blocks of this one continue each other, for somebody who follows it to the letter.
+FIRST_PAGE = ROOT / "README.md"
+PAGES = [page for page in DOCUMENTS if page != ELSEWHERE]
+# What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
+KINDS = {"pg", "gq", "console", "python", "sh", "json", "text"}
+# What drawings of the documents are made of.
+DRAWN = ("│", "→", "──")
 BASH = shutil.which("bash") or "/bin/bash"
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -66,7 +72,14 @@ def read_snippets(page: Path) -> list[Snippet]:
             continue
         line = text.count("\n", 0, match.start()) + 1
         found.append(
-            Snippet(page=page.name, line=line, language=language, fails=fails, body=match["body"], schema=schema)
+            Snippet(
+                page=str(page.relative_to(ROOT)),
+                line=line,
+                language=language,
+                fails=fails,
+                body=match["body"],
+                schema=schema,
+            )
         )
         if language == "pg" and fails is None:
             schema = match["body"]
@@ -76,7 +89,10 @@ def read_snippets(page: Path) -> list[Snippet]:
 SNIPPETS = [snippet for page in PAGES for snippet in read_snippets(page)]
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=str)
+FOLLOWED = [one for one in read_snippets(FIRST_PAGE) if one.language in ("console", "python")]
+
+
+@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one not in FOLLOWED], ids=str)
 def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
     match snippet.language:
         case "pg":
@@ -84,15 +100,24 @@ def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
         case "gq":
             check_queries(snippet)
         case "console":
-            check_console(snippet, tmp_path)
+            check_console(snippet, copy_people(tmp_path))
         case "python":
-            check_python(snippet, tmp_path)
+            check_python(snippet, copy_people(tmp_path))
         case "sh":
-            check_make_targets(snippet)
+            check_steps(snippet)
         case "json":
             json.loads(snippet.body)
+        case "text":
+            assert any(mark in snippet.body for mark in DRAWN), "text that is neither an output nor a drawing"
         case _:
             pytest.fail(f"no test runs this kind of block: {snippet.language!r}")
+
+
+def test_first_page_can_be_followed_to_the_letter(tmp_path: Path):
+    folder = copy_people(tmp_path)
+    assert len(FOLLOWED) >= 3
+    for snippet in FOLLOWED:
+        (check_python if snippet.language == "python" else check_console)(snippet, folder)
 
 
 def test_pages_have_snippets_of_every_kind_that_matters():
@@ -101,13 +126,40 @@ def test_pages_have_snippets_of_every_kind_that_matters():
     assert languages.count("pg") >= 8
     assert languages.count("gq") >= 8
     assert languages.count("console") >= 8
-    assert "python" in languages
+    assert languages.count("python") >= 8
 
 
-def test_every_fence_of_a_page_is_closed():
-    for page in PAGES:
-        marks = re.findall(r"^```", page.read_text(encoding="utf-8"), re.MULTILINE)
-        assert len(marks) % 2 == 0, page
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_has_only_closed_fences_of_a_known_kind(page: Path):
+    """A fence that is indented, longer or of another kind would be passed over by the test above."""
+    marks = re.findall(r"^[ \t>]*(?:```+|~~~+).*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert marks[1::2] == ["```"] * (len(marks) // 2)
+    opened = [re.fullmatch(r"```([a-z]+)(?: fails=\w+)?", mark) for mark in marks[::2]]
+    assert [
+        mark for mark, known in zip(marks[::2], opened, strict=True) if known is None or known[1] not in KINDS
+    ] == []
+    assert len(marks) % 2 == 0
+
+
+def test_index_names_every_page_and_every_page_is_one_of_the_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    assert pages - set(re.findall(r"\]\(([^)]+\.md)\)", index)) == set()
+
+
+def test_pages_for_contributors_name_only_files_that_exist():
+    folders = ("src", "tests", "docs", "bench", "examples")
+    there = [f"/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*")]
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs" / "dev").glob("*.md"))]
+    named = {name for page in pages for name in re.findall(r"`([\w./-]+(?:\.py|/))`", page.read_text(encoding="utf-8"))}
+    assert len(named) > 50
+    assert {name for name in named if not any(path.endswith(f"/{name.rstrip('/')}") for path in there)} == set()
+
+
+def test_contributors_are_told_of_every_make_target():
+    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    told = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [target for target in targets if target != "help" and f"| `make {target}` |" not in told] == []
 
 
 def check_schema(snippet: Snippet) -> None:
@@ -137,9 +189,8 @@ def compile_all(text: str, catalog: Catalog) -> None:
         compile_query(text, name, catalog)
 
 
-def check_console(snippet: Snippet, tmp_path: Path) -> None:
-    folder = copy_people(tmp_path)
-    environment = clean_environment(PATH=f"{shim(tmp_path)}:{os.environ['PATH']}")
+def check_console(snippet: Snippet, folder: Path) -> None:
+    environment = clean_environment(PATH=f"{shim(folder.parent)}:{os.environ['PATH']}")
     commands = list(read_commands(snippet.body))
     assert commands
     for command, expected in commands:
@@ -160,7 +211,7 @@ def check_console(snippet: Snippet, tmp_path: Path) -> None:
 
 
 def read_commands(body: str) -> Iterator[tuple[str, str]]:
-    """Yield each command with the output that follows it."""
+    """Yield each command, with lines behind ``> `` that go on with it, and the output that follows it."""
     command: str | None = None
     output: list[str] = []
     for line in body.splitlines(keepends=True):
@@ -168,35 +219,43 @@ def read_commands(body: str) -> Iterator[tuple[str, str]]:
             if command is not None:
                 yield command, "".join(output)
             command, output = line[2:].rstrip("\n"), []
+        elif command is not None and not output and line.startswith("> "):
+            command += f"\n{line[2:].rstrip()}"
         else:
             output.append(line)
     if command is not None:
         yield command, "".join(output)
 
 
-def shim(tmp_path: Path) -> Path:
+def shim(place: Path) -> Path:
     """Make a folder whose ``omnigraph`` is the one under test, whatever is installed."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
+    folder = place / "bin"
+    folder.mkdir(exist_ok=True)
     script = folder / "omnigraph"
     script.write_text(f'#!/bin/sh\n{warm_command("omnigraph")} "$@"\n')
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return folder
 
 
-def check_python(snippet: Snippet, tmp_path: Path) -> None:
-    folder = copy_people(tmp_path)
-    (tmp_path / "snippet.py").write_text(snippet.body, encoding="utf-8")
-    finished = run_warm("tests.warm.script", [str(tmp_path / "snippet.py")], cwd=folder, env=clean_environment())
+def check_python(snippet: Snippet, folder: Path) -> None:
+    script = folder.parent / "snippet.py"
+    script.write_text(snippet.body, encoding="utf-8")
+    finished = run_warm("tests.warm.script", [str(script)], cwd=folder, env=clean_environment())
     assert finished.returncode == 0, finished.stderr.decode()
     if snippet.output is not None:
         assert finished.stdout.decode() == snippet.output
 
 
-def check_make_targets(snippet: Snippet) -> None:
-    """The suite cannot run itself, but it can see that the commands exist."""
+def check_steps(snippet: Snippet) -> None:
+    """The suite cannot install or run itself, but it can see that the commands exist."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for line in snippet.body.splitlines():
-        program, target = line.split()
-        assert program == "make"
-        assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE), line
+        match line.split():
+            case ["make", target]:
+                assert re.search(rf"^{target}:.*## ", makefile, re.MULTILINE), line
+            case [".", ".venv/bin/activate"]:
+                assert re.search(r"^VENV \?= \.venv$", makefile, re.MULTILINE), line
+            case ["cd", folder]:
+                assert (ROOT / folder).is_dir(), line
+            case _:
+                pytest.fail(f"no test knows this command: {line!r}")

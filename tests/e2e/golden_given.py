@@ -1,0 +1,213 @@
+"""The ground that golden cases start from: graphs, each made once and copied for every case, and what stands around."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import lance
+
+from omnigraph.engine.session import GraphSession
+from tests.e2e.golden_case import Ground
+from tests.e2e.process import clean_environment
+from tests.embedding_server import Reply, serve
+from tests.session_graph import create_graph, open_session
+from tests.warm import WarmProcess
+
+FILES = Path(__file__).with_name("golden") / "files"
+SEED = """
+{"type": "Person", "data": {"name": "Ada", "age": 36}}
+{"type": "Person", "data": {"name": "Bob", "nick": "bobby"}}
+{"type": "Person", "data": {"name": "Cid", "age": 51, "nick": "el cid"}}
+{"edge": "Knows", "from": "Ada", "to": "Bob", "data": {"id": "ab", "since": "2020-05-01"}}
+{"edge": "Knows", "from": "Ada", "to": "Cid", "data": {"id": "ac"}}
+"""
+NOTES = "node Note { slug: String @key  text: String  v: Vector(4) @embed(text) }\n"
+
+
+@contextmanager
+def open_ground(name: str, folder: Path) -> Iterator[Ground]:
+    """Make what the case needs that begins with ``given name``; the folder must be empty."""
+    shutil.copytree(_template(name), folder, dirs_exist_ok=True)
+    # Nobody's own settings take part.
+    ground = Ground(folder=folder, environment={"OMNIGRAPH_HOME": str(folder / "home")})
+    with _AROUND.get(name, nullcontext)(ground):
+        yield ground
+
+
+@functools.cache
+def _template(name: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shutil.copytree(FILES, folder, dirs_exist_ok=True)
+    _GRAPHS[name](folder)
+    return folder
+
+
+def _nothing(folder: Path) -> None:
+    """No graph at all."""
+    del folder
+
+
+def _people(folder: Path) -> None:
+    """Three people and whom they know, in the one commit after the first."""
+    create_graph(folder / "g", (FILES / "schema.pg").read_text(), SEED)
+
+
+def _changed(folder: Path) -> None:
+    """People, of whom one was changed, one came and one went."""
+    _people(folder)
+    with open_session(folder / "g") as session:
+        _change(session, 'update Person set { age: 37 } where name = "Ada"', actor="zoe")
+        _change(session, 'insert Person { name: "Dan", age: 8 }', actor="zoe")
+        _change(session, 'delete Person where name = "Cid"', actor="yan")
+
+
+def _branched(folder: Path) -> None:
+    """Three branches: draft is ahead of main, rival changed what main changed too, leaf started from draft."""
+    _people(folder)
+    with open_session(folder / "g") as session:
+        session.create_branch("draft")
+        session.create_branch("rival")
+        _change(session, 'update Person set { nick: "bo" } where name = "Bob"', branch="draft", actor="zoe")
+        _change(session, 'update Person set { age: 40 } where name = "Ada"', branch="rival", actor="yan")
+        _change(session, 'update Person set { age: 37 } where name = "Ada"', actor="zoe")
+        session.create_branch("leaf", "draft")
+
+
+def _drifted(folder: Path) -> None:
+    """People, of whom another program removed one behind our back."""
+    _people(folder)
+    lance.dataset(str(_table(folder))).delete("name = 'Bob'")
+
+
+def _damaged(folder: Path) -> None:
+    """People whose rows are lost."""
+    _people(folder)
+    for file in (_table(folder) / "data").iterdir():
+        file.unlink()
+
+
+def _notes(folder: Path) -> None:
+    """No notes yet; a provider has to be asked about each."""
+    create_graph(folder / "g", NOTES)
+
+
+def _operator(folder: Path) -> None:
+    """People, and an operator config that knows where they are."""
+    _people(folder)
+    (folder / "home").mkdir()
+    (folder / "operator.yaml").rename(folder / "home" / "config.yaml")
+
+
+_GRAPHS: dict[str, Callable[[Path], None]] = {
+    "files": _nothing,
+    "people": _people,
+    "changed": _changed,
+    "branched": _branched,
+    "drifted": _drifted,
+    "damaged": _damaged,
+    "busy": _drifted,
+    "notes": _notes,
+    "forbidden": _nothing,
+    "operator": _operator,
+}
+
+
+@contextmanager
+def _busy_writer(ground: Ground) -> Iterator[None]:
+    """A writer that lives, has announced what it will do, and does not go on."""
+    gate = ground.folder / "gate"
+    environment = clean_environment(OMNIGRAPH_FAILPOINTS=f"txn.claim.after_put=pause:{gate}")
+    arguments = ["mutate", "add", "--store", "g", "--query", "writes.gq", "--params", '{"name": "Dan"}']
+    with Path(os.devnull).open("wb") as nothing:
+        out = nothing.fileno()
+        writer = WarmProcess("omnigraph", arguments, cwd=ground.folder, env=environment, out=out, err=out)
+        try:
+            while not gate.with_name("gate.reached").exists():
+                assert writer.poll() is None
+                time.sleep(0.01)
+            yield
+        finally:
+            writer.kill()
+            writer.wait(30)
+
+
+@contextmanager
+def _refusing_provider(ground: Ground) -> Iterator[None]:
+    """A provider of embeddings that does not know our key."""
+    answer = Reply(status=401, body=b'{"error": {"message": "no such key"}}')
+    with serve(lambda _request: answer) as server:
+        ground.environment = {
+            **ground.environment,
+            "OMNIGRAPH_EMBED_PROVIDER": "openai",
+            "OMNIGRAPH_EMBED_BASE_URL": server.url,
+            "OPENAI_API_KEY": "sk-of-nobody",
+        }
+        ground.values["<provider>"] = server.url
+        yield
+
+
+@contextmanager
+def _forbidding_store(ground: Ground) -> Iterator[None]:
+    """An object store that forbids everything."""
+    with _Forbidding(("127.0.0.1", 0), _Forbidden) as server:
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        ground.environment = {
+            **ground.environment,
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "nobody",
+            "AWS_SECRET_ACCESS_KEY": "nothing",
+            "AWS_REGION": "us-east-1",
+        }
+        ground.values["<store>"] = endpoint
+        try:
+            yield
+        finally:
+            server.shutdown()
+
+
+class _Forbidding(ThreadingHTTPServer):
+    daemon_threads = True
+
+
+class _Forbidden(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(403)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Say nothing."""
+
+
+_AROUND: dict[str, Callable[[Ground], AbstractContextManager[None]]] = {
+    "busy": _busy_writer,
+    "notes": _refusing_provider,
+    "forbidden": _forbidding_store,
+}
+
+
+def _table(folder: Path) -> Path:
+    with open_session(folder / "g") as session:
+        return folder / "g" / session.snapshot().entry("node:Person").pin.location
+
+
+def _change(session: GraphSession, text: str, *, actor: str, branch: str = "main") -> None:
+    session.mutate(f"query change() {{ {text} }}", branch=branch, actor=actor)
