@@ -34,6 +34,7 @@ def capture_baseline(
 
     Raises:
         BranchMissingError: there is no such branch.
+        HistoryGoneError: a cleanup reclaimed the state meanwhile.
     """
     count = counters or Counters()
     head = store.snapshot(BranchName.parse(branch), count)
@@ -49,9 +50,9 @@ def export_records(snapshot: Snapshot, wanted: ChangeFilter, counters: Counters)
         is_edge = kind == "edge"
         shown: EntityKind = "edge" if is_edge else "node"
         if wanted.wants_type(shown, name):
-            table = snapshot.table(table_key, counters)
-            for rows in _by_id(table, counters):
-                yield from _records(rows, name, is_edge=is_edge)
+            with snapshot.reading():
+                for rows in _by_id(snapshot.table(table_key, counters), counters):
+                    yield from _records(rows, name, is_edge=is_edge)
 
 
 def _by_id(table: Table, counters: Counters) -> Iterator[pa.Table]:

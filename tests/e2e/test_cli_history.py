@@ -1,0 +1,158 @@
+"""Branches, commits, diffs, feeds, tags and reverts, as people and scripts meet them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.process import Outcome, omnigraph
+from tests.session_graph import create_graph
+
+SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Person\n"
+SEED = """
+{"type": "Person", "data": {"name": "ann", "age": 1}}
+{"type": "Person", "data": {"name": "bob"}}
+{"edge": "Knows", "from": "ann", "to": "bob", "data": {"id": "ab"}}
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Path:
+    create_graph(tmp_path / "g", SCHEMA, SEED)
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str) -> Outcome:
+    return omnigraph(*arguments, "--store", "g", cwd=folder)
+
+
+def document(folder: Path, *arguments: str) -> Any:
+    done = run(folder, *arguments, "--json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
+
+
+def change(folder: Path, text: str, branch: str = "main") -> str:
+    done = document(folder, "mutate", "--branch", branch, "--as", "zoe", "-e", f"query q() {{ {text} }}")
+    return str(done["commit"]["graph_commit_id"])
+
+
+def test_a_branch_lives_from_its_creation_to_its_merge(graph: Path):
+    made = run(graph, "branch", "create", "draft")
+    assert (made.code, made.out) == (0, "created branch draft from main\n")
+    assert made.err == "omnigraph branch create → g (direct, local)\n"
+    commit = change(graph, 'update Person set { age: 2 } where name = "ann"', "draft")
+    told = run(graph, "branch", "list", "--verbose").out.splitlines()
+    assert told[1] == f"draft head={commit} parent=main ahead=1 behind=0 last_actor=zoe"
+    assert [branch["name"] for branch in document(graph, "branch", "list")["branches"]] == ["main", "draft"]
+    seen = document(graph, "branch", "merge", "draft", "--preview")
+    assert (seen["outcome"], seen["conflicts"]) == ("fast_forward", [])
+    merged = document(graph, "branch", "merge", "draft", "--delete-branch")
+    assert (merged["outcome"], merged["branch_deleted"]) == ("fast_forward", True)
+    assert run(graph, "branch", "list").out == "main\n"
+
+
+def test_what_a_branch_cannot_do_says_so_with_its_exit_code(graph: Path):
+    assert run(graph, "branch", "create", "Main").code == 2
+    assert "cannot delete branch 'main'" in run(graph, "branch", "delete", "main").err
+    assert run(graph, "branch", "delete", "none").code == 5
+    run(graph, "branch", "create", "draft")
+    assert run(graph, "branch", "create", "draft").code == 3
+    run(graph, "branch", "create", "leaf", "--from", "draft")
+    kept = run(graph, "branch", "merge", "draft", "--delete-branch", "--quiet")
+    assert kept.code == 0
+    assert "warning: branch draft was not deleted" in kept.err
+    remote = omnigraph("branch", "delete", "x", "--uri", "s3://nowhere/graph", cwd=graph)
+    assert (remote.code, "--yes" in remote.err) == (2, True)
+
+
+def test_conflicts_are_data_with_exit_code_3(graph: Path):
+    run(graph, "branch", "create", "draft")
+    change(graph, 'update Person set { age: 2 } where name = "ann"')
+    change(graph, 'update Person set { age: 3 } where name = "ann"', "draft")
+    refused = run(graph, "branch", "merge", "draft", "--json")
+    assert refused.code == 3
+    (conflict,) = json.loads(refused.out)["error"]["details"]["items"]
+    assert conflict["type_key"] == "node:Person"
+    assert "conflict" in run(graph, "branch", "merge", "draft", "--preview").out
+    taken = run(graph, "branch", "merge", "draft", "--resolve", "theirs", "--quiet")
+    assert taken.out == "merged draft into main: merged\n  node:Person: 1 updated, 1 resolved\n"
+    assert run(graph, "branch", "merge", "draft", "--resolve", "mine").code == 2
+
+
+def test_commits_are_listed_filtered_and_shown(graph: Path):
+    commit = change(graph, 'update Person set { age: 2 } where name = "ann"')
+    listed = run(graph, "commit", "list", "-n", "1")
+    assert listed.out == f"{commit} graph_branch=main graph_manifest_version=3 operation=mutate actor=zoe\n"
+    place = listed.err.removeprefix("more: --after ").strip()
+    assert len(document(graph, "commit", "list", "--after", place)["commits"]) == 2
+    assert [
+        one["graph_commit_id"] for one in document(graph, "commit", "list", "--filter", "actor=zoe")["commits"]
+    ] == [commit]
+    assert run(graph, "commit", "list", "--filter", "colour=red").code == 2
+    assert f"graph_commit_id: {commit}\n" in run(graph, "commit", "show", commit).out
+    assert run(graph, "commit", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV").code == 5
+    assert run(graph, "commit", "changes", commit).out == "~ Person ann  age: 1 → 2\n"
+    assert document(graph, "commit", "changes", commit, "--op", "delete")["changes"] == []
+
+
+def test_a_diff_streams_lines_or_is_one_document(graph: Path):
+    change(graph, 'delete Person where name = "bob"')
+    lines = run(graph, "diff", "main~1").out.splitlines()
+    assert lines == [
+        "- Knows ab (ann → bob)",
+        "- Person bob",
+        "edge Knows: 0 inserted, 0 updated, 1 deleted",
+        "node Person: 0 inserted, 0 updated, 1 deleted",
+    ]
+    assert document(graph, "diff", "main", "main~1", "--type", "Person", "--stat")["stats"]["inserts"] == 1
+    assert run(graph, "diff", "main", "main").out == "(no changes)\n"
+    assert run(graph, "diff", "tag:none").code == 5
+
+
+def test_a_feed_goes_on_from_its_cursor(graph: Path):
+    start = document(graph, "changes", "poll")
+    assert start["blocks"] == []
+    commit = change(graph, 'insert Person { name: "cid" }')
+    told = run(graph, "changes", "poll", "--cursor", start["cursor"]).out.splitlines()
+    assert told[:2] == [f"{commit} graph_branch=main actor=zoe", '  + Person cid  name: "cid"']
+    again = run(graph, "changes", "poll", "--cursor", told[-1].removeprefix("cursor: ")).out
+    assert again.startswith("(no new commits)\n")
+    every = document(graph, "changes", "poll", "--start", "beginning", "--limit", "1")
+    assert [len(block["changes"]) for block in every["blocks"]] == [3, 1]
+    assert run(graph, "changes", "poll", "--cursor", "nonsense").code == 2
+
+
+def test_a_baseline_is_written_whole_with_the_cursor_to_go_on_from(graph: Path):
+    told = document(graph, "changes", "baseline", "--out", "base.jsonl")
+    records = [json.loads(line) for line in (graph / "base.jsonl").read_text().splitlines()]
+    assert records[-1] == {"baseline": told}
+    assert len(records) == 4
+    assert document(graph, "changes", "poll", "--cursor", told["resume_cursor"])["caught_up"]
+    assert run(graph, "changes", "baseline", "--out", "no/such/folder.jsonl").code != 0
+
+
+def test_tags_reverts_blame_and_snapshots(graph: Path):
+    commit = change(graph, 'update Person set { age: 2 } where name = "ann"')
+    assert document(graph, "tag", "create", "v1", "-m", "first")["graph_commit_id"] == commit
+    assert run(graph, "tag", "list").out == f'v1 {commit} "first"\n'
+    assert run(graph, "tag", "create", "v1").code == 3
+    reverted = document(graph, "revert", commit, "--as", "yan")
+    assert reverted["reverted_commit_id"] == commit
+    assert run(graph, "diff", "tag:v1").out.splitlines()[0] == "~ Person ann  age: 2 → 1"
+    assert [event["op"] for event in document(graph, "blame", "Person", "ann")["events"]] == [
+        "update",
+        "update",
+        "insert",
+    ]
+    blamed = run(graph, "blame", "Person", "ann", "-n", "1")
+    assert blamed.out.endswith(" update actor=yan changed=age\n")
+    assert blamed.err == "older changes are not shown; give a larger --limit\n"
+    state = document(graph, "snapshot", "--at", "tag:v1")
+    assert state["graph_commit_id"] == commit
+    assert [dataset["row_count"] for dataset in state["datasets"]] == [1, 2]
+    assert run(graph, "tag", "delete", "v1").out == "deleted tag v1\n"
+    assert run(graph, "tag", "delete", "v1").code == 5
