@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch, capsys):
 def test_load_query_and_export_give_what_they_give_in_process(spark, run):
     # The workers of the session run in another folder than the command.
     code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, "omnigraph load → g (direct, local)\n")
     lines = out.splitlines()
     assert lines[0] == "loaded g on branch main with append: 5 entities across 2 node types and 2 edge types"
     assert "  Person: 2 rows in, 2 written, 0 rejected" in lines
@@ -57,7 +57,7 @@ def test_missing_java_is_one_clear_error(run, monkeypatch):
     monkeypatch.setattr("omnigraph.spark.session", missing)
     code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
     assert (code, out) == (14, "")
-    assert err.splitlines()[0] == "error: spark needs java 17 or newer, and there is none"
+    assert err.splitlines()[1] == "error: spark needs java 17 or newer, and there is none"
     assert "spark-jre" in err
 
 
