@@ -134,7 +134,7 @@ def _load_on_spark(graph: omnigraph.Graph, story: Story, folder: Path, spark: Sp
         crowd = graph.create_branch("crowd")
         used = session(is_short=True) if spark is None else spark
         try:
-            done = load(graph.session, [str(file)], "append", spark=used, branch="crowd", actor="spark")
+            done = load(graph, [str(file)], "append", spark=used, branch="crowd", actor="spark")
         finally:
             if spark is None:
                 stop(used)

@@ -37,13 +37,13 @@ def main(folder: Path, spark: SparkSession) -> None:
     (folder / "people.csv").write_text(RAW_PEOPLE, encoding="utf-8")
     (folder / "teams.csv").write_text(RAW_TEAMS, encoding="utf-8")
     with omnigraph.init(folder / "staff.omni", PEOPLE / "schema.pg") as graph:
-        load(graph.session, [str(PEOPLE / "staff.jsonl")], "append", spark=spark)
+        load(graph, [str(PEOPLE / "staff.jsonl")], "append", spark=spark)
         branch = graph.create_branch("import")
         people = clean_people(spark.read.csv(str(folder / "people.csv"), header=True))
         works_in = clean_teams(spark.read.csv(str(folder / "teams.csv"), header=True))
         # Both types become one commit of the branch, or nothing does.
         frames = {"Person": people, "WorksIn": works_in}
-        done = load_frames(graph.session, frames, "merge", spark=spark, branch=branch.name)
+        done = load_frames(graph, frames, "merge", spark=spark, branch=branch.name)
         print(f"loaded {done.total} rows into branch {done.branch}, {sum(done.unchanged.values())} were there already")
         for change in sorted(branch.diff("main"), key=lambda change: (change.op, change.id)):
             print(f"  {change.op} {change.type.name} {change.id}")

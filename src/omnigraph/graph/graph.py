@@ -49,7 +49,7 @@ class Graph(BranchVerbs):
 
     @property
     def session(self) -> GraphSession:
-        """What runs everything; ``omnigraph.spark`` takes it.
+        """What runs everything, for callers that need more than this object offers.
 
         Raises:
             ForkedProcessError: it was opened before this process was forked off.

@@ -15,6 +15,7 @@ from omnigraph.engine.export.parts import ExportPart, write_part
 from omnigraph.engine.export.run import ExportJob
 from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters, World
+from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import given_or_started
 from omnigraph.store.files import FileFolder
@@ -25,9 +26,11 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.graph import Graph
+
 
 def export(
-    session: GraphSession,
+    graph: Graph | GraphSession,
     to: str | Path | Storage,
     format: ExportFormat = "jsonl",  # noqa: A002 - the word that every reader and writer of files uses
     *,
@@ -41,7 +44,7 @@ def export(
     """Write all rows of one pinned state into an empty folder, the same files as ``GraphSession.export`` writes.
 
     Args:
-        session: the open graph.
+        graph: the open graph.
         to: a folder that every executor reaches under this name, or ``s3://bucket/prefix``.
         format: ``jsonl``, ``csv`` or ``parquet``.
         spark: the session to work with, the one of this process when None.
@@ -57,7 +60,7 @@ def export(
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         SparkJobError: the job failed for a reason of its own.
     """
-    counters = Counters()
+    session, counters = session_of(graph), Counters()
     cut = session.export_cut(branch, at, types, counters)
     settings = settings or ExportSettings()
     storage = session.store.storage

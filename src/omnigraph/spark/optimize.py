@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from omnigraph.engine.maintenance.optimize import OptimizeResult
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
 from omnigraph.engine.session import GraphSession
+from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import given_or_started
 from omnigraph.store.compacting import CompactionPolicy
@@ -19,6 +20,8 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from omnigraph.graph import Graph
 
 # Fewer rows are indexed sooner by one task than their segments are searched by everybody.
 _GROUP_ROWS = 1 << 20
@@ -37,7 +40,7 @@ Progress = Callable[[OptimizeStep], None]
 
 
 def optimize_on_spark(
-    session: GraphSession,
+    graph: Graph | GraphSession,
     *,
     spark: SparkSession | None = None,
     branch: str = MAIN,
@@ -49,7 +52,7 @@ def optimize_on_spark(
     """Compact the tables of a branch and bring their indexes up to date; executors do the work, beside all writers.
 
     Args:
-        session: the open graph.
+        graph: the open graph.
         spark: the session to work with, the one of this process when None.
         branch: whose tables; those that it inherits are left to the branch that owns them.
         types: only these, ``Person`` or ``node:Person``.
@@ -62,6 +65,7 @@ def optimize_on_spark(
         ReadOnlyError: the graph is open for reading only.
         SparkJobError: a job failed for a reason of its own.
     """
+    session = session_of(graph)
     runner = ExecutorMaintenance(session.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
     return session.optimize(branch, types, actor=actor, policy=policy, runner=runner)
 

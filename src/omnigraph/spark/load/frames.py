@@ -17,6 +17,7 @@ from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import OmnigraphError
+from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.clustering import ClusterBy, cluster_columns
 from omnigraph.spark.load.job import LoadJob, LoadRequest
@@ -31,9 +32,11 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.graph import Graph
+
 
 def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-    session: GraphSession,
+    graph: Graph | GraphSession,
     frames: Mapping[str, DataFrame],
     mode: LoadMode = "append",
     *,
@@ -55,7 +58,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     evaluated once. Problems name a frame as ``<Type>`` and its rows by their number, in the order of its partitions.
 
     Args:
-        session: the graph.
+        graph: the open graph.
         frames: by type; a name that a node type and an edge type share is written ``node:Name`` or ``edge:Name``.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
         spark: the session of the frames; that of this process when None.
@@ -73,7 +76,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     Raises:
         OmnigraphError: whatever :func:`omnigraph.spark.load` does.
     """
-    runner = SparkRunner(spark=given_or_started(spark))
+    session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
     request = LoadRequest(
         mode=mode,
         branch=branch,

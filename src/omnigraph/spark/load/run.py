@@ -14,6 +14,7 @@ from omnigraph.engine.load.options import Progress
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import OmnigraphError
+from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.clustering import ClusterBy, cluster_columns
 from omnigraph.spark.load.job import LoadJob, LoadRequest
@@ -29,9 +30,11 @@ from omnigraph.values import MAIN, CommitId, Ulid
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from omnigraph.graph import Graph
+
 
 def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-    session: GraphSession,
+    graph: Graph | GraphSession,
     sources: Sequence[Source | str],
     mode: LoadMode = "append",
     *,
@@ -49,7 +52,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     """Read every row of the sources on Spark and publish all of them as one commit, or nothing.
 
     Args:
-        session: the graph.
+        graph: the open graph.
         sources: files, folders, globs and ``s3://`` addresses that every worker can read.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
         spark: the session to work with; that of this process, or one that is started, when None.
@@ -69,7 +72,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         SparkJobError: a job failed for a reason of its own.
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    runner = SparkRunner(spark=given_or_started(spark))
+    session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
     request = LoadRequest(
         mode=mode,
         branch=branch,

@@ -16,6 +16,7 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.session import GraphSession, read_call
 from omnigraph.ir import ParamsForm
 from omnigraph.ir.model import ReadPlan
+from omnigraph.spark.given import session_of
 from omnigraph.spark.query.dataframes import FrameRelation, FrameRelations
 from omnigraph.spark.query.group_tasks import MergeTask, NoRowsTask
 from omnigraph.spark.query.held import Given
@@ -37,6 +38,8 @@ from omnigraph.values import MAIN
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from omnigraph.graph import Graph
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredRead:
@@ -48,7 +51,7 @@ class LoweredRead:
 
 
 def query(
-    session: GraphSession,
+    graph: Graph | GraphSession,
     text: str | bytes,
     params: Any = None,
     name: str | None = None,
@@ -69,8 +72,8 @@ def query(
         SparkJobError: a job failed for a reason that is none of ours.
         OmnigraphError: whatever the embedded engine raises for such a read.
     """
-    call = read_call(text, params, name, params_form, branch, at, options, source_name)
-    prepared = session.prepare(call)
+    session = session_of(graph)
+    prepared = session.prepare(read_call(text, params, name, params_form, branch, at, options, source_name))
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
     with watched(relations.spark, prepared.context.options, prepared.context.limits):
@@ -89,7 +92,7 @@ def query(
 
 
 def frame(
-    session: GraphSession,
+    graph: Graph | GraphSession,
     text: str | bytes,
     params: Any = None,
     name: str | None = None,
@@ -106,8 +109,8 @@ def frame(
     Instants are timestamps, unsigned integers are wider ones, vectors arrays. An order is that of one partition.
     Walks of many hops along more edges than a worker holds run here. Takes and raises what :func:`query` does.
     """
-    call = read_call(text, params, name, params_form, branch, at, options, source_name)
-    prepared = session.prepare(call)
+    session = session_of(graph)
+    prepared = session.prepare(read_call(text, params, name, params_form, branch, at, options, source_name))
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
     lowered = lower(relations, session.store.storage, prepared, relations.parallelism)
