@@ -94,7 +94,7 @@ def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_0
             _write_at_once(place, {"zoe": (PROMOTE, {"slug": "bo"}), "yan": (OPEN_LAB, {})})
             story.say(*(f"{entry.actor or '-':6} {entry.operation}" for entry in review.log()))
         with story.step("What the branch changed, row by row"):
-            story.say(*change_lines(review.diff("main")))
+            story.say(*change_lines(review.diff("main"), graph.session.catalog(review.name)))
         with story.step("Merged, as one commit"):
             story.say(graph.merge(review, actor="mira").outcome.value, f"branches: {len(graph.branches())}")
         with story.step("Looking back: who is senior, before and after"):

@@ -80,6 +80,8 @@ def become(arguments: list[str], cwd: str, env: dict[str, str], streams: list[in
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # Shells start background jobs with interrupts ignored, and all that a job starts inherits it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
