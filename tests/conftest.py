@@ -4,6 +4,12 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# A plain run is the same run every time, here and elsewhere; `make fuzz` looks for what nobody has seen yet.
+if os.environ.get("OMNIGRAPH_FUZZ") != "long":
+    settings.register_profile("plain", derandomize=True)
+    settings.load_profile("plain")
 
 # No test may ask a provider of whoever runs the suite, here or in a child process.
 for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]:
