@@ -34,6 +34,7 @@ def test_help_loads_no_more_than_the_argument_parser_and_our_errors():
     assert {name for name in loaded if name.count(".") == 1 and name.startswith("omnigraph.")} == {
         "omnigraph.cli",
         "omnigraph.errors",
+        "omnigraph.records",
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from omnigraph.catalog.annotations import CONSTRAINT_WORDS
 from omnigraph.catalog.expand import ExpandedType
@@ -15,11 +14,12 @@ from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Constraint, Literal, RangeBound
 from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.records import record
 
 _REFUSED_SHAPES = {"key": ("list", "vector", "blob"), "unique": ("list", "vector", "blob"), "index": ("list", "blob")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Constraints:
     """What rows of a type must obey. Only the key keeps its written order; everything else is a sorted set."""
 
@@ -82,7 +82,7 @@ def _column(argument: Ident | RangeBound | Literal, source: Source) -> Ident:
     raise broken_rule("constraint_column", "expected property name in constraint", source, argument.span)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Reader:
     owner: ExpandedType
     source: Source

@@ -12,9 +12,10 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
 from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Contribution:
     """A property that an interface hands to a node; ``via`` is the interface's name in the node's list."""
 
@@ -23,7 +24,7 @@ class Contribution:
     via: Ident
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExpandedProperty:
     """A property with its own declaration, if there is one, and those that interfaces contribute."""
 

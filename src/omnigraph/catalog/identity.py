@@ -8,16 +8,17 @@ properties by owner id and name, then one incarnation per table by type id.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, cast
 
 from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, NodeType, PropertyDef
+from omnigraph.records import record
 from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
 
 TypeKind = Literal["interface", "node", "edge"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IdentityMatches:
     """Which accepted declaration each desired one continues; what is missing here is born with this schema.
 
@@ -83,7 +84,7 @@ def carry_identities(desired: Catalog, accepted: Catalog, matches: IdentityMatch
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Numbers:
     types: Mapping[tuple[TypeKind, str], TypeId]
     properties: Mapping[tuple[TypeKind, str, str], PropertyId]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 from omnigraph.catalog.model import ENDPOINTS, NO_PROPERTY_ID, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 
 
 class IndexKind(Enum):
@@ -18,7 +18,7 @@ class IndexKind(Enum):
     VECTOR = "vector"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexIntent:
     """An index to be built on one column. The name holds the property's id, so that a rename keeps the index."""
 

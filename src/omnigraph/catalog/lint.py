@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.catalog import lint_codes as codes
@@ -22,6 +21,7 @@ from omnigraph.lang.pg.ast import (
     SchemaFile,
 )
 from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.records import record
 
 __all__ = ["LINT_CODES", "Finding", "lint_schema"]
 
@@ -51,7 +51,7 @@ def lint_schema(tree: SchemaFile, catalog: Catalog) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: (finding.place.start, finding.code, finding.property or "")))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Linter:
     catalog: Catalog
     source: Source

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from omnigraph.catalog.migration.codes import Severity
 from omnigraph.errors import Place
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LintCode:
     """A rule of schema lint; what the code means never changes."""
 
@@ -20,7 +20,7 @@ class LintCode:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Finding:
     """One remark about a schema that compiles: what is doubtful about it, and where it stands."""
 

@@ -7,10 +7,11 @@ contributes follows the node's own ones. Names are labels; identity is in the nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
+from omnigraph.records import record
 from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
 
 
@@ -43,7 +44,7 @@ NUMERIC = INTEGERS | FLOATS
 ENDPOINTS = ("src", "dst")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PropertyType:
     """A type as the schema language and query parameters share it. Enum values are sorted: their order says nothing."""
 
@@ -91,7 +92,7 @@ class PropertyType:
         return {"scalar": scalar, "nullable": self.nullable, "list": self.is_list, "enum_values": values}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AnnotationValue:
     """An annotation as compiled: everything is text, since the language does not distinguish ``5`` from ``"5"``."""
 
@@ -100,7 +101,7 @@ class AnnotationValue:
     keywords: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Embed:
     """Which text property a vector is computed from, and optionally by which model."""
 
@@ -108,7 +109,7 @@ class Embed:
     model: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RangeRule:
     """Inclusive numeric bounds; either end may be open."""
 
@@ -117,7 +118,7 @@ class RangeRule:
     high: int | float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckRule:
     """An unanchored regular expression that the text must contain a match of."""
 
@@ -125,7 +126,7 @@ class CheckRule:
     pattern: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CardinalityRule:
     """How many edges of a type one source node may have."""
 
@@ -136,7 +137,7 @@ class CardinalityRule:
         return f"{self.minimum}..{'*' if self.maximum is None else self.maximum}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PropertyDef:
     """A property of a type. ``annotations`` holds the opaque ones and ``description``, not the compiled ones."""
 
@@ -150,7 +151,7 @@ class PropertyDef:
     satisfies: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InterfaceType:
     """A named list of properties without a table.
 
@@ -163,7 +164,7 @@ class InterfaceType:
     constraints: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeType:
     """A node type: one table. ``key`` keeps the written order, since ids follow it; other column lists are sorted."""
 
@@ -193,7 +194,7 @@ class NodeType:
         return self._by_name.get(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EdgeType:
     """An edge type: one table. Column lists may name ``src`` and ``dst``; a key derives ids from its columns."""
 
@@ -228,7 +229,7 @@ class EdgeType:
         return self._by_name.get(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Catalog:
     """A whole compiled schema. Mappings are sorted by name.
 

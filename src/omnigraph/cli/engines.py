@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +18,7 @@ import typer
 from omnigraph.cli.importing import show_pandas
 from omnigraph.cli.output import write_line
 from omnigraph.errors import BadValue, JavaMissingError, JavaTooOldError, UsageError
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import Source
@@ -52,7 +52,7 @@ SparkConf = Annotated[
 Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server, sc://host:15002.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SparkRequest:
     """What the options say about Spark."""
 
@@ -67,7 +67,7 @@ class SparkRequest:
         return self.master is not None or self.remote is not None or bool(self.conf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Choice:
     """The engine that was chosen, and why; ``is_told`` says whether people should hear of it."""
 
@@ -90,7 +90,7 @@ class Choice:
             yield f"engine: {self.engine}, because {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InputSize:
     """How much there is to load; None is what nobody knows before reading."""
 

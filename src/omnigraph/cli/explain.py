@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -25,11 +24,12 @@ from omnigraph.cli.reads import (
     read_request,
 )
 from omnigraph.engine.results import Explanation
+from omnigraph.records import record
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExplainReport:
     """A plan."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 
 app = new_app()
 
@@ -44,7 +44,7 @@ class Format(Enum):
     PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportReport:
     """What an export wrote, and where."""
 

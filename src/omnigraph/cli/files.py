@@ -8,19 +8,19 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
+from omnigraph.records import record
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 _MAX_SIBLINGS = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InputFile:
     """What was read, under the name that messages use."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
 from typing import Annotated, Any, assert_never
@@ -18,6 +17,7 @@ from omnigraph.cli.output import choose_output, error_lines
 from omnigraph.errors import BadValue, Kind, OmnigraphError, UsageError
 from omnigraph.lang.gq import format_queries, parse_queries
 from omnigraph.lang.pg import format_schema, parse_schema
+from omnigraph.records import record
 
 app = new_app()
 
@@ -29,7 +29,7 @@ class Language(Enum):
     GQ = "gq"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FileOutcome:
     """What became of one file; ``after`` is None if it could not be formatted, and then ``error`` says why."""
 
@@ -54,7 +54,7 @@ class FileOutcome:
         return lines or [f"--- {self.path}", f"+++ {self.path} (formatted)", "@@ end of file @@"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FormatReport:
     """What became of all files."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -12,12 +11,13 @@ from omnigraph.cli.files import read_input
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.session import init_graph
+from omnigraph.records import record
 from omnigraph.store.location import Storage
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InitReport:
     """Where a graph was created."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -16,9 +15,10 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from omnigraph.cli.importing import quick_imports
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Entry:
     """A command: the module whose ``app`` it is, and one line about it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from omnigraph.errors import BadValue, Kind, UsageError
 from omnigraph.ir import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lint import QueryResult
 from omnigraph.lang.pg import parse_schema
+from omnigraph.records import record
 from omnigraph.values import MAIN
 
 app = new_app()
@@ -28,7 +28,7 @@ _MARGIN = " " * 6
 _COUNTS = ("queries_processed", "errors", "warnings", "infos")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaLintReport:
     """The findings about a schema that compiles."""
 
@@ -68,7 +68,7 @@ class SchemaLintReport:
         return sum(finding.severity.value == severity for finding in self.findings)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryLintReport:
     """The reports about one or more query files against one schema."""
 
@@ -104,7 +104,7 @@ class QueryLintReport:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Schema:
     """The text of a schema, what messages call it, and where it came from."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from omnigraph.cli.output import choose_output
 from omnigraph.engine.load import LoadResult, Source
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, BranchExistsError, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.values import BranchName
 
@@ -35,7 +35,7 @@ class Mode(Enum):
     OVERWRITE = "overwrite"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadReport:
     """What a load did, and where."""
 

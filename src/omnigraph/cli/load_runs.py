@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from omnigraph.cli.engines import (
@@ -22,11 +21,12 @@ from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, Source
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, SparkUnsupportedError, UsageError
+from omnigraph.records import record
 
 ClusterBy = Literal["key"] | Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadOrder:
     """What the options of a load ask for."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,6 +25,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.parameters import read_params
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MutationReport:
     """What a mutation did, and where."""
 

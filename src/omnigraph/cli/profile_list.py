@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from omnigraph.cli.lazy import new_app
@@ -14,11 +14,12 @@ from omnigraph.cli.operator.targets import resolve_target
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
+from omnigraph.records import record
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProfileLine:
     """One profile: ``binding`` as it is written, ``target`` the address that it leads to."""
 
@@ -32,7 +33,7 @@ class ProfileLine:
     active: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProfileListReport:
     """All profiles, in the order of the file."""
 

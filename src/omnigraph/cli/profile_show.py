@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +15,7 @@ from omnigraph.cli.operator.scope import active_profile, find_profile
 from omnigraph.cli.operator.targets import resolve_target
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
+from omnigraph.records import record
 
 app = new_app()
 
@@ -22,7 +23,7 @@ _DEFAULTS = "(defaults)"
 _NO_SCOPE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProfileReport:
     """A scope: what it leads to, and how rows read from it are written."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from omnigraph.cli.files import refuse_second_stdin
 from omnigraph.cli.mutate import read_query
 from omnigraph.cli.parameters import read_params
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.query.options import QueryOptions
@@ -51,7 +51,7 @@ _SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadRequest:
     """A read as the session takes it."""
 

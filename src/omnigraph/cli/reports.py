@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class PlainReport:
     """A document, the lines that show it to people, and remarks for standard error."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.cli.files import read_input
@@ -13,11 +12,12 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.schema import SchemaApplyResult
+from omnigraph.records import record
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaApplyReport:
     """What applying a schema did, and where."""
 

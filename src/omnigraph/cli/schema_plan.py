@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +15,7 @@ from omnigraph.cli.options import AllowDataLoss, AsJson, Branch, DesiredSchema, 
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import BadValue, Kind, UsageError
 from omnigraph.lang.pg import parse_schema
+from omnigraph.records import record
 
 # A plan between two files belongs to no graph; its ids only have to be told apart from each other.
 _NO_GRAPH = "0" * 26
@@ -23,7 +23,7 @@ _NO_GRAPH = "0" * 26
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaPlanReport:
     """A migration plan. ``origin`` says where it starts: ``from`` a file, or a graph's ``uri`` and nothing else."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Branch, Store, Uri
 from omnigraph.cli.output import choose_output
+from omnigraph.records import record
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaReport:
     """A schema as it was written when it was accepted."""
 

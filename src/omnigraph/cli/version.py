@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph import __version__
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
+from omnigraph.records import record
 from omnigraph.values.formats import STORAGE_FORMAT
 
 app = new_app()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class VersionReport:
     """The version of the package and of the storage format."""
 

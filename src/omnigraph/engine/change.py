@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeChange:
     """What happens to one type's table.
 
@@ -39,7 +39,7 @@ class TypeChange:
         return self.type.table_key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GraphChange:
     """The net effect of one write over all types, with the names of the sources its rows came from."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from omnigraph.engine.predicates import comparable
 from omnigraph.ir.convert import INTEGER_RANGES, fit_compared
 from omnigraph.ir.model import TargetColumn
 from omnigraph.lang.gq.ast import CompareOp
+from omnigraph.records import record
 
 _ENDS = {"from": "src", "to": "dst"}
 # A load may store unsigned values that the query language cannot write.
@@ -41,7 +41,7 @@ _CASTS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Comparison:
     """``column op value`` with a value of the column's own type.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import Violation
 from omnigraph.errors.engine import ConstraintRule
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowPlace:
     """A row of a change as violations name it: its id, and where it came from if that is known."""
 

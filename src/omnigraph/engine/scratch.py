@@ -11,16 +11,16 @@ import os
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from omnigraph.errors import BadValue, FileAccessError
+from omnigraph.records import record
 
 _PREFIX = "omnigraph-tmp-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ScratchFolder:
     """A folder of this process alone, held until it is closed."""
 

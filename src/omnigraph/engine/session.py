@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +29,7 @@ from omnigraph.ir import (
     decode_calls,
     expect_mutation,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
@@ -76,7 +76,7 @@ def init_graph(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Call:
     """Which mutation to run where, and on whose behalf."""
 

@@ -10,6 +10,7 @@ from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.describing import RowPlace, describe_row
 from omnigraph.errors import Violation, Violations
 from omnigraph.errors.engine import ConstraintRule
+from omnigraph.records import record
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class ViolationList:
         return Violations(items=tuple(self._items), total=self.total)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Describer:
     """Writes violations of one type's rows, with the place each row came from."""
 

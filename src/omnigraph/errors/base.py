@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from omnigraph.errors.details import Details, details_from_json, details_to_json
 from omnigraph.errors.kinds import Effect, Kind, Retry
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Row:
     """One line of the error table: what is true of every error with this code unless an instance says otherwise."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, LimitExceeded
 from omnigraph.errors.kinds import Kind
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FeedGap(Details):
     """Where a feed cannot go on: the caller's cursor, if there was one, and the first commit that is out of reach."""
 
@@ -17,7 +16,7 @@ class FeedGap(Details):
     first_unreadable_commit_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DiffRefusal(Details):
     """Why two states cannot be told apart row by row.
 

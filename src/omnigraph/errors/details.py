@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class Details:
     """Root of all details; by itself it says that a code carries no further evidence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Place(Details):
     """A byte range of a source text, with what a person needs to find it.
 
@@ -32,7 +33,7 @@ class Place(Details):
     text_start: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Diagnostic(Details):
     """A finding about a schema or a query: which rule, where, and what would have been right."""
 
@@ -43,7 +44,7 @@ class Diagnostic(Details):
     suggestion: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParameterProblem(Details):
     """A query parameter that cannot be used: its name, the declared type and what was given.
 
@@ -56,7 +57,7 @@ class ParameterProblem(Details):
     row: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MissingThing(Details):
     """Something was named that does not exist, with the names that are near."""
 
@@ -65,7 +66,7 @@ class MissingThing(Details):
     near: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LimitExceeded(Details):
     """A resource limit that protects the process was passed."""
 
@@ -75,7 +76,7 @@ class LimitExceeded(Details):
     place: Place | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FormatMismatch(Details):
     """Stored bytes of ours that this version cannot accept."""
 
@@ -84,7 +85,7 @@ class FormatMismatch(Details):
     found: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BadValue(Details):
     """A value that is not of the form its type demands."""
 
@@ -93,7 +94,7 @@ class BadValue(Details):
     expected: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StorageFault(Details):
     """What the store was asked to do, where, and why it did not; never with a secret in it."""
 
@@ -102,7 +103,7 @@ class StorageFault(Details):
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableRef(Details):
     """A dataset below the graph's root, its branch (``None`` is main) and a version when one was asked for."""
 
@@ -111,7 +112,7 @@ class TableRef(Details):
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HeadMoved(Details):
     """The version a writer built on and the head it met; ``None`` when that could not be read."""
 
@@ -121,7 +122,7 @@ class HeadMoved(Details):
     actual: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExistingKeys(Details):
     """Ids that are taken already: the first few of them, and how many in all."""
 
@@ -130,7 +131,7 @@ class ExistingKeys(Details):
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UnknownOutcome(Details):
     """The one version a commit can have landed at, and the uuid that would prove it is ours."""
 

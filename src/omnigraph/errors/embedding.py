@@ -5,14 +5,13 @@ Text is embedded before anything is read or written for it, so none of these lea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, MissingThing
 from omnigraph.errors.kinds import Kind, Retry
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ModelMismatch(Details):
     """The model that a vector property was declared with, and the one that would embed the text."""
 
@@ -21,7 +20,7 @@ class ModelMismatch(Details):
     active: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProviderFault(Details):
     """What a provider did: its address, why that is no answer, the HTTP status if there was one; never a key."""
 

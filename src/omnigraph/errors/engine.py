@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, LimitExceeded
 from omnigraph.errors.kinds import Kind
+from omnigraph.records import record
 
 ConstraintRule = Literal[
     "type", "required", "enum", "range", "check", "unique", "key", "endpoint", "orphan", "cardinality", "id"
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Violation(Details):
     """One row that breaks one rule. ``source`` and ``line`` say where the row came from, when it came from a file."""
 
@@ -28,7 +28,7 @@ class Violation(Details):
     line: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Violations(Details):
     """The first violations of a change in a stable order, and how many there are in all."""
 

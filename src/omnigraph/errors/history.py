@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, MissingThing
 from omnigraph.errors.kinds import Kind, Retry
 from omnigraph.errors.storage import VersionMissingError
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergeConflict(Details):
     """One thing that a merge cannot decide.
 
@@ -29,14 +30,14 @@ class MergeConflict(Details):
     target: dict[str, Any] | None = field(default=None, hash=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergeConflicts(Details):
     """Every conflict of a merge in a stable order."""
 
     items: tuple[MergeConflict, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadSetChange(Details):
     """Something that an operation was decided on and that is different by now; ``actual`` is None when it is gone."""
 
@@ -80,7 +81,7 @@ class RevertRefusedError(OmnigraphError):
     row = Row(code="revert.refused", kind=Kind.UNSUPPORTED, details=BadValue)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GoneState(Details):
     """A state of the graph whose data was reclaimed."""
 
@@ -89,7 +90,7 @@ class GoneState(Details):
     table_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BranchInUse(Details):
     """A branch that something else needs: a branch that was forked from it, or a tag that names a commit of it."""
 

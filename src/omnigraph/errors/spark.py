@@ -5,14 +5,13 @@ Nothing is published before every job of a run has succeeded, so what they leave
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
 from omnigraph.errors.kinds import Effect, Kind, Retry
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WorkerFault(Details):
     """What a worker of Spark lacks: the Python it runs, and the packages that it cannot import or has otherwise."""
 
@@ -21,7 +20,7 @@ class WorkerFault(Details):
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class JobFault(Details):
     """A job of Spark that ended without a result: what it was for, and the reason in one line."""
 

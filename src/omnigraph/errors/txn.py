@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors.base import OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
 from omnigraph.errors.kinds import Effect, Kind, Retry
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class VersionMismatch(Details):
     """A table that a write depends on is at another version than the write was made for."""
 
@@ -18,7 +17,7 @@ class VersionMismatch(Details):
     actual: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HeadMismatch(Details):
     """The branch head is another commit than the caller demanded."""
 
@@ -27,7 +26,7 @@ class HeadMismatch(Details):
     actual: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClaimHeld(Details):
     """Who stands in the way of a write, and for how long it was waited for."""
 
@@ -37,7 +36,7 @@ class ClaimHeld(Details):
     waited_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableDrift(Details):
     """Table commits that no manifest names and that omnigraph did not make."""
 
@@ -46,7 +45,7 @@ class TableDrift(Details):
     head: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommitOutcome(Details):
     """The commit to look for before sending a write again."""
 
@@ -55,7 +54,7 @@ class CommitOutcome(Details):
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FormatRange(Details):
     """The storage format found and the ones this version serves."""
 
@@ -64,7 +63,7 @@ class FormatRange(Details):
     newest: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RepeatedBatch(Details):
     """A piece of a stream that was delivered before, and the last one that the branch has of its application."""
 

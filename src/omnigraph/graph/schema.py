@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog import Catalog, EdgeType, NodeType, describe_catalog
 from omnigraph.engine.results.drawing import MAX_DRAWN, Box, Link, Picture, draw_svg
 from omnigraph.engine.results.network import check_size
 from omnigraph.engine.results.notebook import html_rows
+from omnigraph.records import record
 
 _MAX_LINES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Schema:
     """A schema: ``source`` is the text as it was accepted, ``catalog`` what it means."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.engine.load.sources import Source, reading
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
+from omnigraph.records import record
 
 GivenSource = str | Path | Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GivenText:
     """A text and what errors call it."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadValue, QueryLaneError, UsageError
@@ -13,11 +12,12 @@ from omnigraph.ir.descriptor import Operation, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
+from omnigraph.records import record
 
 _MAX_TEXT = 4 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompiledQuery:
     """A declaration with everything that is known of it before any data is looked at."""
 

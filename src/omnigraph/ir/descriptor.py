@@ -29,6 +29,7 @@ from omnigraph.ir.lower.mutations import incident_edges
 from omnigraph.ir.model import EntityKind
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
+from omnigraph.records import record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -44,7 +45,7 @@ class TypeUse:
         return {"kind": kind, "type_name": self.type_name}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResultColumn:
     """A projected column; a bare node is described as an object although the row carries its id."""
 
@@ -61,7 +62,7 @@ class ResultColumn:
         return fields | {name: value for name, value in optional.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Operation:
     """Result columns, and the types read and written: nodes before edges, then by name."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from omnigraph.catalog.model import Catalog, NodeType, PropertyDef
@@ -21,6 +20,7 @@ from omnigraph.ir.descriptor import Operation, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.lang.gq import ast, parse_queries
 from omnigraph.lang.source import Source
+from omnigraph.records import record
 
 Severity = Literal["error", "warning", "info"]
 Status = Literal["ok", "error"]
@@ -35,7 +35,7 @@ NO_PARAMETERS = "mutation declares no parameters; it does the same each time it 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaSource:
     """Where the schema came from: a file with its path, or a graph with its URI."""
 
@@ -47,7 +47,7 @@ class SchemaSource:
         return {"kind": self.kind, "path" if self.kind == "file" else "uri": self.location}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryResult:
     """What lint found about one declaration; ``problem`` is the error itself, with its place."""
 
@@ -75,7 +75,7 @@ class QueryResult:
         return fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Finding:
     """A finding about the file as a whole; ``problem`` is the error that kept it from being read."""
 
@@ -102,7 +102,7 @@ class Finding:
         return fields | {name: value for name, value in optional.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LintReport:
     """The whole outcome; only errors make it fail."""
 

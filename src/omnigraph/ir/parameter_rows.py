@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import repeat
 from types import NoneType
 from typing import Any, Self
@@ -18,12 +18,13 @@ from omnigraph.errors import ParameterProblem, QueryParameterError
 from omnigraph.ir.convert import INTEGER_RANGES
 from omnigraph.ir.decoding import Unfit, describe_value
 from omnigraph.ir.parameters import Decode, ParameterTypes, ParamsForm, decode_call, decoder_of
+from omnigraph.records import record
 
 _F32_MAX = 3.4028234663852886e38
 _MAX_EXACT = {"host": math.inf, "strict": math.inf, "javascript": (1 << 53) - 1}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParameterRows:
     """Decoded values of several calls: a column per declared name with a place per call."""
 

@@ -7,7 +7,6 @@ a vector, None for NULL. A Blob stays the text that names its content.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -20,6 +19,7 @@ from omnigraph.ir.kinds import Kind, kind_fields
 from omnigraph.ir.types import resolve_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
+from omnigraph.records import record
 
 Mode = Literal["strict", "javascript"]
 ParamsForm = Literal["host", "strict", "javascript"]
@@ -27,7 +27,7 @@ ParameterTypes: TypeAlias = Mapping[str, PropertyType]
 Decode: TypeAlias = Callable[[Any, PropertyType], Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParameterType:
     """A declared parameter with its resolved type."""
 

@@ -15,17 +15,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from omnigraph.lang.source import Comment, Span
+from omnigraph.records import record
 
 T = TypeVar("T")
 
 INDENT = "    "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Item(Generic[T]):
     """Something to print, where it stood, and the part of it that is woven separately (between its brackets)."""
 
@@ -34,7 +35,7 @@ class Item(Generic[T]):
     inside: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Row(Generic[T]):
     """One printed row: ``item`` with the comments behind it, or else a comment alone."""
 
@@ -44,7 +45,7 @@ class Row(Generic[T]):
     trailing: tuple[Comment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Woven(Generic[T]):
     """The rows of a region, and the comments that stay on the line of its opening bracket."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from omnigraph.errors import Diagnostic, LimitExceeded, Place, SourceEncodingError, SourceTooLargeError
+from omnigraph.records import record
 
 # Parsing is linear but not free: these bounds keep a hostile text from holding a process for minutes.
 MAX_SOURCE_BYTES = 1 << 20
@@ -30,7 +31,7 @@ class Span:
 NOWHERE = Span(0, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ident:
     """A name with the place where it stands; places take no part in equality."""
 
@@ -38,7 +39,7 @@ class Ident:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Comment:
     """A ``//`` or ``/* */`` comment, kept beside the tree so that the formatter can put it back."""
 

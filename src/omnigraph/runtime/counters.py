@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class Cost:
     """The cost of an operation. ``serial_stages`` is how many round trips followed one another."""
 

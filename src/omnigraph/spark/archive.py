@@ -13,9 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from omnigraph.records import record
 from omnigraph.spark.caches import cache_folder, cache_key
 from omnigraph.spark.java import Java
 
@@ -27,7 +27,7 @@ _LOWEST_PRIORITY = 19
 _PATIENCE_S = 600.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClassArchive:
     """The file, bound to one runtime and one set of jars by its name."""
 

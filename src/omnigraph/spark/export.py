@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from omnigraph.engine.export.options import Progress
 from omnigraph.engine.export.parts import ExportPart, write_part
 from omnigraph.engine.export.run import ExportJob
 from omnigraph.engine.session import GraphSession
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
@@ -98,7 +98,7 @@ class ExecutorExport:
         return files
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportPiece:
     """One file to write, and everything that is needed for it."""
 

@@ -12,12 +12,12 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from omnigraph.errors import FormatMismatch, JavaMissingError, JavaTooOldError, MissingThing
+from omnigraph.records import record
 from omnigraph.spark.caches import cache_folder, cache_key, place_file
 
 OLDEST = 17
@@ -40,7 +40,7 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Java:
     """A Java that Spark can run on.
 

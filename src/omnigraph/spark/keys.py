@@ -8,13 +8,13 @@ null where the row lacks one of the tuple's values. Texts are those that ``engin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
 from omnigraph.engine.constraints.tuples import tuples_of
+from omnigraph.records import record
 
 ROW = "row"
 KEY = "key"
@@ -22,7 +22,7 @@ _LINE_BITS = 40
 _LINE_MASK = (1 << _LINE_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class KeysFile:
     """One keys file by its name in the run's scratch place, and how many rows it has."""
 
@@ -31,7 +31,7 @@ class KeysFile:
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Places:
     """What the numbers in ``row`` stand for.
 

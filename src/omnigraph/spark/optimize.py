@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from omnigraph.engine.maintenance.optimize import OptimizeResult
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
 from omnigraph.engine.session import GraphSession
+from omnigraph.records import record
 from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import given_or_started
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _GROUP_ROWS = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OptimizeStep:
     """One job of an optimization, told when it begins and when it has ended: what it does, in how many pieces."""
 
@@ -139,7 +139,7 @@ class ExecutorMaintenance:
         self._progress(OptimizeStep(doing=doing, pieces=pieces, is_done=is_done))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompactionPiece:
     """One compaction task of a table."""
 
@@ -147,7 +147,7 @@ class CompactionPiece:
     task: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexPiece:
     """One group of fragments to index; ``is_whole``: it is all that the index gets."""
 
@@ -157,7 +157,7 @@ class IndexPiece:
     is_whole: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergePiece:
     """Segments of an index that are to become one."""
 

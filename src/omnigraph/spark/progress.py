@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.records import record
 from omnigraph.runtime import start_thread
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.5
 _WORTH_TELLING_S = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TaskCount:
     """The tasks of the jobs that run at the moment: how many, and how many have ended."""
 

@@ -10,7 +10,6 @@ import base64
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.errors.spark import JobFault
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ class InProcessRunner:
         return [function(task) for task in tasks]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SparkRunner:
     """Runs one Spark task for each task, with the public DataFrame interface alone, so that Connect will do."""
 

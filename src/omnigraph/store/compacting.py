@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lance.optimize import Compaction
 
+from omnigraph.records import record
 from omnigraph.store.table import Table
 from omnigraph.store.translate import translating
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompactionPolicy:
     """When fragments are merged.
 
@@ -35,7 +35,7 @@ class CompactionPolicy:
     max_rows: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FragmentSize:
     """The rows of a fragment: those that it was written with, and those of them that are gone."""
 

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -15,6 +14,7 @@ import obstore
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import Effect
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import Fault, fault_of, translating
@@ -28,7 +28,7 @@ _CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "user_ag
 _LANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StoredObject:
     """An object as a listing shows it: its key, its size, and when it was written by the clock of the store."""
 

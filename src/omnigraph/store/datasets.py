@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 from lance import LanceDataset, LanceOperation
@@ -17,6 +17,7 @@ from omnigraph.errors import (
     OmnigraphError,
     TableRef,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.branches import Branches
 from omnigraph.store.control import ControlObjects
@@ -32,7 +33,7 @@ from omnigraph.store.translate import translating
 from omnigraph.store.writing import write_into, write_new
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReplaceableDataset:
     """One version of a dataset: what it consists of, and how to read it."""
 

@@ -13,13 +13,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import obstore
 
 from omnigraph.errors import Effect
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects, open_s3, sync_directory
 from omnigraph.store.inputs import open_input
@@ -61,7 +61,7 @@ class FileSink(io.RawIOBase):
         return self._hash.hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FileFolder:
     """A folder of files, named by paths relative to it. Can be pickled, so that other processes write into it.
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from lance.fragment import FragmentMetadata
+
+from omnigraph.records import record
 
 _PACKED = "base64"
 _ROW_META = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FragmentRef:
     """One fragment of a dataset version, or one that is staged for the next."""
 

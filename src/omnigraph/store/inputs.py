@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import obstore
 from obstore.store import S3Store
 
+from omnigraph.records import record
 from omnigraph.store.control import open_s3
 from omnigraph.store.location import Storage
 
@@ -67,7 +67,7 @@ def list_objects(pattern: str, options: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(f"{_S3}{bucket}/{key}" for key in keys if not has_magic or fnmatchcase(key, folder)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Object:
     bucket: S3Store
     key: str

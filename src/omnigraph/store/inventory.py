@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import unquote
 
+from omnigraph.records import record
 from omnigraph.store.control import StoredObject
 
 _MAX_VERSION = (1 << 64) - 1
@@ -31,7 +32,7 @@ class FileKind(Enum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StoredFile:
     """An object of one line of a dataset.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
+from omnigraph.records import record
 
 _S3 = "s3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Storage:
     """The root of a graph and how to reach it. Options may hold credentials, so they are never shown."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.errors import InternalError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.blobs import blob_handling
 from omnigraph.store.fragments import FragmentRef
@@ -24,7 +24,7 @@ _IDS_PER_PREDICATE = 10_000
 _ADDRESS_BITS = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Tail:
     """Fragments that the key index does not cover: those whose rows are in memory, and those too big for that."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from lance import LanceDataset
 
 from omnigraph.errors import OmnigraphError, StorageCorruptError, TableMissingError, TableRef, VersionMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.blobs import blob_columns, blob_handling, plain_schema
 from omnigraph.store.datasets import DatasetStore
@@ -25,7 +25,7 @@ ROW_ADDRESS = "_rowaddr"
 ROW_META = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_at_version")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexSegment:
     """One part of an index: built at one time, over some fragments."""
 
@@ -35,7 +35,7 @@ class IndexSegment:
     index_version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableIndex:
     """An index as the pinned version has it: what kind, on which column, and which fragments it covers."""
 
@@ -51,7 +51,7 @@ class TableIndex:
         return frozenset().union(*(segment.fragment_ids for segment in self.segments))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Search:
     """A full-text or a vector search; the result gets a column ``_score`` or ``_distance``.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class TablePin:
     """One immutable state of a dataset: its place below the root, its Lance branch (``None`` is main), its version.
 

@@ -7,9 +7,9 @@ from under the same name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.fragments import data_paths
@@ -18,7 +18,7 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import translating
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class References:
     """The names of the files that something needs: data files, deletion files, and the identities of indexes."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.errors import Effect
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
@@ -21,7 +21,7 @@ SCRATCH_PREFIX = "__scratch"
 _PACKING = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ScratchPlace:
     """The scratch objects of one operation. It can be pickled; nothing but the operation looks at what it holds."""
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata
 
+from omnigraph.records import record
 from omnigraph.store.fragments import data_paths
 
 _CAPACITY_BYTES = 128 << 20
@@ -42,7 +43,7 @@ class BlockKey:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Block:
     """The live rows of one fragment: their ids, where they stand in it, and the rows themselves when small enough."""
 

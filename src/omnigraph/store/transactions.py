@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from lance import LanceDataset, LanceOperation, Transaction
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.handles import apart
 from omnigraph.store.metering import OPEN_STAGES, metered
@@ -17,7 +18,7 @@ from omnigraph.store.translate import translating
 OPERATION_ID = "omnigraph:operation_id"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommitMark:
     """Who made a version: the transaction's uuid, our operation id if it was ours, and the version it was built on.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.errors import StorageCorruptError, TableMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.branch_delete import BranchDeletion
@@ -23,7 +23,7 @@ from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import CommitId, OperationId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommitResult:
     """The outcome of a write. ``commit`` is None when there was nothing to change."""
 

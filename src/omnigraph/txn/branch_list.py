@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches import MAIN_LINE, BranchRef
 from omnigraph.txn.manifest.commits import CommitLine
@@ -17,7 +17,7 @@ from omnigraph.txn.tags import Tags
 from omnigraph.values import BranchName, CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BranchStatus:
     """A live branch.
 
@@ -54,7 +54,7 @@ class BranchStatus:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProtectedVersion:
     """A manifest version that something needs, and what."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ from omnigraph.errors import (
     OmnigraphError,
     TableMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.dependants import Dependant, DependantMarks
@@ -50,7 +51,7 @@ _ATTEMPTS = 8
 SETTLE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BranchRef:
     """A live branch and where it came from.
 
@@ -158,8 +159,8 @@ class BranchRefs:
 
     def sweep_ended(self, line: BranchLine, counters: Counters) -> None:
         """Remove what the ref of a branch left whose deletion died behind its end."""
-        for record in self._objects.remains(line.name, counters):
-            ref = self._ref(record)
+        for leftover in self._objects.remains(line.name, counters):
+            ref = self._ref(leftover)
             if ref.line.incarnation == line.incarnation:
                 self.sweep(ref, counters)
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.records import record
 from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.plan import ActionKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowChange:
     """Rows of one table to insert or replace by id, and ids to remove.
 
@@ -59,7 +60,7 @@ class RowChange:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableReplace:
     """Replace all rows of a table, possibly by none."""
 
@@ -67,7 +68,7 @@ class TableReplace:
     rows: pa.Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableRegister:
     """Add a type's table, with its first rows if there are any."""
 
@@ -78,14 +79,14 @@ class TableRegister:
     rows: pa.Table | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableDrop:
     """Remove a type's table from the graph; its files stay until cleanup."""
 
     table_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableAlter:
     """Give a type's table another name, other columns, or both; rows, row ids and place stay.
 
@@ -102,7 +103,7 @@ class TableAlter:
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexBuilds:
     """Build or extend indexes of a table."""
 
@@ -110,14 +111,14 @@ class IndexBuilds:
     builds: tuple[IndexBuild, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Compaction:
     """Merge small fragments of a table; the rows stay the same."""
 
     table_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WrittenRows:
     """Rows of one table that other processes have uploaded already.
 
@@ -150,7 +151,7 @@ class WrittenRows:
         return ActionKind.APPEND if self.is_append else ActionKind.UPSERT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompactedTable:
     """Fragments of a table that other processes have compacted on ``base``; the rows stay the same."""
 
@@ -159,7 +160,7 @@ class CompactedTable:
     results: tuple[str, ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BuiltIndexes:
     """Segments of indexes of a table that other processes have built on ``base``."""
 
@@ -175,7 +176,7 @@ TableChange = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaChange:
     """Accept another schema together with the table changes of the same transaction."""
 

@@ -7,11 +7,11 @@ between phases A and D of version ``n``; whoever creates the next ``<n>.takeover
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
 from omnigraph.errors import FormatMismatch, SidecarCorruptError
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.jsontext import encode_json, shape_check
@@ -28,7 +28,7 @@ _TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
 _check_sign = shape_check(SignShape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Holding:
     """The latest sign of life of a claim: who holds it and when that was last said."""
 

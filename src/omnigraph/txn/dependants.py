@@ -6,9 +6,9 @@ costs a deletion one listing, however many branches and tags a graph has. Main c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.manifest.file import BranchLine
@@ -19,7 +19,7 @@ DependantKind = Literal["branch", "tag"]
 _KINDS: dict[str, DependantKind] = {"branch": "branch", "tag": "tag"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Dependant:
     """A branch or tag that may need another branch; ``identity`` tells it from a later one of the same name."""
 

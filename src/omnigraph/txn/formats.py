@@ -8,11 +8,12 @@ other: atomic, recoverable, and decided once when two processes open the graph a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
 from omnigraph.errors import FormatMismatch, FormatRange, FormatUnsupportedError, ManifestCorruptError
+from omnigraph.records import record
 from omnigraph.txn.manifest.codec import FORMAT_KEY
 from omnigraph.values.formats import STORAGE_FORMAT
 
@@ -21,7 +22,7 @@ OLDEST_FORMAT = 1
 UpgradeStep = Callable[[pa.Table], pa.Table]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FormatChain:
     """The formats served, with the step that leads from each older one to the next."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.records import record
 from omnigraph.txn.manifest.commits import CommitLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import CommitId, Ulid, is_ulid
@@ -16,7 +16,7 @@ _MOST_LOOKED_AT = 4096
 _POSITION = re.compile(r"[0-9]{1,18}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LogFilter:
     """Which commits are wanted; None wants all.
 
@@ -46,7 +46,7 @@ class LogFilter:
         return self.type_name in {table_key, table_key.partition(":")[2]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LogPage:
     """Commits, newest first. ``following`` gets the next page; None means that this was the last.
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 
 _FILE = re.compile(r"(?P<number>[0-9]{1,18})\.(?P<what>json|gone)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lives:
     """What storage holds of one name: the number that is alive, and every number that was ever used."""
 
@@ -32,7 +33,7 @@ class Lives:
         return max(self.numbers, default=0) + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NamedRecord:
     """One life of a name and what was written at its birth."""
 

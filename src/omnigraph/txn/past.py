@@ -16,7 +16,6 @@ Without a branch, ``~<n>`` and ``@<time>`` are about the branch that the caller 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.errors import (
@@ -28,6 +27,7 @@ from omnigraph.errors import (
     StorageCorruptError,
     VersionMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.log import LogFilter, LogPage, read_log
 from omnigraph.txn.manifest.commits import CommitLine
@@ -50,7 +50,7 @@ from omnigraph.values import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResolvedState:
     """What a reference means at this moment.
 

@@ -7,9 +7,9 @@ that made it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from omnigraph.records import record
 from omnigraph.store.staging import StagedCommit
 from omnigraph.txn.manifest.rows import ManifestChange
 from omnigraph.txn.writers import WriterIdentity
@@ -83,7 +83,7 @@ class ActionKind(Enum):
     UNDO = "undo"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableAction:
     """One table's part of a plan.
 
@@ -97,7 +97,7 @@ class TableAction:
     commit: StagedCommit | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PublishPlan:
     """Everything phases A to D need, and everything recovery needs to finish or undo them.
 

@@ -22,6 +22,7 @@ from omnigraph.errors import (
     TableMovedError,
     WriteOutcomeError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.txn.batch import Batch, Member
 from omnigraph.txn.keeper import ClaimKeeper
@@ -45,7 +46,7 @@ _LONGEST_WAIT_S = 0.25
 _LOOK_AT_HOLDER_AFTER_S = 0.15
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Published:
     """A transaction's commit and the manifest that holds it; no commit when it had nothing to change."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from omnigraph.errors import (
@@ -13,6 +13,7 @@ from omnigraph.errors import (
     OmnigraphError,
     VersionMismatch,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.floor import Recover, publish_alone, publish_plan
@@ -32,7 +33,7 @@ Classification = Literal["no_drift", "unpublished", "verified_maintenance", "sus
 _MAINTENANCE = frozenset({"Rewrite", "ReserveFragments", "BaseOperation"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Drift:
     """A table whose head may be past what the branch says of it.
 

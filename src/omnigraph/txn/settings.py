@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class TxnSettings:
     """Settings of the write path.
 

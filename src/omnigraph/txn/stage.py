@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, assert_never
 
+from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters, World
 from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import (
@@ -52,7 +53,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StagedTable:
     """One table's part of a plan with what the publish will say about the table."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from omnigraph.records import record
 from omnigraph.store.datasets import ReplaceableDataset
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.fragments import FragmentRef
@@ -12,7 +12,7 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Syncing:
     """Syncs in the order that keeps a power loss harmless; does nothing on an object store or when relaxed."""
 

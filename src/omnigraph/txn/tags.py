@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from omnigraph.errors import (
     TagExistsError,
     TagMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches import BranchRefs
 from omnigraph.txn.dependants import Dependant
@@ -33,7 +34,7 @@ from omnigraph.values import BranchName, CommitId, TagName, Ulid
 TAGS_PREFIX = "__tags"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Tag:
     """A named commit: the line that it landed on and the manifest version that it made.
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omnigraph.records import record
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@record
 class WriterIdentity:
     """One process on one machine. ``host`` changes with a reboot and differs between pid namespaces."""
 

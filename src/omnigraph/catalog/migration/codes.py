@@ -8,9 +8,10 @@ type of its own, so a step that drops "the graph's type" does not exist. Droppin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+
+from omnigraph.records import record
 
 
 class Tier(Enum):
@@ -29,7 +30,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StepCode:
     """One row of the table. ``emitted`` is false for a number that is only kept from being used again."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from omnigraph.catalog.migration.kinds import AnyType
 from omnigraph.catalog.model import InterfaceType, NodeType
 from omnigraph.lang.parsing import quote_string
+from omnigraph.records import record
 
 ConstraintKind = Literal["Key", "Unique", "Index", "Range", "Check"]
 
 _KIND_BY_WORD: Mapping[str, ConstraintKind] = {"key": "Key", "unique": "Unique", "index": "Index"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DeclaredConstraint:
     """One constraint of a node or edge type.
 

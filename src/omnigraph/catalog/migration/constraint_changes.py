@@ -9,15 +9,15 @@ property are listed beside that property.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from omnigraph.catalog.migration import reasons
 from omnigraph.catalog.migration.constraint import DeclaredConstraint, declared_constraints
 from omnigraph.catalog.migration.pairs import TypePair
 from omnigraph.catalog.migration.steps import AddConstraint, DropConstraint, Step, UnsupportedChange
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ConstraintChanges:
     """What two versions of a type declare differently, already under the desired names."""
 

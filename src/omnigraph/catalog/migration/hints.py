@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.errors import Place
 from omnigraph.lang.pg.ast import Annotation, Declaration, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
 from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.records import record
 
 HintDiagnosticCode = Literal["ignored_exact_match_rename_hint", "inert_initialization_rename_hint"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RenameHint:
     """One ``@rename_from`` and what it stands on; ``property_name`` is None on a type."""
 
@@ -31,7 +31,7 @@ class RenameHint:
         return owner if self.property_name is None else f"{owner}.{self.property_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class HintDiagnostic:
     """A remark about a hint that did nothing; it changes no plan."""
 

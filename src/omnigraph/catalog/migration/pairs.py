@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.catalog.migration.kinds import AnyType
 from omnigraph.catalog.migration.steps import DropMode
 from omnigraph.catalog.model import PropertyDef
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypePair:
     """An accepted type and the desired one that continues it.
 

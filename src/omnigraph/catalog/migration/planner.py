@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, assert_never
 
 from omnigraph.catalog.compile import compile_schema
@@ -19,9 +18,10 @@ from omnigraph.catalog.migration.steps import AddType, DropMode, DropType, Step,
 from omnigraph.catalog.migration.type_changes import type_changes
 from omnigraph.catalog.model import Catalog
 from omnigraph.lang.pg.ast import SchemaFile
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MigrationPlan:
     """Every step from the accepted schema to the desired one, refused ones included.
 

@@ -8,7 +8,6 @@ names nothing simply gets a fresh property, because the hint was written about t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from omnigraph.catalog.identity import IdentityMatches, TypeKind
@@ -18,6 +17,7 @@ from omnigraph.catalog.model import Catalog
 from omnigraph.errors import Diagnostic, SchemaPlanError
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import SchemaFile
+from omnigraph.records import record
 
 PLAN_RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -32,7 +32,7 @@ PLAN_RULES: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Resolution:
     """The matches and what was remarked while finding them."""
 

@@ -10,7 +10,6 @@ Beyond the eleven kinds of the schema language's planner there are three, which 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from omnigraph.catalog.identity import TypeKind
@@ -18,6 +17,7 @@ from omnigraph.catalog.migration.annotation_list import annotations_json, annota
 from omnigraph.catalog.migration.codes import TIGHTEN_TO_REQUIRED, StepCode, Tier
 from omnigraph.catalog.migration.constraint import DeclaredConstraint
 from omnigraph.catalog.model import AnnotationValue, PropertyType
+from omnigraph.records import record
 
 DropMode = Literal["soft", "hard"]
 
@@ -30,7 +30,7 @@ class _SafeStep:
     tier: ClassVar[Tier | None] = Tier.SAFE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AddType(_SafeStep):
     """Create an empty table; for an interface, metadata only."""
 
@@ -48,7 +48,7 @@ class AddType(_SafeStep):
         return f"add {self.type_kind} type {self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RenameType(_SafeStep):
     """Give a type another name; its table, data and history stay."""
 
@@ -67,7 +67,7 @@ class RenameType(_SafeStep):
         return f"rename {self.type_kind} type {self.old_name} to {self.new_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AddProperty(_SafeStep):
     """Add a nullable property; existing rows hold null in it."""
 
@@ -87,7 +87,7 @@ class AddProperty(_SafeStep):
         return f"add property {self.type_name}.{self.property_name}: {self.property_type}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RenameProperty(_SafeStep):
     """Give a property another name; values and entity ids stay, also if it is part of the key."""
 
@@ -108,7 +108,7 @@ class RenameProperty(_SafeStep):
         return f"rename property {self.type_name}.{self.old_name} to {self.new_name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MakeNullable(_SafeStep):
     """Let a required property be absent; no row has to change."""
 
@@ -127,7 +127,7 @@ class MakeNullable(_SafeStep):
         return f"make property {self.type_name}.{self.property_name} nullable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MakeRequired:
     """Demand a value of a property that could be absent; possible only if every row has one."""
 
@@ -148,7 +148,7 @@ class MakeRequired:
         return f"make property {self.type_name}.{self.property_name} required{_mark(self)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExtendEnum(_SafeStep):
     """Allow more values; ``added_values`` is sorted."""
 
@@ -168,7 +168,7 @@ class ExtendEnum(_SafeStep):
         return f"extend enum {self.type_name}.{self.property_name} with {', '.join(self.added_values)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AddConstraint:
     """Add a constraint; ``validate`` if existing rows could contradict it. An index is built later."""
 
@@ -194,7 +194,7 @@ class AddConstraint:
         return f"add constraint {self.constraint} to {self.type_name}{_mark(self)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DropConstraint(_SafeStep):
     """A constraint that goes with a dropped property."""
 
@@ -213,7 +213,7 @@ class DropConstraint(_SafeStep):
         return f"drop constraint {self.constraint} of {self.type_name} with its property"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UpdateTypeMetadata(_SafeStep):
     """Replace the annotations of a type; ``annotations`` is the whole list that holds afterwards."""
 
@@ -233,7 +233,7 @@ class UpdateTypeMetadata(_SafeStep):
         return f"set annotations of {self.type_kind} type {self.name}: {annotations_text(self.annotations)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UpdatePropertyMetadata(_SafeStep):
     """Replace the annotations of a property; ``annotations`` is the whole list that holds afterwards."""
 
@@ -255,7 +255,7 @@ class UpdatePropertyMetadata(_SafeStep):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DropType:
     """Take a type out of the graph; ``hard`` also reclaims what earlier versions hold."""
 
@@ -281,7 +281,7 @@ class DropType:
         return f"drop {self.type_kind} type {self.name} ({self.mode}){_mark(self)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DropProperty:
     """Take a property out of a type. An interface holds no rows, so its own drop has no code."""
 
@@ -307,7 +307,7 @@ class DropProperty:
         return f"drop property {self.type_name}.{self.property_name} ({self.mode}){_mark(self)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UnsupportedChange:
     """A change that cannot be applied; one of them blocks the whole plan.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, assert_never
 
 from omnigraph.errors import BadValue, ConfigError, Diagnostic, Place, ScopeUnsupportedError
+from omnigraph.records import record
 
 FORMATS = ("table", "kv", "csv", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
@@ -16,7 +17,7 @@ MAX_COLUMN_WIDTH = 10_000
 ScopeKind = Literal["server", "cluster", "store"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scope:
     """What an address leads to: a graph's storage, or a server or cluster by the name or address that was written.
 
@@ -42,7 +43,7 @@ class Scope:
                 assert_never(self.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Profile:
     """A named scope. Whether it is one is looked at when it is used, not when the file is read."""
 
@@ -76,7 +77,7 @@ class Profile:
         raise ConfigError(f"{origin} does not bind {expected}", details=details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Defaults:
     """What holds where a command line says nothing."""
 
@@ -94,7 +95,7 @@ class Defaults:
         return None if self.store is None else Scope(kind="store", written=self.store, origin="the default")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Alias:
     """A query under a short name. What it lacks is found when it is used, not when the file is read."""
 
@@ -118,7 +119,7 @@ class Alias:
         return ConfigError(f"alias '{self.name}' {message}", details=details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OperatorConfig:
     """A whole config; ``path`` is where it was looked for, ``warnings`` what was ignored in it."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from omnigraph.errors import ConfigError, Diagnostic
 from omnigraph.lang.source import MAX_NESTING, Source, Span, read_source
+from omnigraph.records import record
 
 Scalar = str | int | float | bool | None
 
@@ -25,7 +25,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Node:
     """A value of the document: a scalar, a list of nodes, or a mapping from texts to nodes; and where it stands."""
 
@@ -42,7 +42,7 @@ class Node:
         return self.value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Document:
     """A parsed text and its root; None when it holds nothing."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
+
+from omnigraph.records import record
 
 Names = Literal["profiles", "aliases"]
 
@@ -20,7 +21,7 @@ _NAMED_OPTIONS: Mapping[str, Names] = {"--profile": "profiles"}
 _NAMED_ARGUMENTS: Mapping[str, Names] = {"alias": "aliases", "profile show": "profiles"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OptionWords:
     """An option: its spellings, whether a value follows, which values are known, and what it is for."""
 
@@ -31,7 +32,7 @@ class OptionWords:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommandWords:
     """A command by its path of words, with what may follow it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,11 +14,12 @@ from omnigraph.engine.constraints.image import Image, difference
 from omnigraph.engine.constraints.kernel import Kernel
 from omnigraph.engine.view import GraphView
 from omnigraph.engine.violations import Describer, ViolationList
+from omnigraph.records import record
 
 _NO_IDS = pa.array([], pa.string())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodesAfter:
     """Nodes that are there after a change, all written and asked for among them, and the asked ones that are not."""
 
@@ -26,7 +27,7 @@ class NodesAfter:
     missing: pa.Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Evaluation:
     """A change with the state it is made on; ``images`` holds what the change leaves of each type, by table."""
 

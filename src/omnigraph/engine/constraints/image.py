@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 import numpy as np
@@ -14,12 +14,13 @@ from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints.kernel import Kernel
 from omnigraph.engine.constraints.proofs import are_distinct
 from omnigraph.engine.constraints.set_rules import FINAL_IMAGE
+from omnigraph.records import record
 
 _IDS = pa.schema([("id", pa.string())])
 _Ids = TypeVar("_Ids", pa.Array, pa.ChunkedArray)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Image:
     """What a change leaves behind of one type.
 

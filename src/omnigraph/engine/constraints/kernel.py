@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from omnigraph.engine.constraints.set_rules import SetRule
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     import duckdb
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class KernelSettings:
     """How much a check may use. Beyond the memory it spills to a temporary folder.
 

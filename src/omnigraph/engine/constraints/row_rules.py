@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,12 @@ from omnigraph.engine.constraints.bounds import above, below
 from omnigraph.engine.describing import RowPlace, describe_row
 from omnigraph.errors import Violation
 from omnigraph.errors.engine import ConstraintRule
+from omnigraph.records import record
 
 _SHAPE_WORDS = {Scalar.VECTOR: "vector property", Scalar.BLOB: "blob property"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowFinding:
     """Rows that break one rule, ascending, and beside each the value that does it.
 
@@ -210,7 +211,7 @@ def _outside_enum(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) ->
     yield _finding("enum", prop.name, at, values, message, str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Items:
     """The single values of a column, those inside lists and vectors one by one, and the row each belongs to."""
 

@@ -8,13 +8,14 @@ tables in their place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from omnigraph.errors.engine import ConstraintRule
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SetRule:
     """A query over a change and what it meets.
 

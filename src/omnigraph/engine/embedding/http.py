@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from omnigraph.errors import (
     OmnigraphError,
     ProviderFault,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Clock
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class HttpCaller:
         return line if len(line) <= _MAX_SAID else line[: _MAX_SAID - 1] + "…"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Passing:
     """A failure that another attempt may not meet."""
 

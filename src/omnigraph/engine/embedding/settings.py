@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from urllib.parse import urlsplit
 
 from omnigraph.errors import BadValue, EmbeddingSettingsError
+from omnigraph.records import record
 
 ProviderKind = Literal["openai-compatible", "openai", "gemini", "local", "mock"]
 PROVIDERS: tuple[ProviderKind, ...] = get_args(ProviderKind)
@@ -22,7 +23,7 @@ _LEAST = MappingProxyType({"timeout_ms": 1, "deadline_ms": 0, "attempts": 1, "ba
 _KEY = re.compile(r"[\x21-\x7e]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProviderDefaults:
     """What holds for a provider unless settings say otherwise, and which variables hold its key."""
 
@@ -74,7 +75,7 @@ class Secret:
         return "Secret(…)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EmbeddingSettings:
     """A provider and how to ask it. What is None follows from the provider.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from omnigraph.engine.export.options import FORMATS, ExportFormat
 from omnigraph.errors import BadValue, ExportDamagedError, ExportManifestError, FormatMismatch
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder
 
@@ -24,7 +25,7 @@ _NAME = "omnigraph-export"
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportedFile:
     """One file; ``longest_bytes`` is the length of its longest line, 0 where there are no lines."""
 
@@ -35,7 +36,7 @@ class ExportedFile:
     longest_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeFiles:
     """The files of one type, in the order of its rows."""
 
@@ -50,7 +51,7 @@ class TypeFiles:
         return f"{self.kind}:{self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportManifest:
     """What an exported folder holds; nodes stand before edges."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from omnigraph.records import record
 from omnigraph.runtime import Cost
 
 ExportFormat = Literal["jsonl", "csv", "parquet"]
 FORMATS: tuple[ExportFormat, ...] = ("jsonl", "csv", "parquet")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportSettings:
     """What an export may use of the machine.
 
@@ -27,7 +27,7 @@ class ExportSettings:
     is_durable: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportProgress:
     """How far an export is."""
 
@@ -39,7 +39,7 @@ class ExportProgress:
 Progress = Callable[[ExportProgress], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportedType:
     """What was written of one type."""
 
@@ -60,7 +60,7 @@ class ExportedType:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportResult:
     """What an export wrote. ``target`` is None for a stream; types are in the order of their rows."""
 

@@ -6,7 +6,6 @@ Nothing here knows who does it, so that the session and any other process write 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export.encoders import column_names, new_encoder
 from omnigraph.engine.export.manifest import FOLDERS, ExportedFile
 from omnigraph.engine.export.options import ExportFormat
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder
 from omnigraph.store.table import Table
@@ -22,7 +22,7 @@ BATCH_ROWS = 8_192
 BATCH_BLOB_ROWS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportPart:
     """One file to write: whole fragments of one table."""
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -23,6 +22,7 @@ from omnigraph.engine.export.options import (
 from omnigraph.engine.export.parts import ExportPart, plan_parts, write_part
 from omnigraph.engine.export.selection import ExportCut
 from omnigraph.errors import BadValue, ExportTargetError, OmnigraphError, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
@@ -83,7 +83,7 @@ def export_folder(
     return job.run(write_all, world, counters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportJob:
     """An export that is planned to the last file; who writes the files is somebody else's choice."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import ExportTypeError, MissingThing
+from omnigraph.records import record
 from omnigraph.txn.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ExportCut:
     """A pinned state with its schema, and which of its types are wanted, nodes before edges, each by name."""
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.rows import RowProblem
 from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
+from omnigraph.records import record
 
 _ENDPOINTS = {"src": ("from", "src"), "dst": ("to", "dst")}
 _HEADER_LINE = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Binding:
     """The type of a file's rows, and the file's column for each table column that it gives."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -23,12 +22,13 @@ from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.view import GraphView
 from omnigraph.engine.violations import Describer
 from omnigraph.errors import KeyExistsError, Violation
+from omnigraph.records import record
 from omnigraph.store.distinct import are_all_different
 from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.transaction import WriteTxn, key_exists
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadChange:
     """What a load wants to write: the change as the rules judge it, rows that repeat an id among them."""
 

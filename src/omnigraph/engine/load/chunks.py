@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from omnigraph.errors import LimitExceeded, SourceTooLargeError
+from omnigraph.records import record
 
 _BLOCK_BYTES = 4 << 20
 _NEWLINE = ord("\n")
@@ -25,7 +25,7 @@ class LineStream(Protocol):
         """Return up to ``count`` bytes; none only at the end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Chunk:
     """Whole lines, the last one with its line break too; ``bytes_read`` says how far the source is read after them."""
 

@@ -7,7 +7,7 @@ without a problem are the texts embedded, so that a load that fails on its input
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,10 @@ from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import DecodedChunk, RowProblem, TypeRows
 from omnigraph.engine.rows.decoder import required_problem
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MissingVectors:
     """What is left out of rows, and who makes it up.
 

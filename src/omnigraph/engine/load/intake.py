@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 import numpy as np
@@ -20,13 +19,14 @@ from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import ChunkDecoder, TypeRows
+from omnigraph.records import record
 from omnigraph.runtime.ids import IdSource
 
 # Names that no property can have, so that a spooled row keeps everything that is known about it in one table.
 SOURCE, LINE, GIVEN = ":source", ":line", ":given "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Intake:
     """Reads sources against a catalog; with ``vectors`` that is theirs, and rows may lack what they will fill."""
 

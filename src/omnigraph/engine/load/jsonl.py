@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from omnigraph.engine.load.chunks import iter_chunks
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import Source, open_source
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadChunk:
     """Decoded rows, and how many stored bytes of the source were read for them and everything before."""
 

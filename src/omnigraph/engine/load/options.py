@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
 
@@ -13,7 +13,7 @@ LoadMode = Literal["append", "merge", "overwrite"]
 LoadPhase = Literal["read", "check", "write"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadSettings:
     """What a load may use of the machine.
 
@@ -34,7 +34,7 @@ class LoadSettings:
     check_sums: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadProgress:
     """How far a load is. ``bytes_total`` is None when some source does not know its size."""
 
@@ -47,7 +47,7 @@ class LoadProgress:
 Progress = Callable[[LoadProgress], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadResult:
     """What a load did. Counts are input rows per type; ``commit`` is None when there was no row at all."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,11 @@ from omnigraph.engine.load.tables import ParsedColumn, TableReader, column_kind
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 from omnigraph.store.inputs import is_remote
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowGroups:
     """Some row groups of a file, and how many rows stand before the first of them."""
 

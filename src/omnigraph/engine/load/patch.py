@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +10,11 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.intake import GIVEN, LINE, SOURCE
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.rows.decoder import required_problem
+from omnigraph.records import record
 from omnigraph.store.distinct import are_all_different
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Patched:
     """Whole rows, and with their source's number the rows that cannot be completed."""
 

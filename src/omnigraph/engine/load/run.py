@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from omnigraph.errors import (
     VersionMismatch,
     Violations,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.authority import CommitResult, GraphPublishAuthority
 from omnigraph.txn.plan import WriteKind
@@ -127,7 +127,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         return _result(mode, authority, spool, done)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Job:
     """What is left to do once all rows are read."""
 

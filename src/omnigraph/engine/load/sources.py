@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.engine.export.manifest import check_files, read_manifest
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder
 from omnigraph.store.inputs import input_size, is_remote, list_objects, open_input
@@ -38,7 +39,7 @@ _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAGIC_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Source:
     """One input.
 

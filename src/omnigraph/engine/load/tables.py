@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,13 @@ from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProbl
 from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns
 from omnigraph.engine.rows.columns import Flavour, Mask
 from omnigraph.engine.rows.problem import kind_of, show
+from omnigraph.records import record
 
 _TEXT = PropertyType(scalar=Scalar.STRING)
 _ENDPOINTS = {"src": "from", "dst": "to"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParsedColumn:
     """A column after its first parsing, and how to get the value of one of its cells for a closer look."""
 

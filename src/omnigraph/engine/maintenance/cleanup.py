@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from omnigraph.errors import (
     TableMissingError,
     VersionMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
@@ -43,7 +44,7 @@ _FENCE_S = 600.0
 _LOOKS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CleanedDataset:
     """What a cleanup removed of one dataset, or would remove. ``error`` says what stood in its way."""
 
@@ -64,7 +65,7 @@ class CleanedDataset:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CleanupResult:
     """What a cleanup did, or would do when ``is_done`` is False.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from omnigraph.records import record
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import FileKind, Inventory, StoredFile, StoredLine
 from omnigraph.store.references import References
@@ -15,7 +16,7 @@ _HINT = "latest_version_hint.json"
 _NOTHING = References()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Needs:
     """What must stay.
 
@@ -35,7 +36,7 @@ class Needs:
     dropped: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ages:
     """Moments by the clock of the store.
 

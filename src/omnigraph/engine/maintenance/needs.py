@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from omnigraph.engine.maintenance.garbage import Ages, Needs, Place
 from omnigraph.engine.maintenance.retention import KeptVersions
 from omnigraph.errors import OmnigraphError, TableMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.pins import TablePin
@@ -19,7 +19,7 @@ from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import ManifestState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Survey:
     """What stays of a graph.
 

@@ -25,6 +25,7 @@ from omnigraph.engine.maintenance.planning import (
 )
 from omnigraph.engine.maintenance.running import MaintenanceRunner
 from omnigraph.errors import ExpectedVersionMismatchError, SchemaMovedError, TableMovedError, WriteSweptError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.compacting import CompactionPolicy
 from omnigraph.txn.authority import GraphPublishAuthority
@@ -45,7 +46,7 @@ _MAX_ROUNDS = 6
 Stopped = Callable[[], bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OptimizedTable:
     """What optimizing did to one table. ``skipped`` says why it was left alone, if it was."""
 
@@ -82,7 +83,7 @@ class OptimizedTable:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OptimizeResult:
     """What optimizing a branch did. There are no commits when there was nothing to do."""
 

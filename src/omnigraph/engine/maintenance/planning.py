@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.catalog import Catalog, index_intents
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import MissingThing, OmnigraphError, TypeMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.compacting import CompactionPolicy, plan_compaction
 from omnigraph.store.pins import TablePin
@@ -24,7 +24,7 @@ SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
 IndexAction = Literal["built", "extended", "rebuilt", "skipped"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CompactionJob:
     """The pieces of compaction that one table needs, upon ``base``."""
 
@@ -33,7 +33,7 @@ class CompactionJob:
     tasks: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexJob:
     """The indexes of one table that are missing or behind, upon ``base``."""
 
@@ -42,7 +42,7 @@ class IndexJob:
     works: tuple[IndexWork, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexOutcome:
     """What was done about one index; ``reason`` tells why it was left alone."""
 
@@ -53,7 +53,7 @@ class IndexOutcome:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexPlan:
     """The index work of one table, and what becomes of each of its indexes by it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.repair import Drift, adopt_drift, discard_drift, find_drift
@@ -15,7 +15,7 @@ from omnigraph.values import BranchName
 Action = Literal["no_op", "preview", "healed", "forced", "discarded", "refused"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RepairedTable:
     """One table: how far its head is from what the branch says, and what was done about it."""
 
@@ -40,7 +40,7 @@ class RepairedTable:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RepairResult:
     """What a repair found and did. ``manifest_version`` is None when nothing was published."""
 
@@ -54,7 +54,7 @@ class RepairResult:
         return any(table.action == "refused" for table in self.tables)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RepairOrder:
     """What to do about drift.
 

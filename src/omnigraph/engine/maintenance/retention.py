@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
@@ -15,6 +15,7 @@ from omnigraph.errors import (
     UsageError,
     VersionMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches import MAIN_LINE, BranchRef
 from omnigraph.txn.graph_store import GraphStore
@@ -27,7 +28,7 @@ Protection = Literal["fork", "tag", "merge base"]
 Places = Mapping["CommitId | None", tuple[BranchName, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Retention:
     """Which states of a branch stay: the newest ``keep``, and those that were current during the last ``older_than_s``.
 
@@ -68,7 +69,7 @@ class Retention:
         return floor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Made:
     """What cleanup has to know of a commit: the version that it made, when, and what it merged."""
 
@@ -77,7 +78,7 @@ class Made:
     merged: CommitId | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LineHistory:
     """A live branch: its newest state, and the commits that landed on the branch itself, newest first."""
 
@@ -87,7 +88,7 @@ class LineHistory:
     own: tuple[Made, ...] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class KeptVersions:
     """What stays of one branch: everything from ``floor`` on, and older versions that something needs."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.records import record
 from omnigraph.txn.branches import SETTLE_S
 
 CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
@@ -16,7 +16,7 @@ _DEFAULT_EVERY = 64
 _MAX_THREADS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MaintenanceSettings:
     """Settings of maintenance.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -12,6 +11,7 @@ from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import OmnigraphError
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.compacting import plan_compaction
 from omnigraph.store.inventory import Inventory
@@ -26,7 +26,7 @@ _MANY_VERSIONS = 1000
 _MUCH_DEAD = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexStatus:
     """An index that the schema wants, and how many rows of the table it covers; ``is_built`` False: there is none."""
 
@@ -37,7 +37,7 @@ class IndexStatus:
     covered_rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableStatus:
     """One table as a branch has it. ``skipped`` says why optimizing would leave it alone."""
 
@@ -73,7 +73,7 @@ class TableStatus:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GraphStatus:
     """A graph at one moment, as one branch sees it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from omnigraph.catalog import Catalog
@@ -15,13 +14,14 @@ from omnigraph.engine.mutate.values import Given
 from omnigraph.errors import ExternalBlobError, QueryMeaningError
 from omnigraph.ir.model import InsertPlan, MutationPlan, StatementPlan
 from omnigraph.ir.parameter_rows import ParameterRows
+from omnigraph.records import record
 from omnigraph.runtime import IdSource
 
 # Fewer inserts than this are quicker one by one.
 _WORTH_COLUMNS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CallRunner:
     """Runs calls: they read and change ``staging`` and nothing else."""
 

@@ -8,7 +8,7 @@ any other value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -17,6 +17,7 @@ from omnigraph.engine.embedding import Embedder
 from omnigraph.errors import Diagnostic, QueryMeaningError
 from omnigraph.ir.model import Assign, Constant, InsertPlan, MutationPlan, ParameterRef
 from omnigraph.ir.parameter_rows import ParameterRows
+from omnigraph.records import record
 
 
 def embed_inserts(
@@ -42,7 +43,7 @@ def embed_inserts(
     return replace(plan, statements=tuple(statements)), ParameterRows(columns=columns, count=calls.count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Gap:
     """A vector that one statement leaves out, and the expression of its text."""
 

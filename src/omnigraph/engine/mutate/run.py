@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -16,6 +15,7 @@ from omnigraph.engine.view import GraphView
 from omnigraph.errors import BadValue, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameter_rows import ParameterRows
+from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.manifest.rows import Commit
@@ -24,7 +24,7 @@ from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MutationResult:
     """What a mutation did. ``commit`` is None when the graph was left as it was."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 import pyarrow as pa
@@ -25,11 +25,12 @@ from omnigraph.ir.model import (
     TargetColumn,
     UpdatePlan,
 )
+from omnigraph.records import record
 from omnigraph.runtime import IdSource
 from omnigraph.store.table import KEY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Affected:
     """How many entities statements inserted, matched or removed."""
 
@@ -40,7 +41,7 @@ class Affected:
         return Affected(nodes=self.nodes + other.nodes, edges=self.edges + other.edges)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Statements:
     """Runs statements: they read and change ``staging`` and nothing else."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,13 @@ from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyTyp
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
 from omnigraph.ir.convert import fit_assigned
 from omnigraph.ir.model import Assign, Constant, ParameterRef
+from omnigraph.records import record
 
 _BASE64 = "base64:"
 _PROVIDER_HINT = "assign the vector, or name an embedding provider in OMNIGRAPH_EMBED_PROVIDER with its API key"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Given:
     """The values of one request: its decoded parameters and its instant."""
 

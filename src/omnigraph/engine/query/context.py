@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from omnigraph.engine.query.trace import Trace
 from omnigraph.engine.query.values.predicates import evaluate, read_variables
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.table import KEY
 from omnigraph.txn.snapshot import Snapshot
@@ -33,7 +33,7 @@ from omnigraph.txn.snapshot import Snapshot
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadMemory:
     """What the reads of one open graph share."""
 

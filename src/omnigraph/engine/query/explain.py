@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.engine.query.planner import Facts
@@ -11,10 +10,11 @@ from omnigraph.engine.query.steps import QueryPlan, Step, Unless, Weigh
 from omnigraph.engine.query.trace import StepTrace, Trace
 from omnigraph.engine.results.layout import make_visible
 from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Explanation:
     """The plan of a read."""
 

@@ -7,10 +7,12 @@ index or held in memory, so rows never need translating between the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
+
+from omnigraph.records import record
 
 RowIds = npt.NDArray[np.int64]
 Positions = npt.NDArray[np.int64]
@@ -19,7 +21,7 @@ Mask = npt.NDArray[np.bool_]
 _ID_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Frame:
     """Some rows. ``weights`` says how many equal rows each one stands for, when the others were never made."""
 

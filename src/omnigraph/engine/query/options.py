@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from typing import Literal, cast
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 
 ExpandMode = Literal["auto", "indexed", "csr"]
 
@@ -15,7 +15,7 @@ _MODES = ("auto", "indexed", "csr")
 _MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryOptions:
     """Options of one read. None means no limit.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
@@ -34,7 +34,7 @@ from omnigraph.values import BranchName
 _PLANS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadCall:
     """Which read to run where. ``at`` refers to a state, seen from the branch; None means its newest one."""
 
@@ -48,7 +48,7 @@ class ReadCall:
     source_name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PreparedRead:
     """A read that is ready to run: its plan, what its steps ask, and the state that it reads."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from omnigraph.ir.model import Constant, Direction, Expand, Filter, NodeScan, ParameterRef, Predicate, ReadPlan
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Scan:
     """The nodes of a type that pass.
 
@@ -31,7 +31,7 @@ class Scan:
         return f"{how}{str(shown).removeprefix('scan')}{pushed}{limit}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LinkTest:
     """Keeps rows whose ``source`` has an edge to their ``destination``; both are bound before."""
 
@@ -45,7 +45,7 @@ class LinkTest:
         return f"test ${self.source} {arrow} ${self.destination}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Weigh:
     """Counts what an expansion would reach, and what would be reached from there, without making the rows."""
 
@@ -56,7 +56,7 @@ class Weigh:
         return f"count {str(self.expand).removeprefix('expand')}".replace("  ", " ")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Unless:
     """Keeps rows for which the inner steps find nothing. ``is_existence`` asks only whether there is a neighbour.
 
@@ -76,7 +76,7 @@ class Unless:
 Step = Scan | Expand | Filter | LinkTest | Weigh | Unless
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryPlan:
     """A read with everything that was decided before it runs.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow as pa
 from omnigraph.engine.results.info import ReadInfo
 from omnigraph.engine.results.layout import make_visible
 from omnigraph.engine.results.texts import cell_texts, json_texts, quote_json
+from omnigraph.records import record
 
 NO_ROWS = "(no rows)"
 _NEEDS_QUOTES = re.compile('[,"\r\n]')
@@ -25,7 +25,7 @@ class TextSink(Protocol):
         """Take the text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Content:
     """All of a result, ready to be written."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from omnigraph.engine.results.pattern import NO_PATTERN, ResultPattern
+from omnigraph.records import record
 
 
 class Explanation(Protocol):
@@ -18,7 +18,7 @@ class Explanation(Protocol):
         """The plan as JSON values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadInfo:
     """Which query was read from where. Of ``branch`` and ``snapshot`` the one is set that the caller asked for.
 

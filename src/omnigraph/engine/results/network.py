@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from omnigraph.engine.results.host import host_values
 from omnigraph.engine.results.libraries import library
 from omnigraph.engine.results.pattern import PropertyColumn, ResultPattern
 from omnigraph.errors import BadValue, LimitExceeded, ResultWithoutNodesError, ViewTooLargeError
+from omnigraph.records import record
 
 # What a network of Python objects takes a few hundred megabytes for.
 MAX_ENTITIES = 100_000
@@ -20,7 +21,7 @@ MAX_ENTITIES = 100_000
 NodeKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NetworkEdge:
     """An edge; ``key`` tells it from others of its type between the same nodes: its id, or a number."""
 
@@ -32,7 +33,7 @@ class NetworkEdge:
     is_directed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Network:
     """Nodes with their properties, by type and id, and edges."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PropertyColumn:
     """A column that holds a property of an entity."""
 
@@ -13,7 +13,7 @@ class PropertyColumn:
     column: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PatternNode:
     """A node variable whose id is a column."""
 
@@ -22,7 +22,7 @@ class PatternNode:
     properties: tuple[PropertyColumn, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PatternEdge:
     """A traversal between two such variables, by their positions among the nodes, in the direction of the edge.
 
@@ -46,7 +46,7 @@ class PatternEdge:
         return self.type_name if self.hops is None else f"{self.type_name}{{{self.hops[0]},{self.hops[1]}}}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResultPattern:
     """The part of a match that is still to be seen in its rows."""
 

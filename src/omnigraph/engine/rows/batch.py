@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_schema, arrow_type
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.rows.decoder import DecodedRow
+from omnigraph.records import record
 
 LINE = pa.int64()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeRows:
     """Decoded rows of a type.
 

@@ -6,7 +6,6 @@ A row is either taken over exactly as the exact decoder would give it, or *doubt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +16,10 @@ from omnigraph.catalog.entity_ids import entity_ids
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef
 from omnigraph.engine.rows.batch import TypeRows, flags_table, open_schema
 from omnigraph.engine.rows.columns import Flavour, Mask, read_column
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SureRows:
     """The rows that are certainly right, and which ones (by position) are doubtful."""
 
@@ -27,7 +27,7 @@ class SureRows:
     doubtful: npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParsedColumns:
     """Columns as some reader gave them, in the types of :func:`~omnigraph.engine.rows.columns.json_type`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,10 @@ from omnigraph.engine.rows.columnar import ColumnarReader
 from omnigraph.engine.rows.decoder import DecodedRow, RowDecoder
 from omnigraph.engine.rows.lines import Head, Lines, split
 from omnigraph.engine.rows.problem import RowProblem
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DecodedChunk:
     """Rows by table key, and the lines that are no rows, in the order of the file."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,13 @@ from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns, SureRow
 from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
 from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED
 from omnigraph.engine.rows.lines import text_of
+from omnigraph.records import record
 
 _CHANGED = re.compile(r"Column\(/data/([A-Za-z0-9_]+)(?:/\[\])?\) changed from (?:string to number|number to string)")
 _UNEXPECTED = "unexpected field"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Habits:
     """How a file writes its rows: dates as text or as counts, and whether rows say their id."""
 

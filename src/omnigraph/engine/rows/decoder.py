@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.catalog.entity_ids import entity_id
@@ -13,6 +13,7 @@ from omnigraph.engine.rows.cells import read_cell
 from omnigraph.engine.rows.problem import RowProblem, kind_of, show
 from omnigraph.engine.rows.strict_json import read_object
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.records import record
 
 RESERVED = frozenset(
     {"_tombstone", "_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"}
@@ -22,7 +23,7 @@ _NODE_FIELDS = frozenset({"type", "data"})
 _EDGE_FIELDS = frozenset({"edge", "from", "to", "data"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DecodedRow:
     """One row: ``values`` holds what was given, as stored; ``id`` is None when one has to be made up."""
 

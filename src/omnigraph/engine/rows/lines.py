@@ -7,13 +7,14 @@ named first) is *odd*: it may be quite right, but only the exact decoder can tel
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from omnigraph.records import record
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 _BLANK = b" \t\r\n"
@@ -27,7 +28,7 @@ _MAX_HEADS = 128
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Head:
     """How a line begins: whether it is an edge, and the name of its type."""
 
@@ -35,7 +36,7 @@ class Head:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lines:
     """The lines of a chunk.
 

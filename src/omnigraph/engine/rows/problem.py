@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import Violation
+from omnigraph.records import record
 
 _SHOWN = 80
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowProblem:
     """One row that cannot be read: where it stands, the rule it breaks, and the value that breaks it.
 

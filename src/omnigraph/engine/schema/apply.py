@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.migration import HintDiagnostic, MigrationPlan, Step, plan_migration
@@ -12,6 +12,7 @@ from omnigraph.engine.schema.lower import continued_types, dropped_types, lower_
 from omnigraph.engine.schema.validate import check_rows, rows_to_check
 from omnigraph.errors import Diagnostic, OmnigraphError, SchemaPlanError
 from omnigraph.lang.pg import parse_schema
+from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.authority import GraphPublishAuthority
@@ -23,7 +24,7 @@ from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import BranchName, CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaApplyResult:
     """What applying a schema did. ``commit`` is None when the graph had that schema already.
 

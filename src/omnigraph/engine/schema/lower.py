@@ -5,19 +5,18 @@ What continues what is told by the numbers that survive renames, so nothing here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.accepted import table_of
+from omnigraph.records import record
 from omnigraph.txn.changes import TableAlter, TableChange, TableDrop
 from omnigraph.values.identity import TypeId
 
 TableType = NodeType | EdgeType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Continued:
     """A type that both schemas have, whatever it is called in each of them."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.schema.lower import Continued, continued_types
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.snapshot import Snapshot
 
@@ -29,7 +30,7 @@ _NO_TYPES = Catalog(interfaces={}, nodes={}, edges={}, shape_hash="")
 _TEXT = PropertyType(scalar=Scalar.STRING)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowsToCheck:
     """A type with what is to be demanded of the rows it has: values of some properties, and some constraints."""
 

@@ -6,11 +6,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.images import Image
+from omnigraph.records import record
 
 EntityKind = Literal["node", "edge"]
 ChangeOp = Literal["insert", "update", "delete"]
@@ -20,7 +20,7 @@ OP_RANKS: Mapping[ChangeOp, int] = {"insert": 0, "update": 1, "delete": 2}
 _SEPARATOR = b"\x1f"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeRef:
     """A type: an opaque id that renames keep and a drop ends, and the name it has at that moment."""
 
@@ -39,7 +39,7 @@ class TypeRef:
         return {"id": self.id, "name": self.name}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EntityChange:
     """One entity that differs between two states.
 
@@ -71,7 +71,7 @@ class EntityChange:
         return {"kind": self.kind, "type": self.type.to_json(), "id": self.id, "op": self.op, **images}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChangeFilter:
     """Which changes are wanted; an empty dimension wants all."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from omnigraph.history.diff.changed_rows import ChangedRows, find_changed_rows
 from omnigraph.history.diff.entities import iter_changes
 from omnigraph.history.diff.pairs import OpenPair, changed_pairs, open_pair
 from omnigraph.history.diff.rows import Check, rows_delta
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -21,7 +21,7 @@ from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeCounts:
     """How many entities of one type differ."""
 
@@ -42,7 +42,7 @@ class TypeCounts:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DiffStats:
     """What a difference amounts to; types without a change are left out."""
 

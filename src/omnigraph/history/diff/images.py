@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import BadValue, ChangeValueError
+from omnigraph.records import record
 from omnigraph.store.table import KEY
 
 SRC, DST = "src", "dst"
 _BLOB = "base64:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Endpoints:
     """The two ends of an edge."""
 
@@ -30,7 +30,7 @@ class Endpoints:
         return {"from": self.source, "to": self.target}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Image:
     """A row as it was or is: its properties in export encoding, and its ends when it is an edge."""
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import PROPERTY_ID
 from omnigraph.errors import ChangeSchemaBoundaryError, DiffRefusal
 from omnigraph.history.diff.change import EntityKind, TypeRef
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.table import Table
 from omnigraph.txn.manifest.rows import TableEntry
@@ -16,7 +17,7 @@ from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TablePair:
     """One lifetime of a type in two states; None where it does not exist."""
 

@@ -16,6 +16,7 @@ from omnigraph.history.diff.equality import columns_equal
 from omnigraph.history.diff.images import DST, SRC, Image, row_images
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.table import KEY, ROW_ADDRESS, Table
 from omnigraph.txn.graph_store import GraphStore
@@ -28,7 +29,7 @@ _ADDRESS_BITS = 32
 _LOW_HALF = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EntityEvent:
     """A commit that changed the entity, and how."""
 
@@ -48,7 +49,7 @@ class EntityEvent:
         return {"cause": self.cause.to_json(), "op": self.op, "changed": list(self.changed), **images}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EntityHistory:
     """What happened to an entity, newest first; ``is_complete`` when nothing older was left out."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
@@ -17,6 +16,7 @@ from omnigraph.history.diff.changed_rows import ChangedRows, find_changed_rows
 from omnigraph.history.diff.entities import changed_ids, iter_changes
 from omnigraph.history.diff.pairs import OpenPair, changed_pairs, open_pair, schema_boundary
 from omnigraph.history.feed.tokens import Position, reject
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.manifest.rows import Commit
@@ -25,7 +25,7 @@ from omnigraph.txn.snapshot import Snapshot
 _KEPT_BYTES = 128 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Cause:
     """Who made a commit, where and when."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -16,6 +15,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.history.feed.blocks import CommitBlock, Deltas, no_parent
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
@@ -23,7 +23,7 @@ from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Step:
     """A commit and its first parent."""
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
 from omnigraph.errors import BadValue, ChangeLimitError, LimitExceeded, UsageError
 from omnigraph.history.diff.change import EntityChange
+from omnigraph.records import record
 
 DEFAULT_CHANGES, MAX_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MAX_BYTES = 4 << 20, 32 << 20
 DEFAULT_COMMITS, MAX_COMMITS = 128, 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PageLimits:
     """What a page may hold.
 

@@ -6,7 +6,6 @@ It keeps no state of any consumer: what an answer left open stands in its token 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
@@ -25,6 +24,7 @@ from omnigraph.history.feed.tokens import (
     graph_scope,
     reject,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
@@ -33,7 +33,7 @@ from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 _AFTER = "after:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChangeBlock:
     """Changes of one commit, or of a part of it."""
 
@@ -45,7 +45,7 @@ class ChangeBlock:
         return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommitChanges:
     """One page of a commit's changes; the token is there while there are more."""
 
@@ -58,7 +58,7 @@ class CommitChanges:
         return {**self.block.to_json(), **token}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChangeFeedPage:
     """One answer of a feed, oldest commit first.
 
@@ -79,7 +79,7 @@ class ChangeFeedPage:
         return {"blocks": blocks, "cursor": self.cursor, "caught_up": self.is_caught_up}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Place:
     """Where a poll goes on: behind ``last`` (None is the first commit of all), no further than ``cut``."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from typing import NoReturn
 
 import msgspec
 
 from omnigraph.errors import BadValue, ChangeCursorError, ChangeLimitError, LimitExceeded
 from omnigraph.history.diff.change import OP_RANKS, EntityChange
+from omnigraph.records import record
 
 MAX_TOKEN = 4096
 PURPOSE = "changes/forward"
@@ -94,7 +94,7 @@ Token = CommitPage | FeedPage | FeedCursor
 _DECODER = msgspec.json.Decoder(Token)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FeedScope:
     """What every token of a feed is bound to."""
 

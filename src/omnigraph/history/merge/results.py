@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from omnigraph.errors import MergeConflict
 from omnigraph.errors.details import details_to_json
+from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import BranchName, CommitId
@@ -21,7 +21,7 @@ class MergeOutcome(Enum):
     MERGED = "merged"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableCounts:
     """What happens to one type's rows on the target, and how many of them could not be decided."""
 
@@ -51,7 +51,7 @@ class TableCounts:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergePreview:
     """What a merge would do, found without doing it; it can be done when there are no conflicts."""
 
@@ -78,7 +78,7 @@ class MergePreview:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergeResult:
     """What a merge did. ``commit`` is None when the target had everything already."""
 
@@ -104,7 +104,7 @@ class MergeResult:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RevertResult:
     """What a revert did. ``commit`` is None when nothing of the reverted commit was left to undo."""
 

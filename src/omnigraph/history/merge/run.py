@@ -29,6 +29,7 @@ from omnigraph.history.merge.publishing import publish
 from omnigraph.history.merge.resolve import Resolution, check_resolution
 from omnigraph.history.merge.results import MergeOutcome, MergePreview, MergeResult, TableCounts
 from omnigraph.history.merge.validation import find_rule_conflicts
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.authority import CommitResult, GraphPublishAuthority
 from omnigraph.txn.graph_store import GraphStore
@@ -181,7 +182,7 @@ class _Merging:
             raise _changed("branch_merge_source_incarnation", self.captured, store, self.txn.counters)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Relation:
     """How two branches stand to each other, and the commit that both come from."""
 

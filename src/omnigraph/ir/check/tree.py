@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Source, Span
+from omnigraph.records import record
 
 Direction = Literal["out", "in", "both"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Operand:
     """An expression with its type and its checked parts.
 
@@ -34,7 +34,7 @@ class Operand:
         return self.expression.span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedMatch:
     """An inline predicate: equality, or membership when the property is a list."""
 
@@ -42,7 +42,7 @@ class CheckedMatch:
     value: Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedBinding:
     """A binding with its node type."""
 
@@ -51,7 +51,7 @@ class CheckedBinding:
     matches: tuple[CheckedMatch, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedTraversal:
     """A traversal with its orientation, seen from the written source, and the types of both ends."""
 
@@ -66,7 +66,7 @@ class CheckedTraversal:
     edge_variable: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedFilter:
     """A comparison whose sides go together."""
 
@@ -76,14 +76,14 @@ class CheckedFilter:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedText:
     """A text predicate; the parts of the call are field, query and, for ``fuzzy``, the edit distance."""
 
     call: Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedNegation:
     """A negation with the outer variables it mentions, sorted."""
 
@@ -94,7 +94,7 @@ class CheckedNegation:
 CheckedClause = CheckedBinding | CheckedTraversal | CheckedFilter | CheckedText | CheckedNegation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedProjection:
     """A projected expression; ``column`` is its name in rows, ``label`` its name in descriptors."""
 
@@ -104,7 +104,7 @@ class CheckedProjection:
     label: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedOrdering:
     """An order key."""
 
@@ -112,7 +112,7 @@ class CheckedOrdering:
     descending: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedRead:
     """A read that fits the schema."""
 
@@ -127,7 +127,7 @@ class CheckedRead:
     variables: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedAssignment:
     """A property, or an end of an edge, and its value; ``span`` is where the property is named."""
 
@@ -136,7 +136,7 @@ class CheckedAssignment:
     span: Span
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedPredicate:
     """The comparison of a ``where``."""
 
@@ -145,7 +145,7 @@ class CheckedPredicate:
     value: Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedInsert:
     """An insert of a node or an edge."""
 
@@ -153,7 +153,7 @@ class CheckedInsert:
     assignments: tuple[CheckedAssignment, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedUpdate:
     """An update of a node type."""
 
@@ -162,7 +162,7 @@ class CheckedUpdate:
     predicate: CheckedPredicate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedDelete:
     """A delete of nodes or edges."""
 
@@ -173,7 +173,7 @@ class CheckedDelete:
 CheckedStatement = CheckedInsert | CheckedUpdate | CheckedDelete
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CheckedMutation:
     """A mutation that fits the schema."""
 

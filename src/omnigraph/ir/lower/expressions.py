@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.model import PropertyType
@@ -14,12 +13,13 @@ from omnigraph.ir.model import NOW_PARAMETER, Column, Constant, EntityRef, Param
 from omnigraph.ir.types import DATETIME, TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Source, Span
+from omnigraph.records import record
 from omnigraph.values.temporal import parse_date, parse_datetime
 
 NOW = ParameterRef(name=NOW_PARAMETER, type=DATETIME)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Lowering:
     """What lowering knows of a query beside its tree."""
 

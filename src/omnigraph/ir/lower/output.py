@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.catalog.model import PropertyType
 from omnigraph.ir.check.ordering import find_alias
 from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedRead, Operand
@@ -23,9 +21,10 @@ from omnigraph.ir.model import (
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ResultShape:
     """Everything of a read plan that follows the match."""
 
@@ -98,7 +97,7 @@ def _groups(projections: tuple[CheckedProjection, ...]) -> tuple[int, ...] | Non
     return tuple(index for index, flag in enumerate(is_aggregate) if not flag)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _OrderKeys:
     checked: CheckedRead
     outputs: tuple[Output, ...]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.lang.gq.ast import AggregateFunction
 from omnigraph.lang.parsing import quote_string
+from omnigraph.records import record
 from omnigraph.values.temporal import format_date, format_datetime
 
 # The instant of the request travels as a parameter that no declaration may use.
 NOW_PARAMETER = "__nanograph_now"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Column:
     """``$x.prop`` of a node or an edge variable."""
 
@@ -26,7 +26,7 @@ class Column:
         return f"${self.variable}.{self.property}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TargetColumn:
     """A property of the type that a mutation changes; ``from`` and ``to`` are the ends of an edge."""
 
@@ -37,7 +37,7 @@ class TargetColumn:
         return self.property
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EntityRef:
     """The id of a bound entity, a String."""
 
@@ -48,7 +48,7 @@ class EntityRef:
         return f"id(${self.variable})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParameterRef:
     """A declared parameter, or the instant of the request under its reserved name."""
 
@@ -64,7 +64,7 @@ class ParameterRef:
         return "now()" if self.is_now else f"${self.name}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Constant:
     """A literal, decoded: days for a Date, milliseconds for a DateTime, a tuple for a list or vector."""
 
@@ -75,7 +75,7 @@ class Constant:
         return _show(self.value, self.type)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AggregateCall:
     """An aggregate over the rows of a group."""
 
@@ -87,7 +87,7 @@ class AggregateCall:
         return f"{self.function}({self.argument})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RankingValue:
     """The distance or score by which the plan's ranking ordered the row."""
 
@@ -98,7 +98,7 @@ class RankingValue:
         return f"{self.function} value"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OutputRef:
     """A column of the result, by position."""
 

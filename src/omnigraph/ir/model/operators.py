@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from omnigraph.ir.model.predicates import Predicate
+from omnigraph.records import record
 
 Direction = Literal["out", "in", "both"]
 
@@ -13,7 +13,7 @@ Direction = Literal["out", "in", "both"]
 PRIVATE_MARK = "#"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeScan:
     """The nodes of a type that pass the filters, joined with earlier rows as a cross product."""
 
@@ -25,7 +25,7 @@ class NodeScan:
         return f"scan ${self.variable}: {self.type_name}{_where(self.filters)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Expand:
     """From each row's ``source`` to the entities it reaches over ``edge``.
 
@@ -54,7 +54,7 @@ class Expand:
         return f"expand{backward} ${self.source} {arrow} {end}{_where(self.filters)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Filter:
     """Keeps the rows that pass."""
 
@@ -64,7 +64,7 @@ class Filter:
         return f"filter {self.predicate}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AntiJoin:
     """Keeps the rows for which the inner pipeline, started with the outer variables fixed, has no solution."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from omnigraph.catalog.model import PropertyType
@@ -18,11 +17,12 @@ from omnigraph.ir.model.expressions import (
 from omnigraph.ir.model.operators import AntiJoin, Operator
 from omnigraph.ir.model.predicates import Compare
 from omnigraph.ir.model.rankings import Ranking
+from omnigraph.records import record
 
 EntityKind = Literal["node", "edge"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ParameterSlot:
     """A declared parameter of a plan."""
 
@@ -33,7 +33,7 @@ class ParameterSlot:
         return f"${self.name}: {self.type}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Output:
     """One column of the result."""
 
@@ -45,7 +45,7 @@ class Output:
         return f"{self.name}: {self.type} = {self.expression}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class OrderKey:
     """An order key; NULL sorts as smaller than every value."""
 
@@ -56,7 +56,7 @@ class OrderKey:
         return f"{self.key} {'desc nulls last' if self.descending else 'asc nulls first'}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EntityTies:
     """Equal rows are ordered by the ids of these variables, ascending; a fusion asks its arms before that."""
 
@@ -68,7 +68,7 @@ class EntityTies:
         return ", ".join(["first arm", "second arm", *ids] if self.asks_arms else ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupTies:
     """Equal groups are ordered by their key columns, ascending."""
 
@@ -78,7 +78,7 @@ class GroupTies:
         return ", ".join(str(output) for output in self.outputs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadPlan:
     """Everything a read does, in order: match, group, rank or order, cut.
 
@@ -105,7 +105,7 @@ class ReadPlan:
         return "\n".join(_read_lines(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Assign:
     """A property and the value it gets."""
 
@@ -117,7 +117,7 @@ class Assign:
         return f"{self.property} = {self.value}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InsertPlan:
     """Insert one entity; for an edge ``from_id`` and ``to_id`` are set, and ends name their types."""
 
@@ -134,7 +134,7 @@ class InsertPlan:
         return f"insert {self.entity} {self.type_name}{ends}{_set(self.assigns)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UpdatePlan:
     """Assign properties of every node that matches."""
 
@@ -146,7 +146,7 @@ class UpdatePlan:
         return f"update node {self.type_name}{_set(self.assigns)} where {self.where}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DeletePlan:
     """Remove every entity that matches; a node takes its edges of the listed types with it."""
 
@@ -163,7 +163,7 @@ class DeletePlan:
 StatementPlan = InsertPlan | UpdatePlan | DeletePlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MutationPlan:
     """The statements of a mutation, in text order."""
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.ir.model.expressions import Column, Comparand, Constant, ParameterRef, Scalarlike
 from omnigraph.lang.gq.ast import CompareOp, TextFunction
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Compare:
     """``left op right``; a NULL on either side is no match, ``!=`` included."""
 
@@ -20,7 +19,7 @@ class Compare:
         return f"{self.left} {self.op} {self.right}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ListContains:
     """Membership: ``item`` is one of ``items``."""
 
@@ -31,7 +30,7 @@ class ListContains:
         return f"{self.items} has member {self.item}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TextContains:
     """Exact substring, no folding, no wildcards."""
 
@@ -42,7 +41,7 @@ class TextContains:
         return f"{self.text} has substring {self.needle}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TextStartsWith:
     """Exact prefix, no folding, no wildcards."""
 
@@ -53,7 +52,7 @@ class TextStartsWith:
         return f"{self.text} has prefix {self.prefix}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TextMatch:
     """``search``, ``match_text`` or ``fuzzy``; a NULL query matches nothing."""
 
@@ -67,7 +66,7 @@ class TextMatch:
         return f"{self.function}({self.field}, {self.query}{edits})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SameEntity:
     """Two variables of one type hold the same node."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.ir.model.expressions import Column, Constant, ParameterRef
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NearestRanking:
     """L2 distance, ascending; a text query is embedded first, by ``model`` if the schema names one."""
 
@@ -29,7 +28,7 @@ class NearestRanking:
         return f"nearest({self.field}, {self.query})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bm25Ranking:
     """BM25 score, descending."""
 
@@ -45,7 +44,7 @@ class Bm25Ranking:
         return f"bm25({self.field}, {self.query})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RrfRanking:
     """Reciprocal rank fusion of two rankings of one variable; a NULL ``k`` means 60."""
 

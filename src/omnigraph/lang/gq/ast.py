@@ -6,10 +6,11 @@ without their ``$``; the anonymous variable is ``_``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal as Choice
 
 from omnigraph.lang.source import NOWHERE, Comment, Ident, Source, Span
+from omnigraph.records import record
 
 CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
 FilterOp = Choice["=", "!=", ">", "<", ">=", "<=", "contains", "starts_with"]
@@ -19,7 +20,7 @@ AggregateFunction = Choice["count", "sum", "avg", "min", "max"]
 ANONYMOUS = "_"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeRef:
     """A parameter type. ``scalar`` is a base type word or ``Vector``."""
 
@@ -33,7 +34,7 @@ class TypeRef:
 # Expressions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StringLiteral:
     """``"…"`` with escapes resolved."""
 
@@ -41,7 +42,7 @@ class StringLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IntegerLiteral:
     """An unsigned integer that fits a signed 64-bit value."""
 
@@ -49,7 +50,7 @@ class IntegerLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FloatLiteral:
     """``digits.digits``; ``text`` keeps the written digits so that the formatter loses none."""
 
@@ -58,7 +59,7 @@ class FloatLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BooleanLiteral:
     """``true`` or ``false``."""
 
@@ -66,7 +67,7 @@ class BooleanLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DateLiteral:
     """``date("…")``; the text is validated when the value is used."""
 
@@ -74,7 +75,7 @@ class DateLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class DateTimeLiteral:
     """``datetime("…")``; the text is validated when the value is used."""
 
@@ -82,7 +83,7 @@ class DateTimeLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ListLiteral:
     """``[…]``, possibly empty; nested lists parse and are refused by the checker."""
 
@@ -93,7 +94,7 @@ class ListLiteral:
 Literal = StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral | DateLiteral | DateTimeLiteral | ListLiteral
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Variable:
     """``$name``: a parameter, a node variable, an edge variable, or the anonymous ``$_``."""
 
@@ -101,7 +102,7 @@ class Variable:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PropertyAccess:
     """``$x.prop``."""
 
@@ -110,7 +111,7 @@ class PropertyAccess:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AllProperties:
     """``$x.*``, legal as a projection only."""
 
@@ -118,14 +119,14 @@ class AllProperties:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Now:
     """``now()``."""
 
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AliasRef:
     """A bare name: meant to be a return alias."""
 
@@ -133,7 +134,7 @@ class AliasRef:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Nearest:
     """``nearest($x.vec, query)``."""
 
@@ -142,7 +143,7 @@ class Nearest:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TextSearch:
     """``search``, ``match_text`` or ``fuzzy`` with its optional edit distance."""
 
@@ -153,7 +154,7 @@ class TextSearch:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bm25:
     """``bm25(field, query)``."""
 
@@ -162,7 +163,7 @@ class Bm25:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Rrf:
     """``rrf(ranking, ranking [, k])``."""
 
@@ -172,7 +173,7 @@ class Rrf:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Aggregate:
     """``count(e)`` and its siblings."""
 
@@ -191,7 +192,7 @@ Value = Literal | Variable | Now
 # Match clauses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PropertyMatch:
     """``prop: value`` inside the braces of a binding."""
 
@@ -200,7 +201,7 @@ class PropertyMatch:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Binding:
     """``$x: Type { prop: value, … }``."""
 
@@ -210,7 +211,7 @@ class Binding:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Hops:
     """``{min,max}``; ``{min,}`` parses and is refused by the checker."""
 
@@ -219,7 +220,7 @@ class Hops:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Traversal:
     """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``."""
 
@@ -232,7 +233,7 @@ class Traversal:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Filter:
     """``left op right``."""
 
@@ -242,7 +243,7 @@ class Filter:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Negation:
     """``not { clause+ }``."""
 
@@ -257,7 +258,7 @@ Clause = Binding | Traversal | Filter | TextSearch | Negation
 # Bodies and declarations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Projection:
     """``expression [as alias]``."""
 
@@ -266,7 +267,7 @@ class Projection:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Ordering:
     """``expression [asc|desc]``; ``direction`` is what was written, None when nothing was."""
 
@@ -275,7 +276,7 @@ class Ordering:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ReadBody:
     """``match {…} return {…} [order {…}] [limit N]``."""
 
@@ -286,7 +287,7 @@ class ReadBody:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Assignment:
     """``prop: value`` of an insert or update."""
 
@@ -295,7 +296,7 @@ class Assignment:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Predicate:
     """The one comparison of a ``where``."""
 
@@ -305,7 +306,7 @@ class Predicate:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Insert:
     """``insert Type { … }``."""
 
@@ -314,7 +315,7 @@ class Insert:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Update:
     """``update Type set { … } where …``."""
 
@@ -324,7 +325,7 @@ class Update:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Delete:
     """``delete Type where …``."""
 
@@ -336,7 +337,7 @@ class Delete:
 Statement = Insert | Update | Delete
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MutationBody:
     """One or more statements, run in text order."""
 
@@ -344,7 +345,7 @@ class MutationBody:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Parameter:
     """``$name: Type``."""
 
@@ -353,7 +354,7 @@ class Parameter:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryDecl:
     """One declaration: ``query name(params) @description("…") { body }``."""
 
@@ -370,7 +371,7 @@ class QueryDecl:
         return isinstance(self.body, MutationBody)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueryFile:
     """A whole ``.gq`` source."""
 

@@ -44,6 +44,7 @@ from omnigraph.lang.layout import (
 )
 from omnigraph.lang.parsing import quote_string
 from omnigraph.lang.source import Span
+from omnigraph.records import record
 
 MAX_COLUMNS = 100
 
@@ -73,7 +74,7 @@ class _Leaf(Protocol):
 L = TypeVar("L", bound=_Leaf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Part:
     """A part of a body: how it is written, given the region between its braces and the depth it stands at."""
 

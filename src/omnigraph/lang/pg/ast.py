@@ -6,15 +6,16 @@ everywhere (enum values and constraint columns too): sorting is the catalog's bu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal as Choice
 
 from omnigraph.lang.source import NOWHERE, Comment, Ident, Source, Span
+from omnigraph.records import record
 
 ConstraintName = Choice["key", "unique", "index", "range", "check"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Literal:
     """A string, number or boolean; ``value`` is the Python value (escapes resolved, numbers exact)."""
 
@@ -22,7 +23,7 @@ class Literal:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TypeRef:
     """A property type. ``scalar`` is a base type word, or ``Vector`` or ``enum``."""
 
@@ -34,7 +35,7 @@ class TypeRef:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Annotation:
     """``@name``, ``@name(value)`` or ``@name(value, keyword=literal)``; a bare identifier as value is an Ident."""
 
@@ -44,7 +45,7 @@ class Annotation:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RangeBound:
     """``lo..hi`` with either end open."""
 
@@ -53,7 +54,7 @@ class RangeBound:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Constraint:
     """A body constraint such as ``@unique(a, b)`` or ``@range(age, 0..150)``."""
 
@@ -62,7 +63,7 @@ class Constraint:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Property:
     """``name: Type @annotation…``."""
 
@@ -72,7 +73,7 @@ class Property:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class InterfaceDecl:
     """``interface Name { … }``."""
 
@@ -81,7 +82,7 @@ class InterfaceDecl:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodeDecl:
     """``node Name @annotation… implements A, B { … }``."""
 
@@ -92,7 +93,7 @@ class NodeDecl:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Cardinality:
     """``@card(min..max)``; no maximum means unbounded."""
 
@@ -101,7 +102,7 @@ class Cardinality:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EdgeDecl:
     """``edge Name: From -> To @card(…) @annotation… { … }``."""
 
@@ -117,7 +118,7 @@ class EdgeDecl:
 Declaration = InterfaceDecl | NodeDecl | EdgeDecl
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SchemaFile:
     """A whole schema source."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import RowsFile
@@ -51,7 +51,7 @@ def cluster_columns(catalog: Catalog, wanted: ClusterBy | None) -> dict[str, str
     return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ClusterTask:
     """Where a task finds the rows that it looks at, and the column that decides."""
 

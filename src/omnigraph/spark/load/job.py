@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from omnigraph.catalog.model import EdgeType
@@ -14,6 +14,7 @@ from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.run import KINDS, expect_schema
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
@@ -32,7 +33,7 @@ from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadRequest:
     """What a caller asks for; :func:`omnigraph.spark.load` says what each of it means."""
 

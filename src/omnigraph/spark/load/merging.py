@@ -6,7 +6,7 @@ A row whose id is stored replaces that row and keeps its row id; one that is sto
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.history.diff.equality import rows_equal
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.load.written import ROW, RowsFile
 from omnigraph.store.portable import TableTicket, carried_fragments, shrink_fragment, write_fragments_for
@@ -29,7 +30,7 @@ _FETCHED_OF = 10
 _OFFSETS = pa.schema([("fragment", pa.uint32()), ("offset", pa.uint32())])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergeTask:
     """Rows of one table to write.
 
@@ -54,7 +55,7 @@ class MergeTask:
     fragment_rows: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class MergedRows:
     """What became of the rows of a task; ``offsets`` holds the places of stored rows that they replace."""
 
@@ -65,7 +66,7 @@ class MergedRows:
     touched: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ShrinkTask:
     """Fragments that lose rows, and the files that say which."""
 

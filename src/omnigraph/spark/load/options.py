@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from omnigraph.engine.load import LoadResult, LoadSettings
+from omnigraph.records import record
 from omnigraph.spark.rules import RuleSettings
 
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SparkLoadSettings:
     """What the tasks of a load may use, and how large their files become.
 
@@ -37,7 +38,7 @@ class SparkLoadSettings:
     attempts: int = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SparkLoadResult(LoadResult):
     """What a load did. ``unchanged`` counts rows per type that were there exactly so; they were not written again.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -13,12 +13,13 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.load.problems import ProblemList
 from omnigraph.errors import Violation, Violations
 from omnigraph.errors.details import details_from_json
+from omnigraph.records import record
 from omnigraph.spark.keys import KeysFile, Places
 from omnigraph.spark.load.written import PartType, ProblemFile, RowsFile, WrittenPart
 from omnigraph.store.scratch import ScratchPlace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadedType:
     """All that was read of one type, in the order of the input."""
 
@@ -30,7 +31,7 @@ class LoadedType:
     aside: tuple[RowsFile, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Outcome:
     """What tasks made of the input; made by :meth:`of`.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import assert_never
 
 from omnigraph.engine.load.parquet import RowGroups, open_parquet
 from omnigraph.engine.load.sources import STDIN, Source, is_compressed
 from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.records import record
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.ranges import count_line_breaks
 from omnigraph.spark.runner import Runner
@@ -20,7 +21,7 @@ _SMALLEST_PART = 8 << 20
 _WANTED_PARTS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SourcePart:
     """What one task reads: a whole source, a range of its bytes, or some of its row groups.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from omnigraph.engine.load import LoadMode
+from omnigraph.records import record
 from omnigraph.spark.load.clustering import cluster_rows
 from omnigraph.spark.load.merging import (
     MergedRows,
@@ -33,7 +34,7 @@ _FRAGMENTS_PER_TASK = 32
 _REPLACED_AT_ONCE = 50_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WrittenTables:
     """What is to be published, and how many rows per table were there exactly so."""
 
@@ -41,7 +42,7 @@ class WrittenTables:
     unchanged: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableWriter:
     """Brings the rows of a load into the tables of one transaction.
 

@@ -16,6 +16,7 @@ from omnigraph.engine.load.fresh_ids import fill_ids
 from omnigraph.engine.rows import TypeRows
 from omnigraph.errors import Violation
 from omnigraph.errors.details import details_to_json
+from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.keys import KeysFile, keys_of, row_numbers
 from omnigraph.spark.load.options import SparkLoadSettings
@@ -27,7 +28,7 @@ ROW = ":row"
 _PROBLEM_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WriteOrders:
     """What all tasks that read input have in common.
 
@@ -46,7 +47,7 @@ class WriteOrders:
     opened: Catalog | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RowsFile:
     """Rows that were put aside, by the name of their file in the scratch place."""
 
@@ -56,7 +57,7 @@ class RowsFile:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PartType:
     """What one part of the input has of one type; ``has_fresh_ids``: all of its ids were made up."""
 
@@ -68,7 +69,7 @@ class PartType:
     aside: tuple[RowsFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ProblemFile:
     """Violations, one JSON object per line, in a file of the scratch place."""
 
@@ -76,7 +77,7 @@ class ProblemFile:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BrokenRows:
     """Rows of a type that break one rule by themselves; ``place`` orders the rules of the type."""
 
@@ -85,7 +86,7 @@ class BrokenRows:
     file: ProblemFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WrittenPart:
     """All that a task tells about its part of the input."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.records import record
 from omnigraph.spark.query.relations import Build, How, Task
 from omnigraph.spark.runner import job_error, task_error
 
@@ -30,7 +31,7 @@ _HINTS: dict[Build, tuple[str | None, str | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FrameRelation:
     """A DataFrame, and the tasks that are still to run over it."""
 
@@ -121,7 +122,7 @@ class FrameRelation:
             return self.made().toArrow()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FrameRelations:
     """Begins relations in a session of Spark."""
 
@@ -138,7 +139,7 @@ class FrameRelations:
         return FrameRelation(frame=numbers, names=("id",)).map(task)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Chain:
     """Tasks one after the other, over the rows of one part."""
 

@@ -12,6 +12,7 @@ from omnigraph.engine.query.output.aggregates import finish_groups, merge_groups
 from omnigraph.engine.query.output.ordering import order_table
 from omnigraph.engine.query.run import result_schema
 from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 from omnigraph.spark.query.held import Given, HeldRows, gathered
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.shown import decode_shown, encode_shown, shown_wire
@@ -118,7 +119,7 @@ class NoRowsTask:
             yield from self.grouping.run(iter(()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FirstGroupsTask:
     """Orders whole groups, all of which are in this part, and cuts them at the limit."""
 

@@ -7,7 +7,6 @@ in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,14 @@ from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
+from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.wire import aligned, decode
 from omnigraph.store.table import KEY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Given:
     """What the request brought, as every task needs it."""
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology import Adjacency, reach
+from omnigraph.records import record
 from omnigraph.spark.query.held import gathered, one_array
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
@@ -26,7 +26,7 @@ _FOUND_ROWS = 1 << 24
 _KEPT_TABLES = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WalkTask:
     """Joins every row with what its source reaches.
 
@@ -80,7 +80,7 @@ class WalkTask:
         yield from reached.select(self.schema.names).combine_chunks().to_batches()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _HeldEdges:
     """Adjacency over the nodes that have edges, and their ids."""
 

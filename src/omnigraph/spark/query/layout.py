@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 
+from omnigraph.records import record
 from omnigraph.spark.query.wire import wire_schema
 from omnigraph.store.table import KEY
 
@@ -14,7 +15,7 @@ from omnigraph.store.table import KEY
 Property = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Layout:
     """The columns of rows of the match: name and type by property, and the names of weights.
 

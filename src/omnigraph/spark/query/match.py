@@ -9,12 +9,13 @@ from itertools import count
 import pyarrow as pa
 
 from omnigraph.engine.query.steps import Scan
+from omnigraph.records import record
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.liveness import Live
 from omnigraph.spark.query.relations import Relation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Match:
     """What the steps up to here found.
 
@@ -56,7 +57,7 @@ class Names:
         return f"c{next(self.numbers)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class UnitTask:
     """Makes one row for every number, which counts once."""
 

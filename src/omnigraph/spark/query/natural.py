@@ -6,11 +6,11 @@ Instants are timestamps in UTC, unsigned integers wider ones, vectors arrays.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 from omnigraph.spark.query.shown import shown_schema, shown_wire
 from omnigraph.spark.query.wire import aligned, decode
 
@@ -21,7 +21,7 @@ _NATURAL = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NaturalTask:
     """Gives rows of the result the types that Spark has for their values."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.values.storage_filter import storage_filter
 from omnigraph.ir.model import Direction, Predicate
+from omnigraph.records import record
 from omnigraph.spark.query.held import Given
 from omnigraph.spark.query.layout import Layout, Property
 from omnigraph.spark.query.liveness import predicate_uses
@@ -20,7 +21,7 @@ from omnigraph.spark.query.walks import Sizes
 from omnigraph.store.table import KEY
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Reading:
     """What the lowering of one read begins with: tables, what the request brought, and how much a worker may hold."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from omnigraph.engine.query.output.ordering import ordered
 from omnigraph.engine.query.run import project, result_schema
 from omnigraph.engine.query.values.predicates import evaluate
 from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan
+from omnigraph.records import record
 from omnigraph.spark.query.held import CarriedRows, Given, HeldRows, gathered
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.shown import encode_shown, shown_wire
@@ -24,7 +24,7 @@ _GATHERED_ROWS = 1 << 18
 _PLACE = f"{PRIVATE_MARK}place"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FilterTask:
     """Keeps the rows that pass predicates, and the columns that are still needed."""
 
@@ -55,7 +55,7 @@ def passing(given: Given, layout: Layout, predicates: tuple[Predicate, ...], row
     return rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FirstRowsTask:
     """Orders the rows of a part, and keeps those that can be among the first of all."""
 
@@ -90,7 +90,7 @@ class FirstRowsTask:
         return batches
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ShowTask:
     """Makes the columns of the result; ``is_last`` orders the rows first, all of which are in this part then."""
 

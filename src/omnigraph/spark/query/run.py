@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.session import GraphSession, read_call
 from omnigraph.ir import ParamsForm
 from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 from omnigraph.spark.given import session_of
 from omnigraph.spark.query.dataframes import FrameRelation, FrameRelations
 from omnigraph.spark.query.group_tasks import MergeTask, NoRowsTask
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from omnigraph.graph import Graph
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoweredRead:
     """A read as a relation, and the task that makes the result of its rows in one place, if it needs one."""
 

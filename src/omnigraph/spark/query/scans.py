@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.ir.model import Direction, Predicate
+from omnigraph.records import record
 from omnigraph.spark.query.held import Given
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.row_tasks import passing
@@ -19,7 +20,7 @@ from omnigraph.store.portable import TableTicket, read_fragments
 SOURCE, TARGET = "source", "target"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableParts:
     """A table, cut into groups of fragments that are read by one task each."""
 
@@ -36,7 +37,7 @@ class TableParts:
         return read_fragments(self.ticket, self.groups[part], columns, filter=asked)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class NodesTask:
     """Reads the nodes of some fragments that pass, with the columns that the read goes on with.
 
@@ -72,7 +73,7 @@ class NodesTask:
                     yield encode(found.select(self.kept.names))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EdgesTask:
     """Reads edges as a walk in one direction meets them: from where, to where, and the properties of a named edge.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.records import record
 from omnigraph.spark.query.relations import Build, How, Relation
 from omnigraph.spark.query.scans import SOURCE, TARGET
 
@@ -12,7 +11,7 @@ START, NODE = "start", "node"
 _HASHED_ROWS = 200_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sizes:
     """How much a worker may hold of what it needs whole.
 
@@ -35,7 +34,7 @@ class Sizes:
         return "hash_left" if how == "inner" and left_estimate < right_rows else "hash_right"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Bounds:
     """How far a walk goes. ``is_backward``: it begins at the written destination, whose own self-loop counts then."""
 

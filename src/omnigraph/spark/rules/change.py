@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.kernel import KernelSettings
+from omnigraph.records import record
 from omnigraph.spark.keys import KeysFile, Places
 from omnigraph.store.portable import TableTicket
 from omnigraph.store.scratch import ScratchPlace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WrittenType:
     """What happens to one type's table.
 
@@ -42,7 +43,7 @@ class WrittenType:
         return self.strict or self.replaces_all
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WrittenChange:
     """One write over all types. It can be pickled, and holds no row.
 
@@ -66,7 +67,7 @@ class WrittenChange:
         return sum(part.rows for part in self.types.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RuleSettings:
     """How the rules are asked.
 

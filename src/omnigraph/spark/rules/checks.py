@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType
@@ -25,6 +25,7 @@ from omnigraph.engine.describing import (
     describe_orphan,
 )
 from omnigraph.errors import Violation
+from omnigraph.records import record
 from omnigraph.spark.keys import KEY, Places, tuple_columns
 from omnigraph.spark.rules import texts
 from omnigraph.spark.rules.change import WrittenType
@@ -33,7 +34,7 @@ from omnigraph.spark.rules.relations import Relations
 from omnigraph.spark.rules.texts import bind, over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Check:
     """A rule over its relations.
 

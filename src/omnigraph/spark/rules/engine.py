@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.records import record
 from omnigraph.spark.rules.change import WrittenType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StoredRows:
     """Stored rows of a type: ``id`` and one column more, or ``id`` alone.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.set_rules import FINAL_IMAGE, ID_REPEATED
+from omnigraph.records import record
 from omnigraph.spark.rules import texts
 from omnigraph.spark.rules.change import WrittenChange, WrittenType
 from omnigraph.spark.rules.engine import RuleEngine, StoredRows
 from omnigraph.spark.rules.texts import bind, over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Relations:
     """What a change writes and what it meets, as relations of an engine; each is made when it is first asked for."""
 

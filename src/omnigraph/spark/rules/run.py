@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from omnigraph.errors import Violations
+from omnigraph.records import record
 from omnigraph.spark.rules.change import RuleSettings, WrittenChange
 from omnigraph.spark.rules.duck import DuckRules
 from omnigraph.spark.rules.joins import SparkRules
@@ -18,7 +18,7 @@ _PROBLEMS = "rules-problems"
 _SUPERSEDED = "rules-superseded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Task:
     change: WrittenChange
     question: Question

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from itertools import islice
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from omnigraph.errors import (
     Violation,
     Violations,
 )
+from omnigraph.records import record
 from omnigraph.spark.rules import texts
 from omnigraph.spark.rules.change import WrittenChange, WrittenType
 from omnigraph.spark.rules.checks import Check, checks_of, place_of
@@ -36,7 +37,7 @@ _PROBLEMS = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Superseded:
     """Rows of a type that a later row of the same id replaces: Arrow objects with one column ``row``, ascending."""
 
@@ -44,7 +45,7 @@ class Superseded:
     rows: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Verdict:
     """What came out.
 
@@ -66,7 +67,7 @@ class Verdict:
                     yield Violation(**item)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Question:
     """How a verdict is wanted.
 
@@ -166,7 +167,7 @@ class _Findings:
             yield check.describe(row)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Existing:
     """A rule about ids that has found some, and the text for all rows it is about."""
 

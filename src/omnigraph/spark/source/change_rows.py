@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -15,6 +14,7 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.images import Image
+from omnigraph.records import record
 from omnigraph.txn.manifest.rows import Commit
 
 _CHUNK_ROWS = 4_096
@@ -31,7 +31,7 @@ _FIXED = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ChangeRow:
     """One change of one commit; ``sequence`` orders the commits of a branch."""
 

@@ -8,7 +8,6 @@ first micro-batch therefore also says where it began.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
@@ -16,6 +15,7 @@ from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.blocks import Deltas
 from omnigraph.history.feed.chain import Chain, Step, reporting_gaps
 from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName, CommitId, Ulid
@@ -26,7 +26,7 @@ CURSOR, BEGAN = "cursor", "began"
 BEGINNING, AFTER, BASELINE = "beginning", "after:", "baseline:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CommitRange:
     """Commits behind ``last`` (None is the first of the graph) up to ``cut``; ``sequence`` is the first one's place."""
 
@@ -35,7 +35,7 @@ class CommitRange:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FeedRanges:
     """Finds ranges of one branch for one filter."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NoReturn, cast, get_args
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 
@@ -42,7 +43,7 @@ _SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SourceOptions:
     """What a read or a write of the data source is about.
 

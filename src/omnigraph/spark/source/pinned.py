@@ -6,18 +6,18 @@ Workers load this and little else, so it knows nothing of schemas and queries.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
 from omnigraph.store.portable import TableTicket
 
 # What one task reads at most, unless a single fragment has more.
 _MAX_PARTITION_ROWS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PinnedType:
     """All that reading a type needs: any process can do it, and all of them see the same rows.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,13 +11,14 @@ import pyarrow as pa
 from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.engine.query.steps import Scan
 from omnigraph.ir.model import ReadPlan, TextMatch
+from omnigraph.records import record
 from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
 from omnigraph.spark.query.shown import decode_shown, shown_wire
 from omnigraph.store.location import Storage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ScanQuery:
     """A read whose parts have nothing to do with each other. It can be pickled.
 
@@ -53,7 +54,7 @@ def as_scan(storage: Storage, prepared: PreparedRead, parts: int) -> ScanQuery |
     return ScanQuery(read=read, tasks=chain.tasks, parts=chain.parts) if isinstance(chain, _Chain) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Chain:
     """What a scan needs of a relation: tasks that follow each other on every part."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.load.reading import read_batches
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
@@ -20,7 +20,7 @@ from omnigraph.values import BranchName
 MAY_GO = b"nothing names them"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StagedRows:
     """What a task tells of its partition.
 

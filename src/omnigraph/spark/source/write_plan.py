@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from omnigraph.engine.load.parquet import misfits
 from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.rows import RowProblem
 from omnigraph.errors import BadValue, InternalError, UsageError
+from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type
@@ -24,7 +25,7 @@ _PROBLEMS = 100
 _LONGEST_APP = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class WritePlan:
     """One write, or the writes of one stream.
 

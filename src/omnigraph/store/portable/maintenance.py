@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from lance.optimize import CompactionTask
 
 from omnigraph.errors import Effect
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.portable.rows import fragment_sizes
 from omnigraph.store.portable.ticket import TableTicket
@@ -29,7 +29,7 @@ from omnigraph.store.translate import translating
 _MAX_GROUPS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexWork:
     """An index to build: one segment per group of fragments; ``rebuilds``: in place of what is there."""
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
@@ -11,7 +10,7 @@ from omnigraph.store.process import stores_of
 from omnigraph.store.table import Table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableTicket:
     """Names a version of a table and how to reach it. It can be pickled, credentials included, and shows none."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from lance import LanceOperation
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.distinct import are_all_different
 from omnigraph.store.metering import UPLOAD_STAGES, collect
@@ -37,7 +37,7 @@ _WORKERS = 8
 Offsets = dict[int, npt.NDArray[np.uint32]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Hits:
     """Which of the touched ids exist: their row ids in the same order, and where their rows stand."""
 

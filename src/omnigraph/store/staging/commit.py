@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from lance import LanceOperation, Transaction
 
 from omnigraph.errors import HeadMoved, TableMovedError
+from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.store.pins import TablePin
@@ -19,7 +20,7 @@ from omnigraph.store.transactions import OPERATION_ID, fresh_uuid, transaction_o
 DELETIONS = "_deletions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StagedCommit:
     """A table commit that has moved no head yet.
 
@@ -81,7 +82,7 @@ class StagedCommit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Origin:
     """What every staging call is told: whose operation it belongs to, and the world it runs in."""
 

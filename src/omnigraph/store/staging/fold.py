@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.lookup import is_small, key_coverage, read_tail, row_ids_at
 from omnigraph.store.table import Table
@@ -17,7 +17,7 @@ from omnigraph.store.table import Table
 _FOLDED_ROWS = 8192
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Folded:
     """Fragments that go, and their surviving rows with their row ids, to be written again."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
 from lance import LanceOperation
@@ -12,6 +11,7 @@ from lance.bitmap import Bitmap
 from lance.dataset import Index
 
 from omnigraph.errors import Effect
+from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.handles import apart
 from omnigraph.store.metering import metered
@@ -26,7 +26,7 @@ _MAX_SEGMENTS = 8
 IndexKind = Literal["btree", "fulltext", "vector"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexBuild:
     """An index to build, or to extend over fragments that it does not cover yet."""
 
@@ -35,7 +35,7 @@ class IndexBuild:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class SkippedIndex:
     """An index that was not built, and why: ``current`` or ``no vectors``."""
 
@@ -43,7 +43,7 @@ class SkippedIndex:
     reason: Literal["current", "no vectors"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StagedIndexes:
     """The commit of all segments that were built, none when there was nothing to do, and what was skipped."""
 
@@ -52,7 +52,7 @@ class StagedIndexes:
     skipped: tuple[SkippedIndex, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BuiltIndex:
     """Segments of an index that other processes have built, as JSON texts; ``rebuilds``: in place of what is there."""
 
@@ -61,7 +61,7 @@ class BuiltIndex:
     rebuilds: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IndexPlan:
     """Which fragments a build has to read; ``rebuilds``: the result takes the place of what is there."""
 

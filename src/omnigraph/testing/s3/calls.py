@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import Final, Literal
 
+from omnigraph.records import record
 from omnigraph.testing.s3.classes import ObjectClass
 from omnigraph.testing.s3.wire import Request
 
@@ -29,7 +29,7 @@ _FIRST_KEY: Final = re.compile(rb"<Key>([^<]*)</Key>")
 _ENTITIES: Final = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Call:
     """One request to the store, as it was served.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from omnigraph.records import record
 from omnigraph.testing.s3.calls import Call
 from omnigraph.testing.s3.faults import Fault
 from omnigraph.testing.s3.front import CONTROL_PATH, Front
@@ -17,7 +17,7 @@ IDLE_TIMEOUT_S: Final = 30.0
 _UNKNOWN: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Settings:
     """How the endpoint serves."""
 
@@ -25,7 +25,7 @@ class Settings:
     concurrency: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CallsQuery:
     """Which calls to report: those numbered above ``since``, after waiting for calls in service if so asked."""
 
@@ -33,7 +33,7 @@ class CallsQuery:
     wait_idle: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CallsAnswer:
     """The calls asked for, and the number handed out last."""
 
@@ -41,7 +41,7 @@ class CallsAnswer:
     last_sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FaultAdded:
     """The id under which a fault appears in the calls it hits."""
 

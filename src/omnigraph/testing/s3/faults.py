@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.records import record
 from omnigraph.testing.s3.calls import Operation
 from omnigraph.testing.s3.classes import ObjectClass
 
@@ -17,7 +17,7 @@ Moment = Literal["before", "after"]
 Action = Literal["error", "drop", "delay"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Fault:
     """What to do to which calls.
 
@@ -74,7 +74,7 @@ def _check(holds: bool, what: str, value: float, expected: str) -> None:
         raise ValueFormatError(f"fault out of range: {what}={value}", details=details)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Hit:
     """A fault that is due on a call."""
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 import base64
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
+from omnigraph.records import record
 from omnigraph.testing.s3.wire import Response
 
 _PAGE: Final = 1000
 _KNOWN: Final = frozenset({"list-type", "prefix", "delimiter", "max-keys", "start-after", "continuation-token"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Entry:
     """What a listing tells about one object."""
 

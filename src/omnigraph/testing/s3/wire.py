@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qsl, unquote
+
+from omnigraph.records import record
 
 HEAD_LIMIT_BYTES: Final = 1 << 20
 _NO_BODY: Final = frozenset({204, 304})
@@ -15,7 +17,7 @@ _NO_BODY: Final = frozenset({204, 304})
 _OWN_HEADERS: Final = frozenset({"connection", "content-length", "transfer-encoding"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Request:
     """One request, body included. Header names are lower case."""
 
@@ -55,7 +57,7 @@ class Request:
         return self.headers.get("connection", "").lower() != "close"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Response:
     """One response. ``content_length`` differs from the body's only in answers to HEAD."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 
 from omnigraph.errors import BranchMissingError, MissingThing, TableMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.fragments import FragmentRef
@@ -35,7 +36,7 @@ LOCATION = "__manifest"
 _STATE, _SCHEMA, _LINEAGE = 0, 1, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BranchLine:
     """A branch as storage knows it: ``line`` is the Lance branch of the manifest, unique to this incarnation.
 
@@ -53,7 +54,7 @@ class BranchLine:
         return pin.branch is not None and pin.branch.startswith(f"{self.line}.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadedManifest:
     """A manifest version held in memory: the dataset handle and what it says."""
 
@@ -67,7 +68,7 @@ class LoadedManifest:
         return self.dataset.fragments[_LINEAGE:]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class StagedManifest:
     """The next version, uploaded but invisible."""
 

@@ -9,18 +9,19 @@ number of fragments grows with the logarithm of history: calls and bytes of a pu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from omnigraph.records import record
 
 RECENT_LIMIT = 32
 FAN_IN = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Flush:
     """Move every recent commit but those of this publish into a new, newest lineage fragment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Merge:
     """Replace the lineage fragments ``[start, stop)`` by one that holds their commits in the same order."""
 

@@ -6,10 +6,11 @@ All of it is immutable. A publish takes one :class:`ManifestState` and makes the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
+from omnigraph.records import record
 from omnigraph.store.pins import TablePin
 from omnigraph.values import BranchName, CommitId
 
@@ -17,7 +18,7 @@ from omnigraph.values import BranchName, CommitId
 MAX_APPS = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableEntry:
     """A live type's table: its identity, where it is, which version the graph means, how many rows that has."""
 
@@ -27,7 +28,7 @@ class TableEntry:
     row_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Tombstone:
     """A dropped type's table, remembered until cleanup reclaims it."""
 
@@ -38,7 +39,7 @@ class Tombstone:
     dropped_at_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TableRename:
     """A live table that goes on under another key; everything else about it stays."""
 
@@ -46,7 +47,7 @@ class TableRename:
     new_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AcceptedSchema:
     """The schema in force: source as written, compiled form, and the hash that transactions compare."""
 
@@ -55,7 +56,7 @@ class AcceptedSchema:
     hash: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BatchMark:
     """Which piece of a stream a commit holds: the application that delivers it, and the number it has there."""
 
@@ -63,7 +64,7 @@ class BatchMark:
     number: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Commit:
     """One line of history.
 
@@ -105,7 +106,7 @@ class Commit:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class BranchHead:
     """The newest commit of a branch and what fences writers.
 
@@ -124,7 +125,7 @@ class BranchHead:
     swept: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ManifestState:
     """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet.
 
@@ -154,7 +155,7 @@ class ManifestState:
         return max([now_ms, *(commit.published_at_ms for commit in self.recent[-1:])])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FloorChange:
     """What a cleanup records before it removes anything; neither number ever falls.
 
@@ -166,7 +167,7 @@ class FloorChange:
     forgotten: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ManifestChange:
     """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, TableMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.txn.jsontext import encode_json
@@ -32,7 +32,7 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class AuditRow:
     """What one recovery did: to whose write, on which tables, and the commit that ended it."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit
@@ -25,7 +26,7 @@ class TableClass(Enum):
     INVARIANT_VIOLATION = "InvariantViolation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Observation:
     """One table as found. ``is_foreign``: a commit past the pin carries no operation id of ours."""
 

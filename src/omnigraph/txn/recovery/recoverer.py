@@ -7,7 +7,6 @@ at, the sidecar is still there, and whoever comes next classifies what it finds 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from omnigraph.errors import (
@@ -20,6 +19,7 @@ from omnigraph.errors import (
     TableDrift,
     TableMovedError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branches import branch_missing
@@ -46,7 +46,7 @@ class RecoveryKind(Enum):
     DISCARDED = "OrphanedBranchDiscarded"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Recovery:
     """The end of one abandoned publish, and the manifest after it."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +15,7 @@ from omnigraph.engine.query.frame import RowIds, distinct
 from omnigraph.engine.query.operators.choice import demand_key
 from omnigraph.engine.query.topology import Adjacency
 from omnigraph.ir.model import Direction
+from omnigraph.records import record
 from omnigraph.store.lookup import filter_stream
 from omnigraph.store.matching import rows_matching
 from omnigraph.store.table import KEY, ROW_ID
@@ -28,7 +27,7 @@ _ENDS: dict[Direction, tuple[tuple[str, str], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class FetchedEdges:
     """Adjacency of some edges. Its numbers are places in ``sources``, ``targets`` and ``edges``, ascending row ids."""
 
@@ -38,7 +37,7 @@ class FetchedEdges:
     edges: RowIds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Known:
     """Nodes by id, as far as the walk has met them."""
 

@@ -5,8 +5,6 @@ Both are the same kind of arrays and are walked by the same functions, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from omnigraph.engine.query.context import QueryContext
@@ -16,9 +14,10 @@ from omnigraph.engine.query.operators.choice import walks_in_memory
 from omnigraph.engine.query.operators.fetching import fetch_edges
 from omnigraph.engine.query.topology import Adjacency
 from omnigraph.ir.model import Direction
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Neighbourhood:
     """Adjacency, and how its numbers relate to row ids.
 

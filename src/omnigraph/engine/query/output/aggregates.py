@@ -7,7 +7,6 @@ remain are gathered by their values. Partial sums of each morsel are kept, never
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +19,7 @@ from omnigraph.engine.query.output.columns import output_type, scalar_column
 from omnigraph.engine.query.output.group_keys import GroupKey
 from omnigraph.engine.query.output.partitions import PIECE_ROWS, parts_by_key
 from omnigraph.ir.model import AggregateCall, Column, EntityRef, Output, RankingValue, ReadPlan, Scalarlike
+from omnigraph.records import record
 
 # No variable can be called so.
 _PLACE = "#place"
@@ -29,7 +29,7 @@ _PARTIAL_ROWS = 1 << 20
 _MERGE_SHARE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Measure:
     """One thing that is added up: how often (None), or the values of an argument by a function."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import pyarrow as pa
 
 from omnigraph.engine.predicates import comparable
+from omnigraph.records import record
 
 _WIDE_BITS = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupKey:
     """One group column.
 

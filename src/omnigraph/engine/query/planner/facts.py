@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import NodeType
 from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
 from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
+from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
 _EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Facts:
     """The schema and the size of each table at the snapshot."""
 

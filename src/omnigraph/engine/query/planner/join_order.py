@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.steps import QueryPlan, Scan, Step
 from omnigraph.ir.model import Direction, Expand, Filter, Predicate, SameEntity
+from omnigraph.records import record
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 # Another start must promise this much less work: estimates are coarse, and the written order is often meant.
@@ -21,7 +22,7 @@ def order_joins(plan: QueryPlan, facts: Facts) -> QueryPlan:
     return replace(plan, steps=(*ordered, *rest))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Part:
     """A scan and everything that hangs together with it. A test is an expansion and the comparison behind it."""
 

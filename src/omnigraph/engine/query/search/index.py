@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.search.analysis import analyse
 from omnigraph.engine.query.search.segment import Segment
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 
@@ -51,7 +51,7 @@ class SupportsTexts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Part:
     """A segment and the code that each of its rows has in this version, -1 for rows that are gone or changed."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.budget import Key, Shelf, V
@@ -13,6 +12,7 @@ from omnigraph.engine.query.topology.ends import Check, EdgeEnds, best_base, ext
 from omnigraph.engine.query.topology.image import TableImage
 from omnigraph.engine.query.topology.segments import SegmentPool
 from omnigraph.ir.model import Direction
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.table import Table
 
@@ -21,7 +21,7 @@ DEFAULT_CAPACITY_BYTES = 1 << 30
 _ENDS = "ends"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TopologyStats:
     """What a cache has done.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from omnigraph.engine.query.topology.budget import Key, Shelf
 from omnigraph.engine.query.topology.id_order import ranks_of
 from omnigraph.engine.query.topology.segments import Chunk, RowIds, Segment, read_fragments
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.store.table import KEY, Table
@@ -28,7 +28,7 @@ _ROW_ID_BYTES = 8
 _PLACE_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class LoadedColumn:
     """A whole column, together with the chunks it consists of."""
 
@@ -41,7 +41,7 @@ class LoadedColumn:
         return {key: chunk.size_bytes for key, chunk in self.chunks.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class IdRanks:
     """Where each row of an image stands when its rows are ordered by id."""
 

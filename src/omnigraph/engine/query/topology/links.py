@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from omnigraph.records import record
 
 Integers = npt.NDArray[Any]
 Offsets = npt.NDArray[np.int64]
@@ -14,7 +15,7 @@ Offsets = npt.NDArray[np.int64]
 _WORD_BITS = 63
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Entries:
     """Edges as they are walked: from where, to where, and which edge it is."""
 
@@ -23,7 +24,7 @@ class Entries:
     edges: Integers
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Links:
     """Rows of targets: those of node ``n`` stand from ``offsets[n]`` up to ``offsets[n + 1]``, ascending."""
 

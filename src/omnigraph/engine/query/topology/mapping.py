@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import numpy.typing as npt
 
 from omnigraph.engine.query.topology.image import Codes, TableImage
 from omnigraph.engine.query.topology.segments import Mask, Segment
+from omnigraph.records import record
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Run:
     """Rows that stay together: ``count`` codes from ``start`` on are found again from ``to`` on.
 
@@ -44,7 +44,7 @@ class Run:
         return slice(self.to, self.to + stays)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class CodeMap:
     """What became of an image's rows.
 

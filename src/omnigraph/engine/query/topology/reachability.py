@@ -8,7 +8,6 @@ that way only.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,6 +17,7 @@ from omnigraph.engine.query.topology.adjacency import Adjacency, Mask
 from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.expansion import neighbours, spread
 from omnigraph.engine.query.topology.image import Codes
+from omnigraph.records import record
 
 # Walks go side by side as long as the marks of all of them, a byte per node and walk, stay in the processor's cache.
 _MARKS = 1 << 22
@@ -73,7 +73,7 @@ def reach(
     return spread_rows, found[at]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _Walk:
     """What all walks of a call have in common."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from omnigraph.engine.results.layout import display_width, fit, make_visible
+from omnigraph.records import record
 
 # A monospaced letter of the size that texts are drawn in.
 LETTER, LINE, PAD = 7, 16, 8
@@ -14,7 +14,7 @@ _MAX_WIDTH = 40
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Box:
     """A title, a line that says what it is of, and further lines."""
 
@@ -38,7 +38,7 @@ class Box:
         return len(self.texts) * LINE + 2 * PAD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Link:
     """From one box to another, by their numbers."""
 
@@ -48,7 +48,7 @@ class Link:
     is_directed: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Picture:
     """Boxes and links; ``title`` is read out by what cannot show it."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from omnigraph.engine.results.drawing.boxes import LETTER, Box, Picture, shown_text
 from omnigraph.engine.results.layout import display_width
+from omnigraph.records import record
 
 _GAP, _MARGIN = 24, 24
 # Room for a curve and its arrow beside the longest label.
@@ -15,7 +15,7 @@ _CURVE = 64
 _COLUMN_BOXES = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Placed:
     """A box and the corner at its top left; ``column`` counts from the left."""
 
@@ -25,7 +25,7 @@ class Placed:
     column: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sheet:
     """Every box in its place, on a sheet that is just large enough."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
 from omnigraph.engine.results.drawing.boxes import LINE, PAD, Link, Picture, shown_text
 from omnigraph.engine.results.drawing.placing import Placed, Sheet, place_boxes
+from omnigraph.records import record
 
 Side = Literal["left", "right"]
 
@@ -50,7 +50,7 @@ def _box(placed: Placed, fill: str) -> Iterator[str]:
         yield f'<text x="{placed.x + PAD}" y="{y}" fill="{color}"{weight}>{escape(text)}</text>'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class _End:
     """Where a link touches a box."""
 

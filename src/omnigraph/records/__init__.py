@@ -1,0 +1,5 @@
+"""Values with named parts that cannot change."""
+
+from omnigraph.records.record import record
+
+__all__ = ["record"]

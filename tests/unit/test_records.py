@@ -1,0 +1,175 @@
+"""A record is what ``dataclass(frozen=True, slots=True, kw_only=True)`` makes, whatever a class says of its parts."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import typing
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, fields, replace
+from inspect import signature
+from typing import Any, Generic, TypeVar
+
+import pytest
+
+from omnigraph.records import record
+
+T = TypeVar("T")
+by_hand = dataclass(frozen=True, slots=True, kw_only=True)
+
+
+def _classes(decorate: Callable[[type[Any]], type[Any]]) -> dict[str, Any]:
+    @decorate
+    class Point:
+        """Two numbers."""
+
+        x: int
+        y: int = 2
+
+    @decorate
+    class Named(Point):
+        """With parts that are compared, shown and made in their own way."""
+
+        name: str = field(default="n", compare=False)
+        tags: list[str] = field(default_factory=list, hash=False)
+        secret: str = field(default="s", repr=False, hash=False)
+
+    @decorate
+    class Counted:
+        """With a part that nobody gives."""
+
+        items: tuple[int, ...]
+        limit: int = field(default=9, init=False)
+        total: int = field(init=False, compare=False)
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "total", sum(self.items))
+
+    @decorate
+    class Box(Generic[T]):
+        """Of anything."""
+
+        content: T
+
+    @decorate
+    class Empty:
+        """Without parts."""
+
+    @decorate
+    class Spoken:
+        """With words of its own."""
+
+        word: str
+
+        def __repr__(self) -> str:
+            return f"<{self.word}>"
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, str) and other == self.word
+
+        def __hash__(self) -> int:
+            return 7
+
+    made = [Point, Named, Counted, Box, Empty, Spoken]
+    return {cls.__name__: cls for cls in made}
+
+
+RECORDS, DATACLASSES = _classes(record), _classes(by_hand)
+VALUES: list[tuple[str, dict[str, Any]]] = [
+    ("Point", {"x": 1}),
+    ("Point", {"x": 1, "y": 3}),
+    ("Named", {"x": 1, "tags": ["a"]}),
+    ("Named", {"x": 1, "tags": ["a"], "name": "other", "secret": "t"}),
+    ("Counted", {"items": (1, 2)}),
+    ("Box", {"content": (1, "two")}),
+    ("Empty", {}),
+    ("Spoken", {"word": "hm"}),
+]
+
+
+@record
+class Kept:
+    """What another process can be sent."""
+
+    name: str
+    parts: tuple[int, ...] = ()
+
+
+@pytest.mark.parametrize(("name", "given"), VALUES)
+def test_a_value_looks_compares_and_hashes_like_that_of_a_dataclass(name: str, given: dict[str, Any]) -> None:
+    ours, theirs = RECORDS[name](**given), DATACLASSES[name](**given)
+    assert repr(ours) == repr(theirs)
+    assert hash(ours) == hash(theirs)
+    assert asdict(ours) == asdict(theirs)
+    for other, changed in VALUES:
+        expected = theirs == DATACLASSES[other](**changed)
+        assert (ours == RECORDS[other](**changed)) is expected, (name, other)
+    assert (ours == "hm") is (theirs == "hm")
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_class_tells_the_same_of_itself_as_a_dataclass(name: str) -> None:
+    ours, theirs = RECORDS[name], DATACLASSES[name]
+    assert str(signature(ours)) == str(signature(theirs))
+    assert [(one.name, one.type, one.init) for one in fields(ours)] == [
+        (one.name, one.type, one.init) for one in fields(theirs)
+    ]
+    assert ours.__slots__ == theirs.__slots__
+    assert ours.__match_args__ == theirs.__match_args__
+    assert ours.__doc__ == theirs.__doc__
+
+
+@pytest.mark.parametrize("given", [{}, {"x": 1, "z": 2}, {"y": 2}])
+def test_parts_that_are_missing_or_unknown_are_refused_like_those_of_a_function(given: dict[str, Any]) -> None:
+    with pytest.raises(TypeError) as theirs:
+        DATACLASSES["Point"](**given)
+    # The first value of a class writes its __init__; what is refused before and after that is the same.
+    fresh = _classes(record)["Point"]
+    for _ in range(2):
+        with pytest.raises(TypeError) as ours:
+            fresh(**given)
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_parts_have_no_order_by_which_they_could_be_given() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        RECORDS["Point"](1)
+
+
+def test_a_value_cannot_change_nor_can_it_get_parts() -> None:
+    point = RECORDS["Point"](x=1)
+    with pytest.raises(FrozenInstanceError, match=r"'x' of .*Point"):
+        point.x = 2
+    with pytest.raises(FrozenInstanceError):
+        point.z = 2
+    with pytest.raises(FrozenInstanceError):
+        del point.x
+    assert replace(point, y=5) == RECORDS["Point"](x=1, y=5)
+    assert point == RECORDS["Point"](x=1)
+
+
+def test_lists_made_by_default_are_not_shared() -> None:
+    one, other = RECORDS["Named"](x=1), RECORDS["Named"](x=1)
+    assert one.tags is not other.tags
+
+
+def test_a_value_survives_a_copy_and_a_journey_to_another_process() -> None:
+    kept = Kept(name="k", parts=(1, 2))
+    assert pickle.loads(pickle.dumps(kept)) == kept  # noqa: S301 - our own bytes
+    assert copy.deepcopy(kept) == kept
+
+
+def test_a_value_that_contains_itself_can_be_shown() -> None:
+    held: list[Any] = []
+    named = RECORDS["Named"](x=1, tags=held)
+    held.append(named)
+    assert "tags=[...]" in repr(named)
+
+
+def test_what_its_parts_are_can_be_asked_for() -> None:
+    assert typing.get_type_hints(Kept) == {"name": str, "parts": tuple[int, ...]}
+    match Kept(name="k", parts=(3,)):
+        case Kept(name=name, parts=(part,)):
+            assert (name, part) == ("k", 3)
+        case _:
+            pytest.fail("a record is matched by its parts")
