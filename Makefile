@@ -54,7 +54,7 @@ fuzz: setup ## Long property-based runs over both languages
 cost-deep: setup ## Count the storage calls of every operation at a depth of 1,000 commits too
 	OMNIGRAPH_COST=deep $(BIN)/pytest tests/cost --timeout 900 $(PYTEST_ARGS)
 
-soak: setup ## Writers killed and frozen, then everything at once for MINUTES=5, judged by an auditor
+soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for each of four runs, judged by an auditor
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)

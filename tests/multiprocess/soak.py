@@ -1,8 +1,8 @@
 """The full-size scenarios: ``python -m tests.multiprocess.soak --minutes 5``.
 
 First every scenario of writers once, on a local disk and on the S3 endpoint, with eight writers of fifty commits each.
-Then the mixed scenario, in which four processes do everything that a graph offers, for the given minutes in all: half
-of them on each store, and half of those with processes that are killed. ``--only`` plays one of them.
+Then the mixed scenarios, in which four processes do everything that a graph offers, in peace and with processes that
+are killed: each on each store, on one graph for all of the given minutes. ``--only`` and ``--store`` choose from them.
 A run with findings keeps its folder.
 """
 
@@ -23,6 +23,7 @@ from tests.multiprocess.verdict import Verdict
 
 _WORKERS, _COMMITS, _TIMEOUT_S = 8, 50, 900.0
 _FULL = {"durability": "full"}
+STORES = ("local", "s3")
 
 SCENARIOS: dict[str, Scenario | Mixed] = {
     "peace": Scenario(workers=_WORKERS, commits=_COMMITS, settings=_FULL, timeout_s=_TIMEOUT_S),
@@ -69,20 +70,20 @@ def play(store: str, name: str, scenario: Scenario | Mixed) -> bool:
 def main() -> int:
     """Play the scenarios; 1 when anything was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=5.0, help="how long the mixed scenarios last in all")
-    parser.add_argument("--only", choices=SCENARIOS, help="play one scenario, on both stores")
+    parser.add_argument("--minutes", type=float, default=5.0, help="how long each mixed scenario lasts on each store")
+    parser.add_argument("--only", choices=SCENARIOS, help="play one scenario")
+    parser.add_argument("--store", choices=STORES, help="play on one kind of storage")
     parser.add_argument("--seed", type=int, default=1, help="what the dice of the mixed scenarios begin with")
     given = parser.parse_args()
     # An end on request still ends the processes of the run.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chosen = {name: scenario for name, scenario in SCENARIOS.items() if given.only in {None, name}}
-    runs = 2 * sum(isinstance(scenario, Mixed) for scenario in chosen.values())
     is_clean = True
     for number, (name, scenario) in enumerate(chosen.items()):
         played = scenario
         if isinstance(scenario, Mixed):
-            played = replace(scenario, seconds=60 * given.minutes / runs, seed=given.seed + number)
-        for store in ("local", "s3"):
+            played = replace(scenario, seconds=60 * given.minutes, seed=given.seed + number)
+        for store in STORES if given.store is None else [given.store]:
             is_clean = play(store, name, played) and is_clean
     return 0 if is_clean else 1
 

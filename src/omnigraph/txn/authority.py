@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from omnigraph.errors import StorageCorruptError, TableMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.store.pins import TablePin
@@ -103,12 +102,8 @@ class GraphPublishAuthority:
             WriteOutcomeError: storage failed in a way that left the outcome open.
             BranchMissingError: the branch was deleted.
         """
-        try:
+        with self.services.life.reading(Counters()):
             return self._queue.submit(txn)
-        except (TableMissingError, StorageCorruptError):
-            # The tables of a deleted branch go with it; asking for the branch itself tells whether that is why.
-            self.services.manifest.latest_version(Counters())
-            raise
 
     def recover(self, counters: Counters) -> tuple[Recovery, ...]:
         """End every publish of this branch whose writer is gone."""

@@ -16,7 +16,8 @@ from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.branches import BranchRef, BranchRefs
 from omnigraph.txn.dependants import Dependant
-from omnigraph.txn.manifest.file import LOCATION, BranchLine, LoadedManifest
+from omnigraph.txn.lines import BranchLine
+from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
 from omnigraph.txn.plan import PublishPlan, WriteKind
 from omnigraph.txn.services import BranchServices, GraphStores

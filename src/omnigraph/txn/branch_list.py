@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
-from omnigraph.errors import BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError
+from omnigraph.errors import BranchMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.branches import MAIN_LINE, BranchRef
+from omnigraph.txn.branches import BranchRef
+from omnigraph.txn.lines import MAIN_LINE, BranchLine
 from omnigraph.txn.manifest.commits import CommitLine
-from omnigraph.txn.manifest.file import BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.open_branches import OpenBranches
+from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.tags import Tags
 from omnigraph.values import BranchName, CommitId
 
@@ -67,15 +69,9 @@ class ProtectedVersion:
 def list_branches(branches: OpenBranches, counters: Counters) -> tuple[BranchStatus, ...]:
     """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
     found = []
-    for name, ref in _live(branches, counters):
-        try:
+    for name, ref, _ in _live(branches, counters):
+        with suppress(BranchMissingError):
             found.append(branch_status(branches, name, ref, counters))
-        except BranchMissingError:
-            continue
-        except (StorageCorruptError, TableMissingError, VersionMissingError):
-            # The files of a branch that was deleted go in any order.
-            if ref is None or branches.refs.find(name, counters) == ref:
-                raise
     return tuple(found)
 
 
@@ -108,9 +104,9 @@ def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -
     look at the floor after they have written.
     """
     found = []
-    for name, ref in _live(branches, counters):
+    for name, ref, newest in _live(branches, counters):
         line = MAIN_LINE if ref is None else ref.line
-        version = branches.snapshot(name, counters).state.version
+        version = newest.state.version
         found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
         if ref is not None:
             found.append(ProtectedVersion(line=ref.parent, version=ref.forked_version, why="fork", name=name))
@@ -121,13 +117,14 @@ def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -
     return tuple(found)
 
 
-def _live(branches: OpenBranches, counters: Counters) -> Iterator[tuple[BranchName, BranchRef | None]]:
+def _live(branches: OpenBranches, counters: Counters) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
     for name in branches.refs.names(counters):
         try:
-            branches.snapshot(name, counters)
+            newest = branches.snapshot(name, counters)
+            ref = None if name.is_main else branches.ref(name)
         except BranchMissingError:
             continue
-        yield name, None if name.is_main else branches.ref(name)
+        yield name, ref, newest
 
 
 def _line(branches: OpenBranches, name: BranchName, counters: Counters) -> CommitLine:

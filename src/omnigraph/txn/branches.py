@@ -21,11 +21,9 @@ from omnigraph.errors import (
     BadValue,
     BranchClosingError,
     BranchExistsError,
-    BranchMissingError,
     Effect,
     FormatMismatch,
     ManifestCorruptError,
-    MissingThing,
     OmnigraphError,
     TableMissingError,
 )
@@ -34,7 +32,8 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.dependants import Dependant, DependantMarks
 from omnigraph.txn.jsontext import encode_json
-from omnigraph.txn.manifest.file import LOCATION, BranchLine, LoadedManifest
+from omnigraph.txn.lines import BranchLine, branch_missing
+from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.named_objects import Lives, NamedObjects, NamedRecord
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.services import GraphStores
@@ -43,7 +42,6 @@ from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 _log = logging.getLogger(__name__)
 
 REFS_PREFIX = "__branches"
-MAIN_LINE = BranchLine(name=BranchName(MAIN), incarnation=MAIN, line=None)
 # Creators of overlapping names give way to each other; with random pauses one of them is through after a few turns.
 _ATTEMPTS = 8
 # A cleanup waits this long between recording its floors and looking for branches. So a branch that was made within that
@@ -175,6 +173,11 @@ class BranchRefs:
         parent = self.find(ref.parent.name, counters)
         return parent is None or parent.line.incarnation != ref.parent.incarnation
 
+    def is_live(self, line: BranchLine, counters: Counters) -> bool:
+        """Whether a line other than main's is that of a branch: of none that was deleted, and of no orphan."""
+        ref = self.find(line.name, counters)
+        return ref is not None and ref.line == line and not self.is_orphan(ref, counters)
+
     def end_orphan(self, name: BranchName, counters: Counters) -> bool:
         """End a branch whose parent is gone; return whether it was one."""
         ref = None if name.is_main else self.find(name, counters)
@@ -273,11 +276,6 @@ class BranchRefs:
     def _withdraw(self, ref: BranchRef, counters: Counters) -> None:
         self._stores.datasets.delete_branch_files(LOCATION, ref.line.line or "", counters)
         self.marks.remove(ref.parent, ref.mark, counters)
-
-
-def branch_missing(name: BranchName, near: tuple[str, ...] = ()) -> BranchMissingError:
-    """Return the error for a branch that is not there."""
-    return BranchMissingError(f"branch '{name}' not found", details=MissingThing(what="branch", name=name, near=near))
 
 
 def _live_names(lives: Mapping[str, Lives]) -> list[BranchName]:

@@ -15,7 +15,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.jsontext import encode_json, shape_check
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.plan_codec import decode_plan, encode_plan
 from omnigraph.txn.settings import TxnSettings

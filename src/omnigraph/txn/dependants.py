@@ -11,7 +11,7 @@ from typing import Literal
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import BranchLine
 
 DEPENDANTS_PREFIX = "__dependants"
 

@@ -12,9 +12,9 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.store.tables import TableStore
-from omnigraph.txn.branches import MAIN_LINE
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.lines import MAIN_LIFE, MAIN_LINE
 from omnigraph.txn.manifest.codec import encode_schema, encode_state, manifest_schema
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
@@ -52,7 +52,7 @@ def create_graph(
         raise _exists(stores)
     world, counters = stores.world, Counters()
     operation_id, commit_id = OperationId(world.ids.ulid()), CommitId(world.ids.ulid())
-    services = BranchServices(stores, MAIN_LINE, FormatChain())
+    services = BranchServices(stores, MAIN_LIFE, FormatChain())
     staged = services.stager.register(tables, operation_id, counters)
     commit = Commit(
         id=commit_id,

@@ -13,7 +13,6 @@ from omnigraph.errors import (
     HistoryGoneError,
     MissingThing,
     ReadOnlyError,
-    StorageCorruptError,
     TableMissingError,
     UsageError,
 )
@@ -24,12 +23,12 @@ from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branch_list import BranchStatus, ProtectedVersion, branch_status, list_branches, protected_versions
-from omnigraph.txn.branches import MAIN_LINE, SETTLE_S, BranchRef, BranchRefs, branch_missing
+from omnigraph.txn.branches import SETTLE_S, BranchRef, BranchRefs
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.graph_init import create_graph, wire_stores
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import MAIN_LINE, BranchLine
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.open_branches import OpenBranches
 from omnigraph.txn.past import Past
@@ -268,12 +267,10 @@ class GraphStore:
         try:
             return self._delete_known(name, actor, count)
         except BranchMissingError:
-            # What was known of it may be a branch that others deleted and made again.
-            return self._delete_known(name, actor, count)
-        except (StorageCorruptError, TableMissingError):
-            if not self._refs.end_orphan(name, count):
+            if self._refs.end_orphan(name, count):
                 raise
-            raise branch_missing(name) from None
+        # What was known of it may be a branch that others deleted and made again.
+        return self._delete_known(name, actor, count)
 
     def branch_names(self, counters: Counters) -> list[BranchName]:
         """Return the live branches, main first, then by name."""

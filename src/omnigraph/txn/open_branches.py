@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import threading
 
-from omnigraph.errors import (
-    BadValue,
-    BranchMissingError,
-    GraphClosedError,
-    StorageCorruptError,
-    TableMissingError,
-)
+from omnigraph.errors import BadValue, BranchMissingError, GraphClosedError
 from omnigraph.runtime import Counters
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
-from omnigraph.txn.branches import MAIN_LINE, BranchRef, BranchRefs, branch_missing
+from omnigraph.txn.branches import BranchRef, BranchRefs
 from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.lines import MAIN_LINE, BranchLife, BranchLine, branch_missing
 from omnigraph.txn.manifest.commits import CommitLine
-from omnigraph.txn.manifest.file import BranchLine, LoadedManifest
+from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
@@ -60,7 +55,7 @@ class OpenBranches:
 
     def services(self, line: BranchLine) -> BranchServices:
         """Return what acts on one incarnation of a branch, live or not."""
-        return BranchServices(self._stores, line, self._formats)
+        return BranchServices(self._stores, BranchLife(line, self.refs.is_live), self._formats)
 
     @property
     def tables(self) -> TableStore:
@@ -90,11 +85,6 @@ class OpenBranches:
             return authority, authority.snapshot(counters)
         except BranchMissingError:
             self.forget(branch, authority)
-        except (StorageCorruptError, TableMissingError):
-            if branch.is_main or not self.refs.is_orphan(self.ref(branch), counters):
-                raise
-            self.forget(branch, authority)
-            raise branch_missing(branch) from None
         authority = self.authority(branch, counters)
         return authority, authority.snapshot(counters)
 
@@ -113,9 +103,16 @@ class OpenBranches:
         return self.authority(branch, counters).load_version(version, counters)
 
     def ref(self, branch: BranchName) -> BranchRef:
-        """Return the ref that an open branch other than main was opened by."""
+        """Return the ref that an open branch other than main was opened by.
+
+        Raises:
+            BranchMissingError: it is not open any more.
+        """
         with self._lock:
-            return self._refs[branch]
+            found = self._refs.get(branch)
+        if found is None:
+            raise branch_missing(branch)
+        return found
 
     def forget(self, branch: BranchName, authority: GraphPublishAuthority) -> None:
         """Let go of a branch, if it is still the one that ``authority`` acts on."""

@@ -29,9 +29,9 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.log import LogFilter, LogPage, read_log
 from omnigraph.txn.manifest.commits import CommitLine
-from omnigraph.txn.manifest.file import BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.open_branches import OpenBranches
 from omnigraph.txn.snapshot import Snapshot

@@ -12,8 +12,9 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.lines import BranchLife
 from omnigraph.txn.manifest.commits import CommitCache
-from omnigraph.txn.manifest.file import BranchLine, LoadedManifest, ManifestFile
+from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.phases import Phases
 from omnigraph.txn.recovery.audit import AuditLog
@@ -49,14 +50,16 @@ class GraphStores:
 class BranchServices:
     """Everything that acts on one branch incarnation."""
 
-    def __init__(self, stores: GraphStores, line: BranchLine, formats: FormatChain) -> None:
+    def __init__(self, stores: GraphStores, life: BranchLife, formats: FormatChain) -> None:
+        line = life.line
         self.stores = stores
+        self.life = life
         self.line = line
         self.world = stores.world
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.manifest = ManifestFile(stores.datasets, line, formats, stores.commits)
+        self.manifest = ManifestFile(stores.datasets, life, formats, stores.commits)
         self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
         self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
         self.stager = Stager(stores.tables, line, stores.syncing, stores.world, stores.settings, stores.pool)

@@ -53,11 +53,13 @@ class Snapshot:
         """Open a table at its pinned version.
 
         Raises:
+            BranchMissingError: the branch was deleted.
             HistoryGoneError: this is an earlier state, and the version was reclaimed.
         """
         entry = self.entry(table_key)
         try:
-            return self._tables.open(entry.pin, counters)
+            with self.manifest.life.reading(counters):
+                return self._tables.open(entry.pin, counters)
         except (VersionMissingError, TableMissingError) as error:
             if not self.is_past:
                 raise
@@ -65,13 +67,15 @@ class Snapshot:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Let the block read tables of this state, and say so when a cleanup reclaims it meanwhile.
+        """Let the block read tables of this state, and say so when the state or its branch goes meanwhile.
 
         Raises:
+            BranchMissingError: the branch was deleted.
             HistoryGoneError: this is not the newest state any more, and was reclaimed.
         """
         try:
-            yield
+            with self.manifest.life.reading(Counters()):
+                yield
         except VersionMissingError as error:
             for table_key, entry in self.state.tables.items():
                 pin = entry.pin

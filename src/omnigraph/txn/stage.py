@@ -41,7 +41,7 @@ from omnigraph.txn.changes import (
     WrittenRows,
 )
 from omnigraph.txn.elsewhere import kind_of, landing_place, stage_elsewhere
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
 from omnigraph.txn.plan import ActionKind, TableAction
 from omnigraph.txn.settings import TxnSettings

@@ -25,7 +25,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.branches import BranchRefs
 from omnigraph.txn.dependants import Dependant
 from omnigraph.txn.jsontext import encode_json
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.named_objects import Lives, NamedObjects
 from omnigraph.txn.services import GraphStores

@@ -159,7 +159,8 @@ class _Job:
             attempt += 1
             txn = begin()
             view = GraphView(txn.snapshot, self.catalog, txn.counters)
-            change = build_patch(self.spool, self.files, view, self.problems)
+            with txn.snapshot.reading():
+                change = build_patch(self.spool, self.files, view, self.problems)
             self.problems.fail()
             txn.add_check(partial(_refuse_moved, txn))
             try:

@@ -34,7 +34,8 @@ from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.txn.floor import record_floor
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.file import LOCATION, BranchLine
+from omnigraph.txn.lines import BranchLine
+from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState
 from omnigraph.txn.recovery.classify import observe_table
 

@@ -142,10 +142,11 @@ class Optimization:
             fragments = len(snapshot.table(table_key, self._counters).fragments)
             skipped = reason_to_skip(self._authority.services, snapshot, table_key, self._counters)
             self._tables[table_key] = _Progress(before=fragments, skipped=skipped)
-        for _ in range(_MAX_ROUNDS):
-            has_compacted = self._until_done(self._compact)
-            if not self._until_done(self._index) and not has_compacted:
-                break
+        with self._authority.services.life.reading(self._counters):
+            for _ in range(_MAX_ROUNDS):
+                has_compacted = self._until_done(self._compact)
+                if not self._until_done(self._index) and not has_compacted:
+                    break
         return OptimizeResult(
             branch=snapshot.state.head.branch, tables=self._reports(manifest_before), commits=tuple(self._commits)
         )

@@ -7,19 +7,12 @@ from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
-from omnigraph.errors import (
-    BadValue,
-    BranchMissingError,
-    StorageCorruptError,
-    TableMissingError,
-    UsageError,
-    VersionMissingError,
-)
+from omnigraph.errors import BadValue, BranchMissingError, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.branches import MAIN_LINE, BranchRef
+from omnigraph.txn.branches import BranchRef
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.file import BranchLine
+from omnigraph.txn.lines import MAIN_LINE, BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName, CommitId
@@ -117,11 +110,6 @@ def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, 
                 for one in _own_commits(store, name, ref, newest, counters)
             )
         except BranchMissingError:
-            continue
-        except (StorageCorruptError, TableMissingError, VersionMissingError):
-            # The files of a branch that was deleted go in any order.
-            if name.is_main or store.lines.refs.find(name, counters) is not None:
-                raise
             continue
         found.append(LineHistory(line=MAIN_LINE if ref is None else ref.line, ref=ref, newest=newest, own=own))
     return tuple(found)

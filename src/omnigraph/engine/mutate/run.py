@@ -85,8 +85,9 @@ def run_mutation(
     world = authority.services.world
     instant_ms = world.clock.now_ms() if now_ms is None else now_ms
     staging = MutationStaging(txn, catalog)
-    affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=world.ids).run(plan, calls)
-    change = staging.net_change()
+    with txn.snapshot.reading():
+        affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=world.ids).run(plan, calls)
+        change = staging.net_change()
 
     def check(view: CommitView) -> None:
         check_change(change, GraphView.of_commit(view, catalog, txn.counters))

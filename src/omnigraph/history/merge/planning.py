@@ -66,6 +66,7 @@ def plan_merge(
 
     Raises:
         ReadSetChangedError: a table is not the same table on every side.
+        BranchMissingError: a branch was deleted.
         HistoryGoneError: the base was reclaimed.
         MemoryBudgetError: what the source changed does not fit the budget.
     """
@@ -75,7 +76,8 @@ def plan_merge(
     merges, counts, conflicts = {}, {}, list[MergeConflict]()
     keys = sorted({key for side in sides.all for key in side.state.tables})
     for owner, key in ((_owner(catalog, key), key) for key in keys):
-        merged = _merge_table(sides, key, budget, counters)
+        with sides.base.reading(), sides.target.reading(), sides.source.reading():
+            merged = _merge_table(sides, key, budget, counters)
         if merged is None:
             continue
         decided = merged if resolve is None else resolve_rows(merged, resolve)

@@ -17,10 +17,7 @@ from omnigraph.errors import (
     MergeConflict,
     ReadSetChange,
     ReadSetChangedError,
-    StorageCorruptError,
-    TableMissingError,
     UsageError,
-    VersionMissingError,
 )
 from omnigraph.history.merge.ancestry import Lines
 from omnigraph.history.merge.budget import DEFAULT_MEMORY_BYTES, Budget
@@ -133,7 +130,8 @@ def preview_merge(
         catalog = session.catalog_at(ours)
         plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), count)
         view = GraphView(ours, catalog, count)
-        conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
+        with ours.reading(), captured.reading():
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -164,8 +162,8 @@ class _Merging:
         try:
             sides = _sides(store, relation, self.captured, txn.snapshot, txn.counters)
             plan = plan_merge(sides, catalog, resolve, budget, txn.counters)
-        except (StorageCorruptError, TableMissingError, VersionMissingError, CommitMissingError, HistoryGoneError):
-            # A source that is gone takes its tables with it; that it is gone is what the caller has to hear.
+        except (BranchMissingError, CommitMissingError, HistoryGoneError):
+            # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
             raise
         txn.merged_parent = self.captured.state.head.commit

@@ -103,7 +103,8 @@ class CommitLine:
         known = self._cache.get(self._loaded.lineage[fragment].files, 0)
         if known is not None and len(known) == self._loaded.lineage[fragment].row_count:
             return [str(commit.id) for commit in known]
-        rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"], self._counters)
+        with self._loaded.life.reading(self._counters):
+            rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"], self._counters)
         return [str(value) for value in rows["object_id"].to_pylist()]
 
     def _piece(self, fragment: int, start: int) -> tuple[Commit, ...]:
@@ -111,10 +112,10 @@ class CommitLine:
         known = self._cache.get(ref.files, start)
         if known is None:
             count = min(_PIECE_ROWS, ref.row_count - start)
-            known = decode_commits(
-                self._datasets.read_rows(
+            with self._loaded.life.reading(self._counters):
+                rows = self._datasets.read_rows(
                     self._loaded.dataset, _LINEAGE + fragment, start, count, ["metadata"], self._counters
                 )
-            )
+            known = decode_commits(rows)
             self._cache.put(ref.files, start, known)
         return known

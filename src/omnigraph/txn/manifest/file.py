@@ -7,18 +7,16 @@ fragment (and rarely one more), re-lists the others and commits a strict overwri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
-from omnigraph.errors import BranchMissingError, MissingThing, TableMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.fragments import FragmentRef
-from omnigraph.store.pins import TablePin
 from omnigraph.txn.formats import FormatChain
+from omnigraph.txn.lines import BranchLife, branch_missing
 from omnigraph.txn.manifest.codec import (
     decode_schema,
     decode_state,
@@ -30,37 +28,20 @@ from omnigraph.txn.manifest.codec import (
 from omnigraph.txn.manifest.commits import CommitCache, CommitLine
 from omnigraph.txn.manifest.lineage import Flush, Merge, plan_fold
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, ManifestState, apply_change
-from omnigraph.values import BranchName, CommitId
+from omnigraph.values import CommitId
 
 LOCATION = "__manifest"
 _STATE, _SCHEMA, _LINEAGE = 0, 1, 2
 
 
 @record
-class BranchLine:
-    """A branch as storage knows it: ``line`` is the Lance branch of the manifest, unique to this incarnation.
-
-    Because a deleted and re-created branch gets another line, a late writer of the old one cannot reach the new one.
-    """
-
-    name: BranchName
-    incarnation: str
-    line: str | None
-
-    def owns(self, pin: TablePin) -> bool:
-        """Whether a table at this pin is written by this branch alone; any other pin is inherited and must fork."""
-        if self.line is None:
-            return pin.branch is None
-        return pin.branch is not None and pin.branch.startswith(f"{self.line}.")
-
-
-@record
 class LoadedManifest:
-    """A manifest version held in memory: the dataset handle and what it says."""
+    """A manifest version held in memory: the dataset handle, what it says, and of which branch."""
 
     dataset: ReplaceableDataset
     state: ManifestState
     format: int
+    life: BranchLife
 
     @property
     def lineage(self) -> tuple[FragmentRef, ...]:
@@ -80,12 +61,13 @@ class ManifestFile:
     """The manifest of one branch."""
 
     def __init__(
-        self, datasets: DatasetStore, line: BranchLine, formats: FormatChain, commits: CommitCache | None = None
+        self, datasets: DatasetStore, life: BranchLife, formats: FormatChain, commits: CommitCache | None = None
     ) -> None:
         self._datasets = datasets
         self._formats = formats
         self._commits = commits or CommitCache()
-        self.line = line
+        self._life = life
+        self.line = life.line
 
     def latest_version(self, counters: Counters) -> int:
         """Return the newest version that exists: the one call by which a cached manifest is known to be current.
@@ -93,7 +75,7 @@ class ManifestFile:
         Raises:
             BranchMissingError: the branch was deleted.
         """
-        with self._refusing_deleted():
+        with self._life.reading(counters):
             return self._datasets.latest_version(LOCATION, self.line.line, counters)
 
     def load_latest(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
@@ -103,12 +85,12 @@ class ManifestFile:
             BranchMissingError: the branch was deleted.
         """
         if known is None:
-            with self._refusing_deleted():
+            with self._life.reading(counters):
                 return self._load(self._datasets.open_latest(LOCATION, self.line.line, counters), None, counters)
         latest = self.latest_version(counters)
         if latest < known.state.version:
             # A line never goes back. What is left of it is being removed, in no particular order.
-            raise self._deleted()
+            raise branch_missing(self.line.name)
         return known if latest == known.state.version else self.load_version(latest, counters, known)
 
     def load_version(self, version: int, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
@@ -118,7 +100,7 @@ class ManifestFile:
             BranchMissingError: the branch was deleted.
             VersionMissingError: the version was reclaimed, or never existed.
         """
-        with self._refusing_deleted():
+        with self._life.reading(counters):
             dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
             return self._load(dataset, known, counters)
 
@@ -165,7 +147,7 @@ class ManifestFile:
         dataset = self._datasets.replace(
             base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid, counters
         )
-        return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest)
+        return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest, life=self._life)
 
     def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
         """Return the history that a version ends, to be read in pieces."""
@@ -180,20 +162,6 @@ class ManifestFile:
         line = self.commit_line(loaded, counters)
         position = line.position_of(commit_id)
         return None if position is None else line.at(position)
-
-    @contextmanager
-    def _refusing_deleted(self) -> Iterator[None]:
-        """A line that is not there belongs to a branch that was deleted; the manifest of main is the graph itself."""
-        try:
-            yield
-        except TableMissingError:
-            if self.line.line is None:
-                raise
-            raise self._deleted() from None
-
-    def _deleted(self) -> BranchMissingError:
-        details = MissingThing(what="branch", name=self.line.name)
-        return BranchMissingError(f"branch '{self.line.name}' not found", details=details)
 
     def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None, counters: Counters) -> LoadedManifest:
         stamp = self._formats.stamp_of(dataset.schema)
@@ -210,7 +178,7 @@ class ManifestFile:
             # A branch that has not committed yet still shows the head it was forked at.
             head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)
             state = replace(state, head=head)
-        return LoadedManifest(dataset=dataset, state=state, format=stamp)
+        return LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life)
 
     def _stage_rows(self, base: LoadedManifest, rows: pa.Table, counters: Counters) -> FragmentRef:
         return self._datasets.stage_fragment(base.dataset, rows, counters)

@@ -22,9 +22,9 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branch_delete import BranchDeletion
-from omnigraph.txn.branches import branch_missing
 from omnigraph.txn.claims import Holding
 from omnigraph.txn.floor import publish_plan
+from omnigraph.txn.lines import branch_missing
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.plan import PublishPlan, WriteKind

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
 from tests.auditor import audit
+from tests.crash.later import Torn, later_world, tear_at
 from tests.session_graph import create_graph, open_session, read_graph
 from tests.txn_graph import (
     PERSON,
@@ -181,6 +183,31 @@ def test_branches_that_go_and_cleanups_of_others_do_not_stop_one(session, tmp_pa
         assert disturbed.cleanup(keep=2, confirm=True).is_done
         assert count(disturbed, None) == 7
     assert len(others) == 2
+
+
+def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tmp_path):
+    world, dying, gone = World.system(), World.system(), []
+
+    def delete_partly():
+        if not gone:
+            gone.append(session.store.branch_line(BranchName("draft"), Counters()).line)
+            with (
+                open_session(tmp_path / "g", maintenance=AT_ONCE, world=dying) as other,
+                pytest.raises(Torn),
+            ):
+                other.delete_branch("draft")
+            shutil.rmtree(tmp_path / "g" / "__manifest" / "tree" / gone[0] / "data")
+
+    tear_at(dying, "txn.branch_delete.after_end")
+    session.create_branch("draft")
+    session.mutate(ADD, {"n": "drafted"}, branch="draft")
+    # What goes is recorded on main first.
+    world.failpoints.enable("txn.publish.after_cas", delete_partly)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as disturbed:
+        assert disturbed.cleanup(keep=2, confirm=True).floors.keys() == {MAIN}
+    assert gone
+    with open_session(tmp_path / "g", world=later_world()) as survivor:
+        assert count(survivor, None) == 5
 
 
 def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(session, tmp_path):

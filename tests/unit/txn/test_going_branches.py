@@ -1,0 +1,109 @@
+"""The files of a deleted branch go in any order; whoever meets what is left of it hears that the branch is gone."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack
+
+import pytest
+from tests.crash.later import Torn, tear_at
+from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
+
+from omnigraph.errors import BranchMissingError, StorageCorruptError
+from omnigraph.runtime import Counters, World
+from omnigraph.txn.log import LogFilter
+from omnigraph.txn.plan import WriteKind
+from omnigraph.values import MAIN, BranchName
+
+DRAFT = BranchName("draft")
+# Enough for a part of its history to lie in files of its own.
+COMMITS = 40
+GOING = {
+    "every version": lambda line: [line / "_versions"],
+    # Numbers in the names of versions count down.
+    "the newest version": lambda line: [min((line / "_versions").iterdir())],
+    "the rows": lambda line: [line / "data"],
+    "no part yet": lambda _: [],
+    "all of it": lambda line: [line],
+}
+ASKING = {
+    "its newest state": lambda graph: graph.snapshot(DRAFT, Counters()),
+    "its rows": lambda graph: read_ids(graph, PERSON, DRAFT),
+    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), COMMITS, None, Counters()),
+    "an earlier state": lambda graph: graph.past.resolve_ref(f"{DRAFT}~3", DRAFT, Counters()),
+    "a write": lambda graph: insert(graph, PERSON, node_rows(["late"]), branch=DRAFT),
+    "its deletion": lambda graph: graph.delete_branch(DRAFT),
+}
+
+
+@pytest.fixture
+def storage(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        graph.create_branch(DRAFT)
+        for number in range(COMMITS):
+            insert(graph, PERSON, node_rows([f"p{number}"]), branch=DRAFT)
+    return storage
+
+
+def delete_partly(storage, going):
+    """End the branch and remove its table and some files of its line, as a deletion does that is not through yet."""
+    world = World.system()
+    tear_at(world, "txn.branch_delete.after_end")
+    deleting = open_graph(storage, world=world)
+    line = deleting.branch_line(DRAFT, Counters()).line
+    with pytest.raises(Torn):
+        deleting.delete_branch(DRAFT)
+    forks = storage.path().glob(f"nodes/*/tree/{line}.*")
+    for path in (*forks, *GOING[going](storage.path(f"__manifest/tree/{line}"))):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+# What somebody knows of a branch holds as long as its newest version can be seen.
+KNOWN = [(going, True) for going in GOING if going not in {"the rows", "no part yet"}]
+
+
+@pytest.mark.parametrize(("going", "is_known"), [*KNOWN, *((going, False) for going in GOING)])
+def test_a_branch_that_goes_is_not_found_whatever_is_left_of_it(storage, going, is_known):
+    with ExitStack() as stack:
+        graphs = {asking: stack.enter_context(open_graph(storage)) for asking in ASKING}
+        for graph in graphs.values():
+            graph.snapshot(DRAFT if is_known else BranchName(MAIN), Counters())
+        delete_partly(storage, going)
+        for asking, graph in graphs.items():
+            assert [status.name for status in graph.branches(Counters())] == [MAIN], asking
+            assert {one.name for one in graph.protected_versions(Counters())} == {MAIN}, asking
+            with pytest.raises(BranchMissingError, match="branch 'draft' not found"):
+                ASKING[asking](graph)
+
+
+@pytest.mark.parametrize("going", GOING)
+def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
+    counters = Counters()
+    with open_graph(storage) as graph:
+        snapshot = graph.snapshot(DRAFT, counters)
+        table = snapshot.table(PERSON, counters)
+        history = graph.iter_commits(snapshot, counters)
+        authority = authority_of(graph, DRAFT)
+        txn = authority.begin(WriteKind.INSERT)
+        txn.insert(PERSON, node_rows(["late"]))
+        delete_partly(storage, going)
+        with pytest.raises(BranchMissingError):
+            authority.commit(txn)
+        with pytest.raises(BranchMissingError), snapshot.reading():
+            table.read(columns=["id"], counters=counters)
+        graph.tables.forget(snapshot.entry(PERSON).pin.location)
+        with pytest.raises(BranchMissingError):
+            snapshot.table(PERSON, counters)
+        if going in {"the rows", "all of it"}:
+            with pytest.raises(BranchMissingError):
+                list(history)
+
+
+def test_files_that_are_missing_from_a_branch_that_is_there_are_no_deletion(storage):
+    """What has to be repaired is never told as something that somebody wanted."""
+    with open_graph(storage) as graph:
+        line = graph.branch_line(DRAFT, Counters()).line
+    shutil.rmtree(storage.path(f"__manifest/tree/{line}/data"))
+    with open_graph(storage, mode="read_only") as graph, pytest.raises(StorageCorruptError):
+        graph.snapshot(DRAFT, Counters())
