@@ -33,6 +33,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.generate import SCHEMA_PATH, SIZES, Dataset, generate
+from bench.spark_alone import timed
 
 from omnigraph import spark as plane
 from omnigraph.engine.session import GraphSession, init_graph
@@ -89,7 +90,7 @@ class Ground:
 def load_parquet(ground: Ground) -> Figure:
     def ours() -> float:
         with ground.fresh() as graph:
-            return _timed(lambda: plane.load(graph, ground.files, "append", spark=ground.spark))
+            return timed(lambda: plane.load(graph, ground.files, "append", spark=ground.spark))
 
     def theirs() -> float:
         out = Path(tempfile.mkdtemp(dir=ground.work))
@@ -99,7 +100,7 @@ def load_parquet(ground: Ground) -> Figure:
             for path in ground.files:
                 spark.read.parquet(path).write.parquet(str(out / Path(path).stem))
 
-        return _timed(write)
+        return timed(write)
 
     return Figure(
         work="load from Parquet, all rules on",
@@ -115,11 +116,11 @@ def load_jsonl(ground: Ground) -> Figure:
 
     def ours() -> float:
         with ground.fresh() as graph:
-            return _timed(lambda: plane.load(graph, source, "append", spark=ground.spark))
+            return timed(lambda: plane.load(graph, source, "append", spark=ground.spark))
 
     def theirs() -> float:
         with ground.fresh() as graph:
-            return _timed(lambda: graph.load(source, "append"))
+            return timed(lambda: graph.load(source, "append"))
 
     return Figure(
         work="load from JSONL, all rules on",
@@ -146,12 +147,12 @@ def merge_few(ground: Ground) -> Figure:
     def ours() -> float:
         with ground.fresh() as graph:
             plane.load(graph, ground.files, "append", spark=ground.spark)
-            return _timed(lambda: plane.load(graph, changed, "merge", spark=ground.spark))
+            return timed(lambda: plane.load(graph, changed, "merge", spark=ground.spark))
 
     def theirs() -> float:
         with ground.fresh() as graph:
             plane.load(graph, ground.files, "append", spark=ground.spark)
-            return _timed(lambda: plane.load(graph, ground.files, "overwrite", spark=ground.spark))
+            return timed(lambda: plane.load(graph, ground.files, "overwrite", spark=ground.spark))
 
     return Figure(
         work="merge of 1 % changed nodes", peer="overwrite of everything", ours=ours(), theirs=theirs(), target=0.5
@@ -220,7 +221,7 @@ def cold_command(ground: Ground) -> Figure:
     command = [sys.executable, "-m", "omnigraph", "load", storage.root, *given]
 
     def ours() -> float:
-        return _timed(lambda: subprocess.run(command, check=True, capture_output=True))  # noqa: S603 - our own command
+        return timed(lambda: subprocess.run(command, check=True, capture_output=True))  # noqa: S603 - our own command
 
     return Figure(
         work="command-line load of one record, cold",
@@ -343,12 +344,6 @@ def _child(*arguments: str) -> dict[str, float]:
         sys.exit(f"{arguments[0]} failed\n{ended.stderr}")
     answer: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
     return answer
-
-
-def _timed(run: Callable[[], object]) -> float:
-    started_s = time.perf_counter()
-    run()
-    return time.perf_counter() - started_s
 
 
 if __name__ == "__main__":

@@ -8,12 +8,10 @@ Usage: python bench/spark_exports.py [--size S|M|XS] [--rounds N] [--data DIR]
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,13 +21,12 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.generate import SCHEMA_PATH, SIZES, generate
+from bench.spark_alone import alone, timed
 
 from omnigraph import spark as plane
 from omnigraph.engine.export.encoders import parquet_schema
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
-from omnigraph.store.location import Storage
 
 TARGET = 2.0
 
@@ -66,33 +63,16 @@ def _best(write: Callable[[Path], object], work: Path, rounds: int) -> float:
     took = []
     for _ in range(rounds):
         to = work / "out"
-        started = time.perf_counter()
-        write(to)
-        took.append(time.perf_counter() - started)
+        took.append(timed(partial(write, to)))
         shutil.rmtree(to)
     return min(took)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=sorted(SIZES), default="M")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        dataset = generate(given.size, given.data or work / "data")
-        storage = Storage.open(str(work / "graph"))
-        init_graph(storage, SCHEMA_PATH.read_text())
-        spark = plane.session()
-        try:
-            with GraphSession.open(storage) as graph:
-                graph.load([str(path) for path in dataset.parquet], "append")
-                # The first job pays for workers that start and libraries that they load.
-                plane.export(graph, work / "warm", "parquet", spark=spark, types=["Organisation"])
-                answer = measure_export(graph, spark, work, given.rounds)
-        finally:
-            plane.stop(spark)
+    with alone(__doc__, "M") as given:
+        # The first job pays for workers that start and libraries that they load.
+        plane.export(given.graph, given.work / "warm", "parquet", spark=given.spark, types=["Organisation"])
+        answer = measure_export(given.graph, given.spark, given.work, given.rounds)
     table = Table(title=f"export of {given.size} to Parquet", title_justify="left")
     for name in ("writer", "seconds", "times pyarrow"):
         table.add_column(name)

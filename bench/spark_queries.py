@@ -9,10 +9,7 @@ Usage: python bench/spark_queries.py [--size S|M|XS] [--rounds N] [--data DIR]
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,13 +20,11 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.generate import SCHEMA_PATH, SIZES, generate
+from bench.spark_alone import alone, timed
 
-from omnigraph import spark as plane
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
 from omnigraph.spark.query import query
-from omnigraph.store.location import Storage
 from omnigraph.store.portable import TableTicket, fragment_sizes, read_fragments
 
 TARGET = 1.3
@@ -47,7 +42,7 @@ def measure_two_hops(graph: GraphSession, spark, rounds: int = 3) -> dict[str, f
     if len(set(counted.values())) != 1:
         msg = f"the ways disagree: {counted}"
         raise ValueError(msg)
-    seconds = {name: min(_timed(way) for _ in range(rounds)) for name, way in ways.items()}
+    seconds = {name: min(timed(way) for _ in range(rounds)) for name, way in ways.items()}
     return {**seconds, "ratio": seconds["query"] / min(seconds[f"joins, {hint}"] for hint in HINTS)}
 
 
@@ -78,30 +73,9 @@ def _by_degree(pairs) -> int:
     return into.join(out, "dst").selectExpr("sum(i * o)").collect()[0][0]
 
 
-def _timed(way: Callable[[], int]) -> float:
-    started = time.perf_counter()
-    way()
-    return time.perf_counter() - started
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", choices=sorted(SIZES), default="M")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        dataset = generate(given.size, given.data or work / "data")
-        storage = Storage.open(str(work / "graph"))
-        init_graph(storage, SCHEMA_PATH.read_text())
-        spark = plane.session()
-        try:
-            with GraphSession.open(storage) as graph:
-                graph.load([str(path) for path in dataset.parquet], "append")
-                found = measure_two_hops(graph, spark, given.rounds)
-        finally:
-            plane.stop(spark)
+    with alone(__doc__, "M") as given:
+        found = measure_two_hops(given.graph, given.spark, given.rounds)
     table = Table("two-hop count", "s")
     for name, seconds in found.items():
         if name != "ratio":

@@ -9,10 +9,7 @@ Usage: python bench/spark_reads.py [--size S|M|XS] [--rounds N] [--data DIR]
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,12 +20,11 @@ import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.generate import SCHEMA_PATH, SIZES, generate
+from bench.spark_alone import alone, timed
 
 from omnigraph import spark as plane
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
-from omnigraph.store.location import Storage
 
 TARGET = 6.0
 COLUMNS = ("src", "dst")
@@ -53,9 +49,7 @@ def measure_read(graph: GraphSession, spark, rounds: int = 3) -> dict[str, float
     if by_spark() != tuple(pc.max(column).as_py() for column in by_lance().columns):
         msg = "the two ways disagree"
         raise ValueError(msg)
-    seconds = {
-        name: min(_timed(way) for _ in range(rounds)) for name, way in (("spark", by_spark), ("lance", by_lance))
-    }
+    seconds = {name: min(timed(way) for _ in range(rounds)) for name, way in (("spark", by_spark), ("lance", by_lance))}
     return {**seconds, "ratio": seconds["spark"] / seconds["lance"]}
 
 
@@ -69,7 +63,7 @@ def measure_parts(graph: GraphSession, spark, work: Path, rounds: int = 3) -> di
 
     def seconds(frame: Callable[[], Any]) -> float:
         frames = [frame() for _ in range(rounds + 1)]
-        runs = [_timed(lambda: frames.pop().agg(*map(F.max, COLUMNS)).collect()) for _ in range(rounds + 1)]
+        runs = [timed(lambda: frames.pop().agg(*map(F.max, COLUMNS)).collect()) for _ in range(rounds + 1)]
         return min(runs[1:])
 
     def held(share: int) -> Callable[[], Any]:
@@ -121,34 +115,14 @@ def _held_source() -> type:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=sorted(SIZES), default="S")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--data", type=Path, metavar="DIR", help="keep the generated files here")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        dataset = generate(arguments.size, arguments.data or Path(scratch, "data"))
-        storage = Storage.open(str(Path(scratch, "graph")))
-        init_graph(storage, SCHEMA_PATH.read_text())
-        spark = plane.session(master="local[2]")
-        try:
-            with GraphSession.open(storage) as graph:
-                graph.load([str(path) for path in dataset.parquet])
-                found = measure_read(graph, spark, arguments.rounds)
-                parts = measure_parts(graph, spark, Path(scratch), arguments.rounds)
-        finally:
-            plane.stop(spark)
+    with alone(__doc__, "S") as given:
+        found = measure_read(given.graph, given.spark, given.rounds)
+        parts = measure_parts(given.graph, given.spark, given.work, given.rounds)
     for name, amount in found.items():
         print(f"{name:8} {amount:8.3f}")
     print(f"target   {TARGET:8.3f}\n\nthe same aggregate over")
     for name, amount in parts.items():
         print(f"{name:9} {amount:8.3f}  {amount / found['spark']:6.2f} of ours")
-
-
-def _timed(way: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    way()
-    return time.perf_counter() - started
 
 
 if __name__ == "__main__":

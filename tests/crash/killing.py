@@ -21,6 +21,20 @@ def params(chosen: Mapping[str, Sequence[Any]]) -> list[Any]:
     return [pytest.param(store, case, id=f"{store}-{case.name}") for store, cases in chosen.items() for case in cases]
 
 
+def job_of(kind, crash, storage, *, act="write", point=None, nth=1, name=None, **more):
+    """Return the job of a class in which a crash of a graph is played."""
+    return kind(
+        name=name or crash.name,
+        root=storage.root,
+        options=dict(storage.options),
+        kind=crash.kind,
+        act=act,
+        point=point,
+        nth=nth,
+        **more,
+    )
+
+
 def morgues(chosen, places_of, kill):
     """Return what finds the graph of a case, bringing it and its neighbours about when it is first asked for."""
     opened = {}

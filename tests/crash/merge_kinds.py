@@ -11,7 +11,6 @@ from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.kinds import ACTOR, DRAFT
-from tests.crash.session_checks import seen_state
 from tests.crash.session_kinds import MUTATION, SessionKind
 from tests.merge_graph import head_of, history_of
 
@@ -34,12 +33,10 @@ class MergeKind(SessionKind):
 
     Args:
         setup: what happens to the branches before.
-        branch: the branch it goes to.
         source: the branch that it merges, if it does.
     """
 
     setup: Callable[[GraphSession], object]
-    branch: str = MAIN
     source: str | None = DRAFT
 
     def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
@@ -144,24 +141,3 @@ MERGE_KINDS = {
         MergeKind(name="revert", tables=4, commits=4, setup=_written_since, write=_revert, source=None),
     )
 }
-
-
-class MergeTwins:
-    """The states before and after each kind, taken from an undisturbed run."""
-
-    def __init__(self, folder, inputs):
-        self._folder = folder
-        self._inputs = inputs
-        self._known = {}
-
-    def of(self, name: str):
-        """The two states of a kind."""
-        if name not in self._known:
-            kind = MERGE_KINDS[name]
-            storage = kind.prepare(str(self._folder / name), None, self._inputs)
-            before = seen_state(kind, storage)
-            with kind.open(storage) as session:
-                kind.write(session, self._inputs)
-                kind.assert_done(session)
-            self._known[name] = before, seen_state(kind, storage)
-        return self._known[name]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType
 from omnigraph.runtime import Counters
-from tests.crash.checks import assert_sound, state_of
-from tests.crash.session_kinds import SESSION_KINDS
+from tests.crash.checks import assert_history_tells, assert_sound, recovery_kinds, state_of, without_indexes
 
 
 def session_state(session):
@@ -51,23 +50,58 @@ def assert_next_mutation_succeeds(kind, storage):
     assert_sound(storage)
 
 
-class SessionTwins:
-    """The states before and after each kind of write, taken from an undisturbed run."""
+def assert_all_or_nothing(crash, storage, twins, inputs):
+    """Demand that readers see all of a killed write or nothing, and that it can be made again."""
+    before, after = twins.of(crash.kind)
+    assert seen_state(crash.writer, storage) == (after if crash.is_visible else before)
+    _assert_recovers(crash, storage, twins, inputs)
 
-    def __init__(self, folder, inputs):
+
+def assert_same_outcome(broken, storage, twins, inputs):
+    """Demand that recoverers who were killed changed nothing about what becomes of the write."""
+    seen = without_indexes(seen_state(broken.crash.writer, storage))
+    assert seen in [without_indexes(state) for state in twins.of(broken.crash.kind)]
+    _assert_recovers(broken.crash, storage, twins, inputs)
+
+
+def _assert_recovers(crash, storage, twins, inputs):
+    before, after = twins.of(crash.kind)
+    with crash.writer.open(storage) as session:
+        if crash.succeeds:
+            assert session_state(session) == after
+        else:
+            assert without_indexes(session_state(session)) == without_indexes(before)
+        assert_agrees(session)
+        recovered = recovery_kinds(storage)
+        assert recovered == ([] if crash.recovery is None else [crash.recovery])
+        assert_history_tells(session.store, crash.writer.branch, recovered)
+        assert_sound(storage)
+        if not crash.succeeds:
+            crash.writer.write(session, inputs)
+            assert session_state(session) == after
+        crash.writer.assert_done(session)
+    assert_next_mutation_succeeds(crash.writer, storage)
+
+
+class SessionTwins:
+    """The states before and after each of some kinds of write, taken from an undisturbed run."""
+
+    def __init__(self, folder, inputs, kinds):
         self._folder = folder
         self._inputs = inputs
+        self._kinds = kinds
         self._known = {}
 
     def of(self, name: str):
         """The two states of a kind."""
         if name not in self._known:
-            kind = SESSION_KINDS[name]
+            kind = self._kinds[name]
             storage = kind.prepare(str(self._folder / name), None, self._inputs)
             before = seen_state(kind, storage)
             with kind.open(storage) as session:
                 kind.write(session, self._inputs)
+                kind.assert_done(session)
             after = seen_state(kind, storage)
-            assert before != after
+            assert (before != after) == (kind.tables > 0)
             self._known[name] = before, after
         return self._known[name]

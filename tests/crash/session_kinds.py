@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from omnigraph.engine.session import GraphSession, init_graph
 from omnigraph.runtime import World
 from omnigraph.store.location import Storage
+from omnigraph.values import MAIN
 from tests.crash.kinds import ACTOR
 from tests.session_graph import RELAXED
 
@@ -95,6 +96,7 @@ class SessionKind:
         commits: how many of them phase B moves.
         batches: how often rows of a load are put aside before anything is staged.
         write: the write, on an open graph and with the folder that holds the inputs.
+        branch: the branch it goes to.
     """
 
     name: str
@@ -102,6 +104,7 @@ class SessionKind:
     commits: int
     batches: int = 0
     write: Callable[[GraphSession, Path], object]
+    branch: str = MAIN
 
     def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
         """Make the graph that the write will change."""
@@ -119,6 +122,9 @@ class SessionKind:
         """Open the graph, write, and close it."""
         with self.open(storage, world=world) as session:
             self.write(session, inputs)
+
+    def assert_done(self, session: GraphSession) -> None:
+        """Demand what must be true after the write beyond the state that it leaves."""
 
 
 def _mutate(session, inputs):

@@ -7,14 +7,8 @@ from omnigraph.values import MAIN
 from tests.crash.checks import assert_history_tells, assert_sound, recovery_kinds
 from tests.crash.dying import crash_alone
 from tests.crash.matrix import FORWARD, PUBLISHED, RELEASED
-from tests.crash.session_kinds import write_inputs
 from tests.crash.spark_child import CHOSEN, SPARK_LOADS, SparkLoadJob
 from tests.load_graph import export
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.mark.parametrize(("mode", "point"), CHOSEN)

@@ -1,5 +1,7 @@
 """A writer killed anywhere leaves all of its change or none of it, and nobody has to clean up after it."""
 
+from functools import partial
+
 import pytest
 
 from omnigraph.errors import GraphMissingError
@@ -16,22 +18,12 @@ from tests.crash.checks import (
 )
 from tests.crash.child import Job
 from tests.crash.dying import crash_alone, crash_together
-from tests.crash.killing import killing_recoverers, killing_writers, morgues, params
+from tests.crash.killing import job_of, killing_recoverers, killing_writers, morgues, params
 from tests.crash.kinds import create_branch, initialise
 from tests.crash.matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES, FORWARD
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
 
-
-def _job(crash, storage, *, act="write", point=None, nth=1, name=None):
-    return Job(
-        name=name or crash.name,
-        root=storage.root,
-        options=dict(storage.options),
-        kind=crash.kind,
-        act=act,
-        point=point,
-        nth=nth,
-    )
+_job = partial(job_of, Job)
 
 
 def _prepare(crash, places):

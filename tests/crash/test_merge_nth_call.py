@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.engine.session import GraphSession, init_graph
-from omnigraph.errors import OmnigraphError
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
@@ -13,18 +12,18 @@ from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
 from tests.crash.matrix import IS_FULL
-from tests.crash.test_nth_call import (
+from tests.crash.nth_call import (
     DROP_AFTER,
     ERROR_AFTER,
-    IMPATIENT,
     LOST_ANSWERS,
     OUTAGE,
-    TROUBLES,
     Loop,
-    _assert_effect_is_true,
-    _assert_heads_are_pins,
-    _finish_releases,
+    assert_effect_is_true,
+    assert_heads_are_pins,
+    every_loop,
+    fail_call,
 )
+from tests.crash.torn import IMPATIENT
 from tests.merge_graph import DRAFT, change, history_of, put
 from tests.session_graph import RELAXED, read_graph
 
@@ -100,15 +99,11 @@ PLAIN = [
     Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
 ]
-FULL = [
-    Loop(operation=name, trouble=trouble, goes_on=goes_on)
-    for name in OPERATIONS
-    for trouble in TROUBLES
-    for goes_on in (True, False)
-]
 
 
-@pytest.mark.parametrize("loop", [pytest.param(loop, id=loop.name) for loop in (FULL if IS_FULL else PLAIN)])
+@pytest.mark.parametrize(
+    "loop", [pytest.param(loop, id=loop.name) for loop in (every_loop(OPERATIONS) if IS_FULL else PLAIN)]
+)
 @pytest.mark.timeout(900)
 def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_endpoint):
     endpoint, operation = clean_s3_endpoint, OPERATIONS[loop.operation]
@@ -130,20 +125,12 @@ def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_en
 
 def _fail_call(endpoint, storage, operation, loop, nth):
     """Fail one call, look, let the graph settle, look again; return whether the call came at all."""
-    error = None
     session = GraphSession.open(storage, settings=IMPATIENT)
     try:
-        since = endpoint.last_sequence()
-        fault = endpoint.add_fault(loop.trouble.on_call(nth, storage.prefix))
-        try:
-            operation.run(session)
-        except OmnigraphError as caught:
-            error = caught
-        _finish_releases(session.store)
-        endpoint.clear_faults()
-        was_hit = any(call.fault == fault for call in endpoint.calls(since=since))
+        fault = loop.trouble.on_call(nth, storage.prefix)
+        error, was_hit = fail_call(endpoint, fault, session.store, lambda: operation.run(session))
         seen = _look(storage, operation)
-        _assert_effect_is_true(error, seen)
+        assert_effect_is_true(error, seen)
         if loop.goes_on:
             change(session, 'insert Person { name: "next" }', operation.target)
     finally:
@@ -152,10 +139,10 @@ def _fail_call(endpoint, storage, operation, loop, nth):
     assert was_hit or error is None, f"failed without a fault: {error!r}"
     with GraphSession.open(storage, world=later_world(hours=2), settings=IMPATIENT) as session:
         final = _look(storage, operation)
-        _assert_effect_is_true(error, final)
+        assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"
         assert session.store._stores.control.list_keys("__recovery", Counters()) == ()
-        _assert_heads_are_pins(session.store)
+        assert_heads_are_pins(session.store)
         change(session, 'insert Person { name: "after" }', operation.target)
     return was_hit
 

@@ -6,19 +6,29 @@ effect is true for ever, and the next write succeeds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from omnigraph.errors import BranchMissingError, Effect, OmnigraphError
+from omnigraph.errors import BranchMissingError
 from omnigraph.runtime import Counters, World
-from omnigraph.testing.s3 import FOREVER, Fault
 from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import Torn, later_world, tear_at
 from tests.crash.matrix import IS_FULL
+from tests.crash.nth_call import (
+    DROP_AFTER,
+    DROP_BEFORE,
+    ERROR_AFTER,
+    ERROR_BEFORE,
+    LOST_ANSWERS,
+    OUTAGE,
+    Loop,
+    assert_effect_is_true,
+    assert_heads_are_pins,
+    every_loop,
+    fail_call,
+)
+from tests.crash.torn import IMPATIENT
 from tests.txn_graph import (
     KNOWS,
     PERSON,
@@ -32,31 +42,7 @@ from tests.txn_graph import (
     read_ids,
 )
 
-# A claim that is left behind must not make the next write of the same process wait until somebody presumes it dead.
-IMPATIENT = TxnSettings(durability="relaxed", claim_wait_s=6.0)
 _MOST_CALLS = 120
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
-    """How a call fails."""
-
-    name: str
-    action: str
-    when: str
-    times: int = 1
-
-    def on_call(self, nth: int, prefix: str) -> Fault:
-        return Fault(action=self.action, when=self.when, times=self.times, nth=nth, key=prefix)
-
-
-ERROR_BEFORE = Trouble(name="error-before", action="error", when="before")
-ERROR_AFTER = Trouble(name="error-after", action="error", when="after")
-DROP_BEFORE = Trouble(name="drop-before", action="drop", when="before")
-DROP_AFTER = Trouble(name="drop-after", action="drop", when="after")
-OUTAGE = Trouble(name="outage", action="error", when="before", times=FOREVER)
-LOST_ANSWERS = Trouble(name="lost-answers", action="drop", when="after", times=FOREVER)
-TROUBLES = [ERROR_BEFORE, ERROR_AFTER, DROP_BEFORE, DROP_AFTER, OUTAGE, LOST_ANSWERS]
 
 
 class Insert:
@@ -145,24 +131,6 @@ OPERATIONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Loop:
-    """One run of the loop; the plain run leaves out calls between those that it fails.
-
-    ``goes_on``: after the failure the same process writes again. Otherwise it gives up, and somebody else who
-    presumes it dead comes next.
-    """
-
-    operation: str
-    trouble: Trouble
-    goes_on: bool
-    step: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"{self.operation}-{self.trouble.name}-{'goes-on' if self.goes_on else 'gives-up'}"
-
-
 PLAIN = [
     Loop(operation="insert", trouble=ERROR_AFTER, goes_on=True, step=3),
     Loop(operation="insert", trouble=OUTAGE, goes_on=True, step=9),
@@ -173,15 +141,11 @@ PLAIN = [
     Loop(operation="roll_back", trouble=ERROR_BEFORE, goes_on=False, step=9),
     Loop(operation="roll_forward", trouble=LOST_ANSWERS, goes_on=True, step=17),
 ]
-FULL = [
-    Loop(operation=name, trouble=trouble, goes_on=goes_on)
-    for name in OPERATIONS
-    for trouble in TROUBLES
-    for goes_on in (True, False)
-]
 
 
-@pytest.mark.parametrize("loop", [pytest.param(loop, id=loop.name) for loop in (FULL if IS_FULL else PLAIN)])
+@pytest.mark.parametrize(
+    "loop", [pytest.param(loop, id=loop.name) for loop in (every_loop(OPERATIONS) if IS_FULL else PLAIN)]
+)
 @pytest.mark.timeout(900)
 def test_no_failing_call_breaks_the_graph_or_makes_an_error_lie(loop, clean_s3_endpoint):
     endpoint, operation, trouble = clean_s3_endpoint, OPERATIONS[loop.operation], loop.trouble
@@ -208,24 +172,16 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
     is_recovery = isinstance(operation, Recovery)
     world = later_world() if is_recovery else None
     mode = "read_only" if is_recovery else "read_write"
-    error = None
     graph = open_graph(storage, settings=IMPATIENT, world=world, mode=mode)
     graph._mode = "read_write"
     try:
         if not is_recovery and not isinstance(operation, CreateBranch):
             graph.snapshot(BranchName(branch), Counters())
-        since = endpoint.last_sequence()
-        fault = endpoint.add_fault(trouble.on_call(nth, storage.prefix))
-        try:
-            operation.run(graph, mark)
-        except OmnigraphError as caught:
-            error = caught
-        _finish_releases(graph)
-        endpoint.clear_faults()
-        was_hit = any(call.fault == fault for call in endpoint.calls(since=since))
+        fault = trouble.on_call(nth, storage.prefix)
+        error, was_hit = fail_call(endpoint, fault, graph, lambda: operation.run(graph, mark))
         seen = _look(storage, operation, mark)
         if not is_recovery:
-            _assert_effect_is_true(error, seen)
+            assert_effect_is_true(error, seen)
         if goes_on:
             insert(graph, TEAM, node_rows([f"next-{mark}"]))
     finally:
@@ -240,10 +196,10 @@ def _assert_settles(storage, operation, mark, error, seen):
     with open_graph(storage, world=later_world(hours=2), settings=IMPATIENT) as graph:
         final = _look(storage, operation, mark)
         if not isinstance(operation, Recovery):
-            _assert_effect_is_true(error, final)
+            assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"
         assert graph._stores.control.list_keys("__recovery", Counters()) == ()
-        _assert_heads_are_pins(graph)
+        assert_heads_are_pins(graph)
         branch = operation.branch_of(mark)
         if branch != MAIN and branch not in graph.branch_names(Counters()):
             graph.create_branch(BranchName(branch))
@@ -262,27 +218,3 @@ def _look(storage, operation, mark):
         found = {mark in read_ids(graph, key, branch) for key in operation.keys} or {True}
     assert len(found) == 1, "half of the change is there"
     return found.pop()
-
-
-def _assert_effect_is_true(error, is_there):
-    match None if error is None else error.effect:
-        case None | Effect.PUBLISHED:
-            assert is_there, "an acknowledged change is not there"
-        case Effect.NONE | Effect.STAGED:
-            assert not is_there, f"the error said that nothing happened: {error!r}"
-        case _:
-            assert error.effect is Effect.UNKNOWN
-
-
-def _finish_releases(graph):
-    for authority in graph._branches.authorities.values():
-        last = authority._publisher._releaser._last
-        if last is not None:
-            last.result()
-
-
-def _assert_heads_are_pins(graph):
-    counters = Counters()
-    state = graph.snapshot(BranchName(MAIN), counters).state
-    for entry in state.tables.values():
-        assert graph.tables.head(entry.pin.location, entry.pin.branch, counters) == entry.pin.version

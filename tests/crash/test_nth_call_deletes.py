@@ -10,13 +10,8 @@ from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
 from tests.crash.matrix import IS_FULL
-from tests.crash.test_nth_call import (
-    DROP_AFTER,
-    ERROR_AFTER,
-    IMPATIENT,
-    OUTAGE,
-    TROUBLES,
-)
+from tests.crash.nth_call import DROP_AFTER, ERROR_AFTER, OUTAGE, TROUBLES
+from tests.crash.torn import IMPATIENT
 from tests.txn_graph import PERSON, TEAM, init_graph, insert, node_rows, open_graph, read_ids
 
 DRAFT = BranchName("draft")

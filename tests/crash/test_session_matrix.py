@@ -1,60 +1,36 @@
 """A mutation, a load or a schema change killed anywhere leaves all of itself or nothing, and can be made again."""
 
+from functools import partial
+
 import pytest
 
 from omnigraph.values import MAIN
 from tests.crash.checks import assert_history_tells, assert_sound, recovery_kinds, without_indexes
 from tests.crash.dying import crash_alone
-from tests.crash.killing import killing_recoverers, killing_writers, morgues, params
+from tests.crash.killing import job_of, killing_recoverers, killing_writers, morgues, params
 from tests.crash.matrix import FORWARD
 from tests.crash.session_checks import (
     SessionTwins,
     assert_agrees,
+    assert_all_or_nothing,
     assert_next_mutation_succeeds,
+    assert_same_outcome,
     seen_state,
     session_state,
 )
 from tests.crash.session_child import SessionJob
-from tests.crash.session_kinds import write_inputs
+from tests.crash.session_kinds import SESSION_KINDS
 from tests.crash.session_matrix import CHOSEN_ALONE, CHOSEN_CRASHES, CHOSEN_RECOVERIES
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    return write_inputs(tmp_path_factory.mktemp("inputs"))
-
-
-@pytest.fixture(scope="module")
 def twins(tmp_path_factory, inputs):
-    return SessionTwins(tmp_path_factory.mktemp("twins"), inputs)
-
-
-@pytest.fixture(scope="module")
-def prepare(inputs):
-    def make(crash, places):
-        return crash.writer.prepare(places.fresh(), places.options, inputs)
-
-    return make
+    return SessionTwins(tmp_path_factory.mktemp("twins"), inputs, SESSION_KINDS)
 
 
 @pytest.fixture(scope="module")
 def job(inputs, tmp_path_factory):
-    scratch = tmp_path_factory.mktemp("scratch")
-
-    def make(crash, storage, *, act="write", point=None, nth=1, name=None):
-        return SessionJob(
-            name=name or crash.name,
-            root=storage.root,
-            options=dict(storage.options),
-            kind=crash.kind,
-            act=act,
-            point=point,
-            nth=nth,
-            inputs=str(inputs),
-            scratch=str(scratch),
-        )
-
-    return make
+    return partial(job_of, SessionJob, inputs=str(inputs), scratch=str(tmp_path_factory.mktemp("scratch")))
 
 
 @pytest.fixture(scope="module")
@@ -69,36 +45,12 @@ def killed_twice(places_of, prepare, job):
 
 @pytest.mark.parametrize(("store", "crash"), params(CHOSEN_CRASHES))
 def test_a_killed_write_leaves_all_or_nothing_and_can_be_made_again(store, crash, killed, twins, inputs):
-    storage = killed(store, crash)
-    before, after = twins.of(crash.kind)
-    assert seen_state(crash.writer, storage) == (after if crash.is_visible else before)
-    _assert_recovers(crash, storage, twins, inputs)
+    assert_all_or_nothing(crash, killed(store, crash), twins, inputs)
 
 
 @pytest.mark.parametrize(("store", "broken"), params(CHOSEN_RECOVERIES))
 def test_a_killed_recovery_changes_nothing_about_the_outcome(store, broken, killed_twice, twins, inputs):
-    storage = killed_twice(store, broken)
-    seen = without_indexes(seen_state(broken.crash.writer, storage))
-    assert seen in [without_indexes(state) for state in twins.of(broken.crash.kind)]
-    _assert_recovers(broken.crash, storage, twins, inputs)
-
-
-def _assert_recovers(crash, storage, twins, inputs):
-    before, after = twins.of(crash.kind)
-    with crash.writer.open(storage) as session:
-        if crash.succeeds:
-            assert session_state(session) == after
-        else:
-            assert without_indexes(session_state(session)) == without_indexes(before)
-        assert_agrees(session)
-        recovered = recovery_kinds(storage)
-        assert recovered == ([] if crash.recovery is None else [crash.recovery])
-        assert_history_tells(session.store, MAIN, recovered)
-        assert_sound(storage)
-        if not crash.succeeds:
-            crash.writer.write(session, inputs)
-            assert session_state(session) == after
-    assert_next_mutation_succeeds(crash.writer, storage)
+    assert_same_outcome(broken, killed_twice(store, broken), twins, inputs)
 
 
 @pytest.mark.parametrize(("store", "crash"), params(CHOSEN_ALONE))

@@ -13,13 +13,12 @@ from omnigraph.errors import (
     StorageFault,
     StorageUnavailableError,
 )
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.testing.s3 import FOREVER, Fault
-from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.settings import TxnSettings
 from tests.crash.checks import assert_sound, recovery_kinds
-from tests.crash.later import Torn, later_world, tear_at
+from tests.crash.later import later_world
+from tests.crash.torn import IMPATIENT, fill, sidecars, tear
 from tests.txn_graph import (
     PERSON,
     TEAM,
@@ -32,48 +31,25 @@ from tests.txn_graph import (
     read_ids,
 )
 
-IMPATIENT = TxnSettings(durability="relaxed", claim_wait_s=6.0)
-
 
 @pytest.fixture
 def remote(clean_s3_endpoint):
     endpoint = clean_s3_endpoint
     storage = init_graph(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)
-    _fill(storage)
+    fill(storage)
     return storage
 
 
 @pytest.fixture
 def local(tmp_path):
     storage = init_graph(tmp_path / "g")
-    _fill(storage)
+    fill(storage)
     return storage
 
 
 @pytest.fixture(params=["local", "remote"])
 def storage(request):
     return request.getfixturevalue(request.param)
-
-
-def _fill(storage):
-    with open_graph(storage) as graph:
-        insert(graph, PERSON, node_rows(["a"]))
-        insert(graph, TEAM, node_rows(["t"]))
-
-
-def _tear(storage, point="txn.commit.after_tables"):
-    """Leave a claim behind whose tables have moved."""
-    with open_graph(storage, world=tear_at(World.system({}), point)) as graph:
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.INSERT, actor="torn")
-        txn.insert(PERSON, node_rows(["torn"]))
-        txn.insert(TEAM, node_rows(["torn"]))
-        with pytest.raises(Torn):
-            authority.commit(txn)
-
-
-def _sidecars(storage):
-    return ControlObjects(storage).list_keys("__recovery", Counters())
 
 
 def _failing(*_args, **_kwargs):
@@ -83,7 +59,7 @@ def _failing(*_args, **_kwargs):
 def _assert_unharmed(storage, graph):
     """The write left nothing, and the next one does not notice it."""
     assert read_ids(graph, PERSON) == ["a"]
-    assert _sidecars(storage) == ()
+    assert sidecars(storage) == ()
     assert_sound(storage)
     assert len(history(graph)) == 3
     insert(graph, PERSON, node_rows(["b"]))
@@ -134,10 +110,10 @@ def test_a_folder_that_cannot_be_made_fails_the_write_and_nothing_else(local):
 
 def _assert_release_is_made_up_for(storage, caplog):
     assert "a sidecar could not be deleted" in caplog.text
-    assert len(_sidecars(storage)) == 1
+    assert len(sidecars(storage)) == 1
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a", "b"]
-    assert len(_sidecars(storage)) == 1
+    assert len(sidecars(storage)) == 1
     with open_graph(storage, world=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "b"]
         assert history(graph)[0].actor == "ann"
@@ -180,7 +156,7 @@ def test_a_release_that_failed_once_is_repeated_with_the_next_write(remote, clea
 
 @pytest.mark.parametrize("operation", ["LIST", "GET"])
 def test_an_open_that_cannot_look_for_sidecars_fails_loudly(remote, clean_s3_endpoint, operation):
-    _tear(remote)
+    tear(remote)
     fault = Fault(action="error", operation=operation, object_class="sidecar", times=FOREVER)
     clean_s3_endpoint.add_fault(fault)
     with pytest.raises(StorageUnavailableError):
@@ -195,7 +171,7 @@ def test_an_open_that_cannot_look_for_sidecars_fails_loudly(remote, clean_s3_end
 
 @pytest.mark.parametrize("method", ["list_keys", "get"])
 def test_an_open_that_cannot_look_for_sidecars_on_disk_fails_loudly(local, monkeypatch, method):
-    _tear(local)
+    tear(local)
     with monkeypatch.context() as patched:
         patched.setattr(ControlObjects, method, _failing)
         with pytest.raises(StorageUnavailableError):
@@ -206,7 +182,7 @@ def test_an_open_that_cannot_look_for_sidecars_on_disk_fails_loudly(local, monke
 
 def test_a_writer_that_cannot_read_the_claim_in_its_way_fails_loudly(remote, clean_s3_endpoint):
     with open_graph(remote, settings=IMPATIENT) as graph:
-        _tear(remote)
+        tear(remote)
         clean_s3_endpoint.add_fault(Fault(action="error", operation="GET", object_class="sidecar", times=FOREVER))
         with pytest.raises(StorageUnavailableError) as caught:
             insert(graph, PERSON, node_rows(["x"]))
@@ -265,8 +241,8 @@ def _without(plan, path):
 
 def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
     with open_graph(local, settings=IMPATIENT) as early:
-        _tear(local)
-        (key,) = _sidecars(local)
+        tear(local)
+        (key,) = sidecars(local)
         control, counters = ControlObjects(local), Counters()
         good = control.get(key, counters)
         for bad in _damaged(json.loads(good)):
@@ -287,12 +263,12 @@ def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
 
 
 def test_a_damaged_sidecar_on_s3_is_refused_alike(remote):
-    _tear(remote)
-    (key,) = _sidecars(remote)
+    tear(remote)
+    (key,) = sidecars(remote)
     ControlObjects(remote).put(key, b"{", Counters())
     with pytest.raises(SidecarCorruptError):
         open_graph(remote, world=later_world())
-    assert _sidecars(remote) == (key,)
+    assert sidecars(remote) == (key,)
     with open_graph(remote, mode="read_only") as graph:
         assert read_ids(graph, TEAM) == ["t"]
 
@@ -302,13 +278,13 @@ def test_a_damaged_sidecar_on_s3_is_refused_alike(remote):
 def test_an_audit_that_cannot_be_written_keeps_the_sidecar_and_is_written_once_later(
     remote, clean_s3_endpoint, action, when
 ):
-    _tear(remote)
-    sidecar = _sidecars(remote)
+    tear(remote)
+    sidecar = sidecars(remote)
     clean_s3_endpoint.add_fault(Fault(action=action, when=when, operation="PUT", object_class="audit", times=FOREVER))
     with pytest.raises(OmnigraphError):
         open_graph(remote, world=later_world())
     clean_s3_endpoint.clear_faults()
-    assert set(sidecar) <= set(_sidecars(remote))
+    assert set(sidecar) <= set(sidecars(remote))
     with open_graph(remote, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     with open_graph(remote, world=later_world(hours=2)) as graph:

@@ -15,18 +15,16 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableDriftError,
 )
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
-from tests.crash.later import Torn, later_world, tear_at
+from tests.crash.later import later_world
+from tests.crash.torn import IMPATIENT, fill, sidecars, tear
 from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
-
-IMPATIENT = TxnSettings(durability="relaxed", claim_wait_s=6.0)
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -36,28 +34,12 @@ def storage(request, tmp_path):
         made = init_graph(endpoint.fresh_prefix(), endpoint.storage_options)
     else:
         made = init_graph(tmp_path / "g")
-    with open_graph(made) as graph:
-        insert(graph, PERSON, node_rows(["a"]))
-        insert(graph, TEAM, node_rows(["t"]))
+    fill(made)
     return made
-
-
-def _tear(storage, point="txn.commit.after_tables", nth=1):
-    with open_graph(storage, world=tear_at(World.system({}), point, nth)) as graph:
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.INSERT, actor="torn")
-        txn.insert(PERSON, node_rows(["torn"]))
-        txn.insert(TEAM, node_rows(["torn"]))
-        with pytest.raises(Torn):
-            authority.commit(txn)
 
 
 def _audit_kinds(graph):
     return [row["recovery_kind"] for row in authority_of(graph).services.audit.rows(Counters())]
-
-
-def _sidecars(storage):
-    return ControlObjects(storage).list_keys("__recovery", Counters())
 
 
 def _pin(storage, table_key):
@@ -76,7 +58,7 @@ def _append_raw(storage, table_key):
     ("txn.commit.before_table", 2, "RolledBack"),
 ])  # fmt: skip
 def test_of_two_recoverers_at_the_same_moment_one_wins(storage, monkeypatch, point, nth, kind):
-    _tear(storage, point, nth)
+    tear(storage, point, nth)
     together = threading.Barrier(2, timeout=30)
     won = []
     real = ClaimBook.take_over
@@ -100,7 +82,7 @@ def test_of_two_recoverers_at_the_same_moment_one_wins(storage, monkeypatch, poi
 
 
 def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
-    _tear(storage)
+    tear(storage)
     gate, reached = threading.Event(), threading.Event()
     slow = later_world()
     slow.failpoints.enable("txn.recover.after_classify", lambda: (reached.set(), gate.wait(30)))
@@ -120,7 +102,7 @@ def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
 
 def test_a_writer_recovers_the_dead_claim_in_its_way_and_goes_on(storage):
     with open_graph(storage, world=later_world()) as graph:
-        _tear(storage)
+        tear(storage)
         insert(graph, PERSON, node_rows(["b"]))
         assert read_ids(graph, PERSON) == ["a", "b", "torn"]
         assert _audit_kinds(graph) == ["RolledForward"]
@@ -132,7 +114,7 @@ def test_a_recovery_that_failed_is_gone_on_with_by_the_process_that_holds_its_tu
     """Nobody else may while it lives, and nothing here waits for the grace period to end."""
     world = later_world()
     with open_graph(storage, world=world, settings=IMPATIENT) as graph:
-        _tear(storage)
+        tear(storage)
         name = f"txn.recover.{point}"
         world.failpoints.enable(name, on_nth(1, fail(name)))
         with pytest.raises(FailpointError):
@@ -160,17 +142,17 @@ def test_a_claim_that_was_won_is_given_back_when_the_look_after_it_fails(storage
             with pytest.raises(StorageUnavailableError) as caught:
                 authority_of(graph).commit(txn)
         assert caught.value.effect is Effect.NONE
-        assert _sidecars(storage) == ()
+        assert sidecars(storage) == ()
         insert(graph, key, node_rows(["y"]))
         assert "x" not in read_ids(graph, key)
     assert_sound(storage)
 
 
 def test_a_live_writer_of_this_host_is_not_taken_over(storage):
-    _tear(storage)
+    tear(storage)
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON) == ["a"]
-        assert len(_sidecars(storage)) == 1
+        assert len(sidecars(storage)) == 1
 
 
 @pytest.mark.parametrize("name", ["takeover-1", "renewed"])
@@ -189,15 +171,15 @@ def test_a_damaged_sign_of_life_stops_writing_is_kept_and_stops_no_reader(tmp_pa
     storage = init_graph(tmp_path / "g")
     with open_graph(storage) as graph:
         insert(graph, PERSON, node_rows(["a"]))
-    _tear(storage)
-    (key,) = _sidecars(storage)
+    tear(storage)
+    (key,) = sidecars(storage)
     damaged = key.replace(".json", f".{name}.json")
     control = ControlObjects(storage)
     control.put(damaged, bad, Counters())
     with pytest.raises(SidecarCorruptError) as caught:
         open_graph(storage, world=later_world())
     assert caught.value.details.what == damaged
-    assert set(_sidecars(storage)) == {key, damaged}
+    assert set(sidecars(storage)) == {key, damaged}
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a"]
     control.delete(damaged, Counters())
@@ -222,14 +204,14 @@ def test_a_raw_write_makes_its_table_read_only_and_names_the_repair(storage):
             authority_of(graph).commit(both)
         insert(graph, TEAM, node_rows(["u"]))
         assert (read_ids(graph, PERSON), read_ids(graph, TEAM)) == (["a"], ["t", "u"])
-    assert _sidecars(storage) == ()
+    assert sidecars(storage) == ()
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a"]
 
 
 def test_a_raw_write_beside_an_abandoned_one_keeps_nothing_of_the_abandoned_one(storage):
     """The stranger's commit lies upon ours, so it can neither be finished nor undone: the graph stays as published."""
-    _tear(storage)
+    tear(storage)
     _append_raw(storage, PERSON)
     with open_graph(storage, world=later_world()) as graph:
         assert (read_ids(graph, PERSON), read_ids(graph, TEAM)) == (["a"], ["t"])
@@ -237,11 +219,11 @@ def test_a_raw_write_beside_an_abandoned_one_keeps_nothing_of_the_abandoned_one(
         insert(graph, TEAM, node_rows(["u"]))
         with pytest.raises(TableDriftError):
             insert(graph, PERSON, node_rows(["b"]))
-    assert _sidecars(storage) == ()
+    assert sidecars(storage) == ()
 
 
 def test_a_table_behind_its_pin_stops_recovery_and_keeps_the_sidecar(storage):
-    _tear(storage)
+    tear(storage)
     pin = _pin(storage, PERSON)
     control, counters = ControlObjects(storage), Counters()
     versions = control.list_keys(f"{pin.location}/_versions", counters)
@@ -255,7 +237,7 @@ def test_a_table_behind_its_pin_stops_recovery_and_keeps_the_sidecar(storage):
         with pytest.raises(RecoveryInvariantError) as caught:
             open_graph(storage, world=later_world(hours))
         assert caught.value.details.table_key == PERSON
-        assert any(key.endswith("4.json") for key in _sidecars(storage))
+        assert any(key.endswith("4.json") for key in sidecars(storage))
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, TEAM) == ["t"]
 

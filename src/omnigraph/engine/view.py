@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.predicates import comparable, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.runtime import Counters
@@ -88,11 +89,11 @@ class GraphView:
     def existing_ids(self, table_key: str, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return those of ``ids`` that the table holds, each once."""
         found = self.rows_of(table_key, ids, (KEY,))
-        return _one_array(found.column(KEY))
+        return one_array(found.column(KEY))
 
     def all_ids(self, table_key: str) -> pa.Array:
         """Return every id of the table."""
-        return _one_array(self.all_rows(table_key, (KEY,)).column(KEY))
+        return one_array(self.all_rows(table_key, (KEY,)).column(KEY))
 
     def all_rows(self, table_key: str, columns: Sequence[str]) -> pa.Table:
         """Return columns of every row of the table."""
@@ -128,12 +129,12 @@ class GraphView:
         if column == KEY:
             return self.rows_of(table_key, values, columns)
         table, written, hidden = self._parts(table_key)
-        wanted = pc.unique(_one_array(values).cast(self.schema(table_key).field(column).type)).drop_null()
+        wanted = pc.unique(one_array(values).cast(self.schema(table_key).field(column).type)).drop_null()
         parts = []
         if len(wanted) and table is not None and table.row_count:
             parts.append(_without(self._stored_where(table, column, wanted, _with_key(columns)), hidden))
         if len(wanted) and written is not None:
-            mask = pc.is_in(comparable(_one_array(written.column(column))), value_set=comparable(wanted))
+            mask = pc.is_in(comparable(one_array(written.column(column))), value_set=comparable(wanted))
             parts.append(written.filter(mask))
         return self._joined(table_key, parts, columns)
 
@@ -144,14 +145,14 @@ class GraphView:
                 table,
                 column,
                 predicate,
-                lambda found: pc.is_in(comparable(_one_array(found)), value_set=value_set),
+                lambda found: pc.is_in(comparable(one_array(found)), value_set=value_set),
                 columns,
                 self.counters,
             )
         streamed = [*columns, *(() if column in columns else (column,))]
         return filter_stream(
             table.scan(streamed, counters=self.counters),
-            lambda rows: pc.is_in(comparable(_one_array(rows.column(column))), value_set=value_set),
+            lambda rows: pc.is_in(comparable(one_array(rows.column(column))), value_set=value_set),
             wanted_count=len(wanted),
         )
 
@@ -196,7 +197,3 @@ def _without(rows: pa.Table, hidden: pa.Array | None) -> pa.Table:
     if hidden is None or not rows.num_rows:
         return rows
     return rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=hidden)))
-
-
-def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

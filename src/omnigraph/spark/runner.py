@@ -108,7 +108,8 @@ def answer_batch(number: int, make: Callable[[], Any]) -> pa.RecordBatch:
 
 def task_error(error: OmnigraphError) -> RuntimeError:
     """Return what a task has to raise so that :func:`job_error` finds the error in what Spark says."""
-    packed = base64.b64encode(msgspec.json.encode(error.to_json())).decode()
+    # Ids and names are texts of a class of their own, which the encoder does not take for texts.
+    packed = base64.b64encode(msgspec.json.encode(error.to_json(), enc_hook=str)).decode()
     return RuntimeError(f"{error.message} omnigraph-error<{packed}>")
 
 

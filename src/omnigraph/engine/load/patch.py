@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.load.intake import GIVEN, LINE, SOURCE
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.rows.decoder import required_problem
@@ -37,13 +38,13 @@ def complete(owner: NodeType | EdgeType, patches: pa.Table, stored: pa.Table) ->
         patches: spooled rows with their flags.
         stored: the stored rows of these ids, at least the columns that some patch leaves out.
     """
-    old = stored.take(_one(pc.index_in(patches.column("id"), value_set=stored.column("id"))))
+    old = stored.take(one_array(pc.index_in(patches.column("id"), value_set=stored.column("id"))))
     rows = patches
     problems: dict[int, tuple[int, RowProblem]] = {}
     for name in columns_left_out(owner, patches):
         field = patches.schema.field(name)
-        given = _one(patches.column(f"{GIVEN}{name}"))
-        column = choose(given, _one(patches.column(name)), _one(old.column(name)).cast(field.type))
+        given = one_array(patches.column(f"{GIVEN}{name}"))
+        column = choose(given, one_array(patches.column(name)), one_array(old.column(name)).cast(field.type))
         rows = rows.set_column(rows.schema.get_field_index(name), field, column)
     for prop in owner.properties:
         column = rows.column(prop.name)
@@ -71,9 +72,3 @@ def last_of_each(rows: pa.Table) -> pa.Table:
     numbered = pa.table({"id": ids, "at": np.arange(len(ids))})
     last = numbered.group_by("id").aggregate([("at", "max")]).column("at_max")
     return rows.take(pa.array(np.sort(last.to_numpy())))
-
-
-def _one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

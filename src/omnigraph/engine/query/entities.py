@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.query.demand import Demand, column_price, rows_cost
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
 from omnigraph.engine.query.options import ExpandMode
@@ -96,8 +97,7 @@ class Entities:
         """Return a property of every entity, in the image's order."""
         found = self._combined.get(name)
         if found is None:
-            column = self.image.column(name, self._counters)
-            found = column.chunk(0) if column.num_chunks == 1 else _one_array(column)
+            found = one_array(self.image.column(name, self._counters))
             self._combined[name] = found
         return found
 
@@ -133,7 +133,7 @@ class Entities:
         if self._fetched is not None and name in self._fetched.column_names:
             positions, is_known = self._locate(row_ids)
             if is_known.all():
-                return _one_array(self._fetched.column(name).take(pa.array(positions)))
+                return one_array(self._fetched.column(name).take(pa.array(positions)))
         if len(row_ids) > _LISTED_ROWS * 4:
             return self._from_memory(row_ids, name)
         unique = distinct(row_ids)
@@ -203,10 +203,4 @@ class Entities:
         positions, _ = self._locate(row_ids)
         if self._fetched is None:
             return pa.array([], self.table.schema.field(name).type)
-        return _one_array(self._fetched.column(name).take(pa.array(positions)))
-
-
-def _one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        return one_array(self._fetched.column(name).take(pa.array(positions)))

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns, SureRows, mask_of
 from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
 from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED
@@ -66,13 +67,13 @@ class ColumnarReader:
         if found is None or found[0].num_rows != len(lines):
             return None
         parsed, self._habits = found
-        data = _only_chunk(parsed["data"])
+        data = one_array(parsed["data"])
         values = {field.name: data.field(at) for at, field in enumerate(data.type)}
         doubt = _perhaps_null(lines, text, data, b'"data"')
         if "id" in values:
             doubt |= _perhaps_null(lines, text, values["id"], b'"id"')
         if isinstance(self._owner, EdgeType):
-            values |= {column: _only_chunk(parsed[field]) for field, column in ENDPOINT_FIELDS.items()}
+            values |= {column: one_array(parsed[field]) for field, column in ENDPOINT_FIELDS.items()}
         if self._is_patch:
             # A null that was written and a member that was left out look alike, and a patch must tell them apart.
             doubt |= mask_of(pc.match_substring(lines, b"null"))
@@ -125,7 +126,3 @@ def _perhaps_null(lines: pa.Array, text: pa.Buffer, column: pa.Array, name: byte
             if spelling in plain:
                 named |= mask_of(pc.match_substring(lines, spelling))
     return mask_of(column.is_null()) & named
-
-
-def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

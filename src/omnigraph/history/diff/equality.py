@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrays import one_array
 from omnigraph.errors import InternalError
 
 Mask = npt.NDArray[np.bool_]
@@ -47,7 +48,7 @@ def columns_equal(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Mask:
     start = 0
     # Chunks are paired by their bounds: joining them first could pass what one array of texts can hold.
     for length in _common_lengths(before, after):
-        parts.append(_arrays_equal(_one(before.slice(start, length)), _one(after.slice(start, length))))
+        parts.append(_arrays_equal(one_array(before.slice(start, length)), one_array(after.slice(start, length))))
         start += length
     return np.concatenate(parts)
 
@@ -55,11 +56,6 @@ def columns_equal(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Mask:
 def _common_lengths(before: pa.ChunkedArray, after: pa.ChunkedArray) -> list[int]:
     ends = {int(end) for side in (before, after) for end in np.cumsum([len(chunk) for chunk in side.chunks])}
     return [length for length in np.diff([0, *sorted(ends)]).tolist() if length]
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    filled = [chunk for chunk in column.chunks if len(chunk)]
-    return filled[0] if len(filled) == 1 else pa.concat_arrays(filled)
 
 
 def _arrays_equal(before: pa.Array, after: pa.Array) -> Mask:

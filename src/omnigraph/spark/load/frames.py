@@ -16,14 +16,13 @@ from omnigraph.engine.load.parquet import misfits
 from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.session import GraphSession
-from omnigraph.errors import OmnigraphError
 from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.clustering import ClusterBy, cluster_columns
+from omnigraph.spark.load.asked import request_of
+from omnigraph.spark.load.clustering import ClusterBy
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.reading import read_batches
-from omnigraph.spark.load.run import commit_id
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import SparkRunner, answer_batch
 from omnigraph.spark.session import given_or_started
@@ -77,29 +76,26 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         OmnigraphError: whatever :func:`omnigraph.spark.load` does.
     """
     session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
-    request = LoadRequest(
+    request = request_of(
+        session,
         mode=mode,
         branch=branch,
         actor=actor,
         message=message,
-        expected_head=commit_id(expected_head),
+        expected_head=expected_head,
         errors_to=errors_to,
         progress=progress,
         limit=limit,
-        cluster_by=cluster_columns(session.catalog(branch), cluster_by),
-        settings=settings or SparkLoadSettings(),
+        cluster_by=cluster_by,
+        settings=settings,
     )
     job = LoadJob(session, request, runner)
-    parts: list[WrittenPart] = []
-    try:
+
+    def read(written: list[WrittenPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})
-        places = _read(job, runner, frames, bindings, parts)
-        return job.finish(parts, places)
-    except OmnigraphError as error:
-        job.discard(parts, error)
-        raise
-    finally:
-        job.scratch.clear()
+        return _read(job, runner, frames, bindings, written)
+
+    return job.run(read)
 
 
 def _bind(

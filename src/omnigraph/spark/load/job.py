@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -97,6 +97,24 @@ class LoadJob:
         moment = self._world.clock.monotonic_s()
         self._seconds[step] = self._seconds.get(step, 0.0) + moment - self._since
         self._since = moment
+
+    def run(self, read: Callable[[list[WrittenPart]], Places]) -> SparkLoadResult:
+        """Do all of it and leave nothing in the scratch place.
+
+        Args:
+            read: adds what tasks told to the list it gets, and returns what their row numbers stand for.
+
+        Raises:
+            OmnigraphError: what ``read`` or :meth:`finish` raises; rows that no commit names were removed.
+        """
+        written: list[WrittenPart] = []
+        try:
+            return self.finish(written, read(written))
+        except OmnigraphError as error:
+            self.discard(written, error)
+            raise
+        finally:
+            self.scratch.clear()
 
     def finish(self, parts: Sequence[WrittenPart], places: Places) -> SparkLoadResult:
         """Check and publish what tasks have read, all of it or nothing.

@@ -13,10 +13,10 @@ from omnigraph.engine.load.binding import owner_of
 from omnigraph.engine.load.options import Progress
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.session import GraphSession
-from omnigraph.errors import OmnigraphError
 from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.clustering import ClusterBy, cluster_columns
+from omnigraph.spark.load.asked import request_of
+from omnigraph.spark.load.clustering import ClusterBy
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.parts import split_sources
@@ -25,7 +25,7 @@ from omnigraph.spark.load.written import WrittenPart
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import given_or_started
 from omnigraph.store.inputs import is_remote
-from omnigraph.values import MAIN, CommitId, Ulid
+from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,17 +73,18 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
     session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
-    request = LoadRequest(
+    request = request_of(
+        session,
         mode=mode,
         branch=branch,
         actor=actor,
         message=message,
-        expected_head=commit_id(expected_head),
+        expected_head=expected_head,
         errors_to=errors_to,
         progress=progress,
         limit=limit,
-        cluster_by=cluster_columns(session.catalog(branch), cluster_by),
-        settings=settings or SparkLoadSettings(),
+        cluster_by=cluster_by,
+        settings=settings,
     )
     return run_load(session, sources, request, runner)
 
@@ -93,8 +94,8 @@ def run_load(
 ) -> SparkLoadResult:
     """Load sources with whichever runner."""
     job = LoadJob(session, request, runner)
-    written: list[WrittenPart] = []
-    try:
+
+    def read(written: list[WrittenPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
         # A file that no type fits is refused before anybody reads.
         for source in files:
@@ -103,13 +104,10 @@ def run_load(
         if request.progress is not None:
             request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
         parts = split_sources([reachable(source) for source in files], runner, request.settings)
-        written = runner.run(partial(read_part, job.orders), parts, "read the input")
-        return job.finish(written, Places(names=tuple(source.name for source in files)))
-    except OmnigraphError as error:
-        job.discard(written, error)
-        raise
-    finally:
-        job.scratch.clear()
+        written += runner.run(partial(read_part, job.orders), parts, "read the input")
+        return Places(names=tuple(source.name for source in files))
+
+    return job.run(read)
 
 
 def reachable(source: Source) -> Source:
@@ -117,8 +115,3 @@ def reachable(source: Source) -> Source:
     if source.path == STDIN or is_remote(source.path):
         return source
     return replace(source, path=str(Path(source.path).absolute()), called=source.name)
-
-
-def commit_id(text: str | None) -> CommitId | None:
-    """Return the commit of a text."""
-    return None if text is None else CommitId(Ulid.parse(text))

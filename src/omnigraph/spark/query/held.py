@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, Mask, RowIds
@@ -125,13 +126,6 @@ def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema, row_count: in
             held, count, is_first = [], 0, False
     if held or is_first:
         yield pa.Table.from_batches(held, schema)
-
-
-def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return a column as one array."""
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _entities(columns: Mapping[str, pa.Array], row_count: int) -> tuple[RowIds, _HeldEntities]:

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.query.topology import Adjacency, reach
 from omnigraph.records import record
-from omnigraph.spark.query.held import gathered, one_array
+from omnigraph.spark.query.held import gathered
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
 from omnigraph.spark.query.walks import Bounds
@@ -92,7 +93,8 @@ _kept: OrderedDict[Hashable, _HeldEdges] = OrderedDict()
 
 
 def _held(edges: EdgesTask) -> _HeldEdges:
-    key = (edges.table.ticket.storage.root, edges.table.ticket.pin, edges.direction)
+    ticket = edges.table.stored.ticket
+    key = (ticket.storage.root, ticket.pin, edges.direction)
     found = _kept.pop(key, None) or _read(edges)
     _kept[key] = found
     while len(_kept) > _KEPT_TABLES:

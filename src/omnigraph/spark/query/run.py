@@ -135,13 +135,17 @@ def lower(
     """Return a prepared read as a relation.
 
     Nothing of it is read yet, but for walks of many hops along more edges than a worker may hold.
+
+    Raises:
+        HistoryGoneError: a cleanup reclaimed the state.
     """
     read = prepared.plan.read
     given = Given(parameters=prepared.context.parameters, fits_literals=prepared.plan.fits_literals)
     tables = Tables(storage, prepared, parallelism)
     reading = Reading(relations=relations, tables=tables, given=given, sizes=sizes or Sizes())
-    rows, layout = lower_match(reading, prepared.plan.steps, result_uses(read))
-    relation, last = lower_output(read, given, rows, layout)
+    with prepared.snapshot.reading():
+        rows, layout = lower_match(reading, prepared.plan.steps, result_uses(read))
+        relation, last = lower_output(read, given, rows, layout)
     return LoweredRead(read=read, relation=relation, last=last)
 
 

@@ -14,7 +14,7 @@ from omnigraph.spark.query.held import Given
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.row_tasks import passing
 from omnigraph.spark.query.wire import encode, to_wire
-from omnigraph.store.portable import TableTicket, read_fragments
+from omnigraph.spark.states import StateTable
 
 # The columns of edges as they are walked.
 SOURCE, TARGET = "source", "target"
@@ -24,7 +24,7 @@ SOURCE, TARGET = "source", "target"
 class TableParts:
     """A table, cut into groups of fragments that are read by one task each."""
 
-    ticket: TableTicket
+    stored: StateTable
     groups: tuple[tuple[int, ...], ...]
     row_count: int
 
@@ -34,7 +34,7 @@ class TableParts:
 
     def read(self, part: int, columns: list[str], asked: str | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one group, those that storage lets through."""
-        return read_fragments(self.ticket, self.groups[part], columns, filter=asked)
+        return self.stored.read(self.groups[part], columns, filter=asked)
 
 
 @record

@@ -9,8 +9,9 @@ from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.scans import TableParts
 from omnigraph.spark.source.pinned import group_fragments
+from omnigraph.spark.states import StateTable
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import TableTicket, fragment_sizes
+from omnigraph.store.portable import fragment_sizes
 
 # A task is worth so many rows, and reads no more than these unless a single fragment has them.
 _WORTH_ROWS, _MOST_ROWS = 100_000, 1_000_000
@@ -40,7 +41,7 @@ class Tables:
             table = self._prepared.snapshot.table(owner.table_key, self._prepared.context.counters)
             wanted = min(self._parallelism, -(-table.row_count // _WORTH_ROWS))
             known = TableParts(
-                ticket=TableTicket(storage=self._storage, pin=table.pin),
+                stored=StateTable.of(self._storage, self._prepared.snapshot, owner.table_key),
                 groups=tuple(group_fragments(fragment_sizes(table), wanted, _MOST_ROWS)),
                 row_count=table.row_count,
             )

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrays import one_array
+
 # Type of ours, and the type of the same width in which its bits travel.
 _SAME_BITS = {pa.uint64(): pa.int64(), pa.date32(): pa.int32(), pa.date64(): pa.int64()}
 
@@ -56,7 +58,7 @@ def from_wire(values: pa.Array, of: pa.DataType) -> pa.Array:
 
 def encode(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     """Return rows as one batch that travels; a row without columns travels as nothing but its number."""
-    columns = [to_wire(_one(column)) for column in rows.columns]
+    columns = [to_wire(one_array(column)) for column in rows.columns]
     schema = wire_schema(rows.schema)
     if not columns:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
@@ -70,14 +72,8 @@ def aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def decode(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     """Return rows that travelled, in the types of ``schema``, whose names are those of the columns in any order."""
-    columns = [from_wire(_one(rows.column(field.name)), field.type) for field in schema]
+    columns = [from_wire(one_array(rows.column(field.name)), field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def _is_list(of: pa.DataType) -> bool:

@@ -26,7 +26,8 @@ from omnigraph.spark.source.pinning import find_type
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.sessions import reading_session
 from omnigraph.spark.source.types import check_columns, spark_schema, to_wire, wire_schema
-from omnigraph.store.portable import TableTicket, fragment_sizes, read_fragments
+from omnigraph.spark.states import StateTable
+from omnigraph.store.portable import fragment_sizes
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import BranchName, CommitId, Ulid
 
@@ -45,9 +46,9 @@ class CommitsPartition(InputPartition):
 class BaselinePartition(InputPartition):
     """Fragments of one type, all of whose rows a stream begins with."""
 
-    def __init__(self, ticket: TableTicket, table_key: str, fragment_ids: tuple[int, ...], commit: Commit) -> None:
+    def __init__(self, table: StateTable, table_key: str, fragment_ids: tuple[int, ...], commit: Commit) -> None:
         super().__init__(table_key)
-        self.ticket = ticket
+        self.table = table
         self.table_key = table_key
         self.fragment_ids = fragment_ids
         self.commit = commit
@@ -133,10 +134,11 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = None if self._owner is None else self._owner.table_key
         for table_key in sorted(snapshot.state.tables, key=lambda key: (key.startswith("edge:"), key)):
             if wanted in {None, table_key}:
-                table = snapshot.table(table_key, counters)
-                ticket = TableTicket(storage=self._options.storage, pin=table.pin)
-                for group in group_fragments(fragment_sizes(table), 1, _BASELINE_ROWS):
-                    yield BaselinePartition(ticket, table_key, group, commit)
+                with snapshot.reading():
+                    sizes = fragment_sizes(snapshot.table(table_key, counters))
+                table = StateTable.of(self._options.storage, snapshot, table_key)
+                for group in group_fragments(sizes, 1, _BASELINE_ROWS):
+                    yield BaselinePartition(table, table_key, group, commit)
 
     def _rows(self, partition: InputPartition) -> Iterator[ChangeRow]:
         if isinstance(partition, BaselinePartition):
@@ -156,7 +158,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _stored(self, partition: BaselinePartition) -> Iterator[ChangeRow]:
         kind, _, name = partition.table_key.partition(":")
         is_edge = kind == "edge"
-        for batch in read_fragments(partition.ticket, partition.fragment_ids, None):
+        for batch in partition.table.read(partition.fragment_ids, None):
             rows = pa.Table.from_batches([batch])
             images = iter_images(rows, is_edge=is_edge)
             for entity_id, image in zip(rows.column("id").to_pylist(), images, strict=True):

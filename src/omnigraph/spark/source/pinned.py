@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
-from omnigraph.store.portable import TableTicket
+from omnigraph.spark.states import StateTable
 
 # What one task reads at most, unless a single fragment has more.
 _MAX_PARTITION_ROWS = 1_000_000
@@ -22,12 +22,12 @@ class PinnedType:
     """All that reading a type needs: any process can do it, and all of them see the same rows.
 
     Args:
-        ticket: the version of its table.
+        table: its table, at one version.
         schema: the columns of the table.
         fragments: the number of each fragment, and how many rows it has.
     """
 
-    ticket: TableTicket
+    table: StateTable
     schema: pa.Schema
     fragments: tuple[tuple[int, int], ...]
 

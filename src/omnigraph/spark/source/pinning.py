@@ -18,7 +18,8 @@ from omnigraph.ir import compile_query, expect_read
 from omnigraph.runtime import Counters
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinned import PinnedType
-from omnigraph.store.portable import TableTicket, fragment_sizes
+from omnigraph.spark.states import StateTable
+from omnigraph.store.portable import fragment_sizes
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
 
@@ -41,9 +42,10 @@ def pin_type(options: SourceOptions) -> PinnedType:
         counters = Counters()
         snapshot = state_of(session, options)
         owner = find_type(session.catalog_at(snapshot), options.the_type())
-        table = snapshot.table(owner.table_key, counters)
-        ticket = TableTicket(storage=options.storage, pin=table.pin)
-        return PinnedType(ticket=ticket, schema=arrow_schema(owner), fragments=tuple(fragment_sizes(table)))
+        with snapshot.reading():
+            fragments = tuple(fragment_sizes(snapshot.table(owner.table_key, counters)))
+        table = StateTable.of(options.storage, snapshot, owner.table_key)
+        return PinnedType(table=table, schema=arrow_schema(owner), fragments=fragments)
 
 
 def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:

@@ -23,8 +23,8 @@ from omnigraph.errors import (
 )
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.keys import Places
+from omnigraph.spark.load.asked import commit_id
 from omnigraph.spark.load.job import LoadJob, LoadRequest
-from omnigraph.spark.load.run import commit_id
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.spark.source.staging import MAY_GO, StagedRows
 from omnigraph.spark.source.write_plan import WritePlan

@@ -17,7 +17,6 @@ from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinned import PinnedType
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import check_columns, to_wire, wire_schema
-from omnigraph.store.portable import read_fragments
 
 _BATCH_ROWS = 65_536
 
@@ -72,8 +71,7 @@ class TypeReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a group of fragments."""
         with reporting():
-            batches = read_fragments(
-                self._pinned.ticket,
+            batches = self._pinned.table.read(
                 partition.value,
                 self._wire.names or ["id"],
                 filter=" AND ".join(self._predicates) or None,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.output.columns import output_type, scalar_column
@@ -83,7 +84,7 @@ def merge_groups(context: QueryContext, read: ReadPlan, groups: pa.Table) -> pa.
     keys = groups.column_names[: len(read.groups or ())]
     if not keys:
         return _group(groups, keys, measures)
-    return _merge_values(context, {name: _one(groups.column(name)) for name in keys}, groups, measures)
+    return _merge_values(context, {name: one_array(groups.column(name)) for name in keys}, groups, measures)
 
 
 def _variable(output: Output) -> str | None:
@@ -286,13 +287,7 @@ def finish_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
             columns.append(total if call.function == "sum" else pc.divide(total, count.cast(pa.float64())))
         else:
             columns.append(groups.column(f"#{call.function}{index}").cast(of))
-    return pa.Table.from_arrays([_one(column) for column in columns], names=[item.name for item in read.outputs])
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return pa.Table.from_arrays([one_array(column) for column in columns], names=[item.name for item in read.outputs])
 
 
 def _empty(context: QueryContext, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:

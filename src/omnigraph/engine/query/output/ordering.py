@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.arrays import one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
 from omnigraph.engine.query.output.columns import scalar_column
@@ -119,7 +120,7 @@ def order_table(read: ReadPlan, rows: pa.Table) -> Positions:
     if candidates is not None:
         rows, first = rows.take(pa.array(candidates)), first[candidates]
     keys = [first, *(_group_ranks(rows, key) for key in read.order[1:])]
-    keys += [rank_values(_one(rows.column(index))) for index in read.groups or ()]
+    keys += [rank_values(one_array(rows.column(index))) for index in read.groups or ()]
     order = first_rows(keys, read.limit)
     return order if candidates is None else candidates[order]
 
@@ -128,9 +129,5 @@ def _group_ranks(rows: pa.Table, key: OrderKey) -> Ranks:
     if isinstance(key.key, Column):
         message = "groups are ordered by their columns"
         raise InternalError(message)
-    ranks = rank_values(_one(rows.column(key.key.index)))
+    ranks = rank_values(one_array(rows.column(key.key.index)))
     return -ranks if key.descending else ranks
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,39 @@
+"""Graphs with a write that was torn apart, and what it leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from omnigraph.runtime import Counters, World
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.location import Storage
+from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.settings import TxnSettings
+from tests.crash.later import Torn, tear_at
+from tests.txn_graph import PERSON, TEAM, authority_of, insert, node_rows, open_graph
+
+# A claim that is left behind must not make the next write of the same process wait until somebody presumes it dead.
+IMPATIENT = TxnSettings(durability="relaxed", claim_wait_s=6.0)
+
+
+def fill(storage: Storage) -> None:
+    """Put a person and a team into a graph, by a commit each."""
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["a"]))
+        insert(graph, TEAM, node_rows(["t"]))
+
+
+def tear(storage: Storage, point: str = "txn.commit.after_tables", nth: int = 1) -> None:
+    """Leave a claim behind; at the point that is usual its tables have moved."""
+    with open_graph(storage, world=tear_at(World.system({}), point, nth)) as graph:
+        authority = authority_of(graph)
+        txn = authority.begin(WriteKind.INSERT, actor="torn")
+        txn.insert(PERSON, node_rows(["torn"]))
+        txn.insert(TEAM, node_rows(["torn"]))
+        with pytest.raises(Torn):
+            authority.commit(txn)
+
+
+def sidecars(storage: Storage) -> tuple[str, ...]:
+    """The claims that are there."""
+    return ControlObjects(storage).list_keys("__recovery", Counters())
