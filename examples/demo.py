@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.table import Table
 
 import omnigraph
-from omnigraph.cli.change_lines import change_lines
 from omnigraph.spark import load, session, stop
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def main(folder: Path, spark: SparkSession | None = None, *, people: int = 100_0
             _write_at_once(place, {"zoe": (PROMOTE, {"slug": "bo"}), "yan": (OPEN_LAB, {})})
             story.say(*(f"{entry.actor or '-':6} {entry.operation}" for entry in review.log()))
         with story.step("What the branch changed, row by row"):
-            story.say(*change_lines(review.diff("main"), graph.session.catalog(review.name)))
+            story.say(*str(review.diff("main")).splitlines())
         with story.step("Merged, as one commit"):
             story.say(graph.merge(review, actor="mira").outcome.value, f"branches: {len(graph.branches())}")
         with story.step("Looking back: who is senior, before and after"):

@@ -3,30 +3,15 @@
 ``omnigraph.init`` creates a graph, ``omnigraph.open`` opens one; everything else is a method of what they return.
 """
 
+# The names of the list below come from the star, which the linter does not follow.
+# ruff: noqa: F405
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.errors import OmnigraphError
-    from omnigraph.graph import (
-        Branch,
-        Commit,
-        Diff,
-        EmbeddingSettings,
-        ExportSettings,
-        Graph,
-        LoadSettings,
-        Log,
-        MaintenanceSettings,
-        PageLimits,
-        QueryOptions,
-        Result,
-        Schema,
-        Snapshot,
-        TxnSettings,
-        init,
-        open,  # noqa: A004 - what every library of files calls it
-    )
+    from omnigraph.graph import *  # noqa: F403 - for type checkers alone, who know what it brings
 
 __version__ = "0.1.0"
 

@@ -15,17 +15,11 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.mutate import MutationReport
 from omnigraph.cli.operator.config import Alias, OperatorConfig, unsupported_scope
 from omnigraph.cli.operator.loading import operator_config
-from omnigraph.cli.operator.scope import find_profile
+from omnigraph.cli.operator.names import find_named
 from omnigraph.cli.options import AsJson, Param, Params, ParamsFile
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.parameters import parameter_value, read_params
-from omnigraph.errors import (
-    AliasMissingError,
-    BadValue,
-    MissingThing,
-    QueryLaneError,
-    UsageError,
-)
+from omnigraph.errors import BadValue, QueryLaneError, UsageError
 
 app = new_app()
 
@@ -52,7 +46,7 @@ def alias(
     the alias says `mutation: true`.
     """
     config = operator_config()
-    chosen = find_alias(config, name)
+    chosen = find_named(config, "alias", name)
     store, file = _bound(config, chosen)
     given = merge_parameters(chosen, arguments or (), read_params(params, params_path, param or ()))
     if chosen.mutation:
@@ -74,22 +68,6 @@ def alias(
             raise QueryLaneError(problem.message, details=problem.details, hint=hint) from problem
         write_result(result, form, sys.stdout)
     return 0
-
-
-def find_alias(config: OperatorConfig, name: str) -> Alias:
-    """Return an alias.
-
-    Raises:
-        AliasMissingError: there is none of that name.
-    """
-    if name not in config.aliases:
-        known = tuple(config.aliases)
-        raise AliasMissingError(
-            f"no alias has this name name={name}",
-            details=MissingThing(what="alias", name=name, near=known),
-            hint=f"there are {', '.join(known)}" if known else f"no alias is defined in {config.path}",
-        )
-    return config.aliases[name]
 
 
 def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
@@ -127,7 +105,7 @@ def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
         raise alias.problem("is a mutation, which writes no rows and has no format", expected="one of the two")
     if alias.store is not None:
         return alias.store, alias.file
-    return find_profile(config, alias.profile or "").scope().storage(), alias.file
+    return find_named(config, "profile", alias.profile or "").scope().storage(), alias.file
 
 
 def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, as_json: bool) -> int:

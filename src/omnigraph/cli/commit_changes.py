@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Kinds, Ops, Store, Types, UriOption
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.reports import PlainReport
 from omnigraph.history.diff.change import ChangeFilter, EntityChange
+from omnigraph.history.diff.lines import change_lines
 from omnigraph.history.feed.pages import PageLimits
 from omnigraph.history.feed.reader import ChangeReader, CommitChanges
 

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.change_lines import change_lines
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Kinds, Ops, Store, Types, UriOption
@@ -17,6 +16,7 @@ from omnigraph.cli.output import choose_output, write_line
 from omnigraph.cli.reports import PlainReport
 from omnigraph.history.diff.change import ChangeFilter, EntityChange
 from omnigraph.history.diff.compare import DiffStats, diff_between
+from omnigraph.history.diff.lines import change_lines, counts_line
 
 app = new_app()
 
@@ -45,7 +45,7 @@ def diff(
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
             choose_output(as_json=True).show(PlainReport(document=document, lines=()))
             return 0
-        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), session.catalog()))
+        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), session.catalog_at(found.after)))
     for line in _counts(counted):
         write_line(line, sys.stdout)
     return 0
@@ -64,5 +64,4 @@ def _counts(stats: DiffStats) -> Iterator[str]:
         yield "(no changes)"
         return
     for counts in stats.types:
-        told = f"{counts.inserts} inserted, {counts.updates} updated, {counts.deletes} deleted"
-        yield f"{counts.kind} {counts.type_name}: {told}"
+        yield f"{counts.kind} {counts.type_name}: {counts_line(counts)}"

@@ -27,6 +27,7 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Store, Types, Uri
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.reads import AtSnapshot, ReadBranch
+from omnigraph.cli.whole import WholeLines
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
 from omnigraph.engine.session import GraphSession
@@ -123,7 +124,8 @@ def export(  # noqa: PLR0913 - one parameter per option
         is_shown = not as_json and sys.stderr.isatty() and (to is not None or not sys.stdout.isatty())
         with show_progress(is_wanted=is_shown) as progress:
             if to is None:
-                session.export_stream(sys.stdout.buffer, **source, progress=progress)
+                with WholeLines(sys.stdout.buffer, b"\n") as lines:
+                    session.export_stream(lines, **source, progress=progress)
                 return 0
             written: ExportFormat = (form or Format.JSONL).value
             if choice.is_spark:

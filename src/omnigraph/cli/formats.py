@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO, assert_never
 import typer
 
 from omnigraph.cli.operator.loading import operator_config
+from omnigraph.cli.whole import WholeLines, whole_document
 
 if TYPE_CHECKING:
     from omnigraph.engine.results import Result
@@ -54,11 +55,14 @@ def write_result(result: Result, form: Format, stream: TextIO) -> None:
         case Format.KV:
             result.write_kv(stream)
         case Format.CSV:
-            result.write_csv(stream)
+            with WholeLines(stream, "\n") as lines:
+                result.write_csv(lines)
         case Format.JSONL:
-            result.write_jsonl(stream)
+            with WholeLines(stream, "\n") as lines:
+                result.write_jsonl(lines)
         case Format.JSON:
-            result.write_json(stream)
+            with whole_document(stream) as document:
+                result.write_json(document)
         case _:
             assert_never(form)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -17,13 +17,17 @@ from typer.main import get_command
 from omnigraph.cli.importing import quick_imports
 from omnigraph.records import record
 
+# How a command reaches a graph: wherever it is, by its storage alone, or not by its arguments.
+Capability = Literal["any", "direct", "local"]
+
 
 @record
 class Entry:
-    """A command: the module whose ``app`` it is, and one line about it."""
+    """A command: the module whose ``app`` it is, one line about it, and its capability where help is ordered by it."""
 
     module: str
     summary: str
+    capability: Capability | None = None
 
 
 class HelpfulGroup(TyperGroup):
@@ -81,8 +85,13 @@ class LazyGroup(HelpfulGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without importing any of them."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+        # Summaries of all sections stand below each other.
+        width = max(map(len, self.entries))
+        for capability in (None, *get_args(Capability)):
+            listed = [item for item in self.entries.items() if item[1].capability == capability]
+            if listed:
+                with formatter.section("Commands" if capability is None else f"Commands ({capability})"):
+                    formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in listed])
 
 
 def new_app(**settings: Any) -> typer.Typer:

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from omnigraph import __version__
 from omnigraph.cli.exits import run, wants_json
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app
 from omnigraph.cli.output import choose_output, write_line
 
 PROGRAM = "omnigraph"
@@ -25,41 +25,65 @@ _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("query", "check"): ("lint",),
 }
 
+# Every command by its capability; its module has its name.
+_COMMANDS: Mapping[Capability, Mapping[str, str]] = {
+    "any": {
+        "load": "Load rows from files.",
+        "export": "Write all rows to files that can be loaded again.",
+        "query": "Read rows by a query.",
+        "explain": "Show how a query would be read.",
+        "mutate": "Insert, update and delete by a query.",
+        "branch": "Create, list, merge and delete branches.",
+        "commit": "List and show commits, and what they changed.",
+        "diff": "Show what differs between two states.",
+        "changes": "Follow what is committed to a branch.",
+        "tag": "Name states of a graph.",
+        "revert": "Undo one commit by another.",
+        "blame": "Show which commits changed an entity.",
+        "snapshot": "Show what a state of the graph consists of.",
+        "schema": "Show, plan and apply schemas.",
+    },
+    "direct": {
+        "init": "Create a graph from a schema.",
+        "lint": "Check a schema, and queries against it.",
+        "optimize": "Compact tables and bring indexes up to date.",
+        "cleanup": "Give back the storage of old states.",
+        "status": "Show how a graph fares, with advice.",
+        "repair": "Settle what something else did to a table.",
+    },
+    "local": {
+        "alias": "Run a query that the operator config names.",
+        "fmt": "Rewrite schema and query files in canonical form.",
+        "profile": "List and show the operator's profiles.",
+        "completion": "Print what completes commands in a shell.",
+        "version": "Show the versions of package and storage format.",
+    },
+}
+_LEGEND = (
+    ("any", "Works on a graph; in this version by its storage."),
+    ("direct", "Works on the storage of a graph; lint and schema plan also on files alone."),
+    ("local", "Takes no graph; alias opens the one that the operator config names."),
+    ("served, control", "Servers and clusters; no command of this version."),
+)
+
 
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
-        "init": Entry(module="omnigraph.cli.init", summary="Create a graph from a schema."),
-        "load": Entry(module="omnigraph.cli.load", summary="Load rows from files."),
-        "export": Entry(module="omnigraph.cli.export", summary="Write all rows to files that can be loaded again."),
-        "query": Entry(module="omnigraph.cli.query", summary="Read rows by a query."),
-        "explain": Entry(module="omnigraph.cli.explain", summary="Show how a query would be read."),
-        "mutate": Entry(module="omnigraph.cli.mutate", summary="Insert, update and delete by a query."),
-        "alias": Entry(module="omnigraph.cli.alias", summary="Run a query that the operator config names."),
-        "branch": Entry(module="omnigraph.cli.branch", summary="Create, list, merge and delete branches."),
-        "commit": Entry(module="omnigraph.cli.commit", summary="List and show commits, and what they changed."),
-        "diff": Entry(module="omnigraph.cli.diff", summary="Show what differs between two states."),
-        "changes": Entry(module="omnigraph.cli.changes", summary="Follow what is committed to a branch."),
-        "tag": Entry(module="omnigraph.cli.tag", summary="Name states of a graph."),
-        "revert": Entry(module="omnigraph.cli.revert", summary="Undo one commit by another."),
-        "blame": Entry(module="omnigraph.cli.blame", summary="Show which commits changed an entity."),
-        "snapshot": Entry(module="omnigraph.cli.snapshot", summary="Show what a state of the graph consists of."),
-        "lint": Entry(module="omnigraph.cli.lint", summary="Check a schema, and queries against it."),
-        "fmt": Entry(module="omnigraph.cli.fmt", summary="Rewrite schema and query files in canonical form."),
-        "schema": Entry(module="omnigraph.cli.schema", summary="Show, plan and apply schemas."),
-        "optimize": Entry(module="omnigraph.cli.optimize", summary="Compact tables and bring indexes up to date."),
-        "cleanup": Entry(module="omnigraph.cli.cleanup", summary="Give back the storage of old states."),
-        "status": Entry(module="omnigraph.cli.status", summary="Show how a graph fares, with advice."),
-        "repair": Entry(module="omnigraph.cli.repair", summary="Settle what something else did to a table."),
-        "profile": Entry(module="omnigraph.cli.profile", summary="List and show the operator's profiles."),
-        "completion": Entry(module="omnigraph.cli.completion", summary="Print what completes commands in a shell."),
-        "version": Entry(module="omnigraph.cli.version", summary="Show the versions of package and storage format."),
+        name: Entry(module=f"omnigraph.cli.{name}", summary=summary, capability=capability)
+        for capability, commands in _COMMANDS.items()
+        for name, summary in commands.items()
     }
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write what the marks of commands mean, and what else there is to know."""
+        with formatter.section("Capabilities"):
+            formatter.write_dl(_LEGEND)
+        super().format_epilog(ctx, formatter)
 
 
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "lint, fmt, schema plan --from, profile, completion and version open no graph. "
         "Exit codes: 0 success, 2 invalid input or usage, 3 conflict, 4 another head than expected, "
         "5 not found, 9 too large, 14 not in this version, 1 a bug in omnigraph; the errors page lists them all."
     ),

@@ -2,7 +2,7 @@
 
 A :class:`Report` knows its two forms, and an :class:`Output` decides which of them goes where. Results go to standard
 output and nothing else does; warnings and errors go to standard error. With JSON, standard output holds exactly one
-document: the report, or ``{"error": …}``.
+document: the report, or ``{"error": …}``, and an interrupt does not cut it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TextIO
 
+from omnigraph.cli.whole import write_whole
 from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violations
 
 _NAMES = 8
@@ -133,4 +134,4 @@ def write_line(line: str, stream: TextIO) -> None:
 
 
 def _write_json(document: dict[str, Any] | list[Any]) -> None:
-    write_line(json.dumps(document, indent=2, ensure_ascii=False), sys.stdout)
+    write_whole(json.dumps(document, indent=2, ensure_ascii=False) + "\n", sys.stdout)

@@ -11,7 +11,8 @@ import typer
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import OperatorConfig, Scope
 from omnigraph.cli.operator.loading import operator_config
-from omnigraph.cli.operator.scope import active_profile, find_profile
+from omnigraph.cli.operator.names import find_named
+from omnigraph.cli.operator.scope import active_profile
 from omnigraph.cli.operator.targets import resolve_target
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
@@ -61,7 +62,7 @@ def show(
     if wanted is None:
         scope, graph = config.defaults.scope(), config.defaults.default_graph
     else:
-        profile = find_profile(config, wanted)
+        profile = find_named(config, "profile", wanted)
         scope, graph = profile.scope(), profile.default_graph
     report = ProfileReport(
         name=wanted or _DEFAULTS,

@@ -12,9 +12,17 @@ _ALIASES = {"get": "show"}
 
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
-        "plan": Entry(module="omnigraph.cli.schema_plan", summary="Show the steps to another schema."),
-        "apply": Entry(module="omnigraph.cli.schema_apply", summary="Bring a graph to another schema, rows included."),
-        "show": Entry(module="omnigraph.cli.schema_show", summary="Print the schema that a graph follows."),
+        "plan": Entry(
+            module="omnigraph.cli.schema_plan", summary="Show the steps to another schema.", capability="direct"
+        ),
+        "apply": Entry(
+            module="omnigraph.cli.schema_apply",
+            summary="Bring a graph to another schema, rows included.",
+            capability="any",
+        ),
+        "show": Entry(
+            module="omnigraph.cli.schema_show", summary="Print the schema that a graph follows.", capability="any"
+        ),
     }
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

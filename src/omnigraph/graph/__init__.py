@@ -1,38 +1,19 @@
 """The objects that people hold: a graph, its branches and states, what they answer with, what calls may be told."""
 
-from omnigraph.engine.embedding import EmbeddingSettings
-from omnigraph.engine.export import ExportSettings
-from omnigraph.engine.load import LoadSettings
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.results import Result
-from omnigraph.graph.branch import Branch
-from omnigraph.graph.diff import Diff
-from omnigraph.graph.graph import Graph
-from omnigraph.graph.log import Log
-from omnigraph.graph.opening import init, open  # noqa: A004 - what every library of files calls it
-from omnigraph.graph.schema import Schema
-from omnigraph.graph.snapshot import Snapshot
-from omnigraph.history.feed.pages import PageLimits
-from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.settings import TxnSettings
-
-__all__ = [
-    "Branch",
-    "Commit",
-    "Diff",
-    "EmbeddingSettings",
-    "ExportSettings",
-    "Graph",
-    "LoadSettings",
-    "Log",
-    "MaintenanceSettings",
-    "PageLimits",
-    "QueryOptions",
-    "Result",
-    "Schema",
-    "Snapshot",
-    "TxnSettings",
-    "init",
-    "open",
-]
+from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
+from omnigraph.engine.export import ExportSettings as ExportSettings
+from omnigraph.engine.load import LoadSettings as LoadSettings
+from omnigraph.engine.maintenance.settings import MaintenanceSettings as MaintenanceSettings
+from omnigraph.engine.query.options import QueryOptions as QueryOptions
+from omnigraph.engine.results import Result as Result
+from omnigraph.graph.branch import Branch as Branch
+from omnigraph.graph.diff import Diff as Diff
+from omnigraph.graph.graph import Graph as Graph
+from omnigraph.graph.log import Log as Log
+from omnigraph.graph.opening import init as init
+from omnigraph.graph.opening import open as open  # noqa: A004 - what every library of files calls it
+from omnigraph.graph.schema import Schema as Schema
+from omnigraph.graph.snapshot import Snapshot as Snapshot
+from omnigraph.history.feed.pages import PageLimits as PageLimits
+from omnigraph.txn.manifest.rows import Commit as Commit
+from omnigraph.txn.settings import TxnSettings as TxnSettings

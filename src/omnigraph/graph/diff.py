@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.engine.results.notebook import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import OmnigraphError
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
 from omnigraph.history.diff.images import Image
+from omnigraph.history.diff.lines import change_lines, counts_line
+from omnigraph.txn.snapshot import Snapshot
 
 
 class Diff:
     """The difference between two pinned states. Iterating gives the changes, edges first, types by name, then by id."""
 
-    def __init__(self, found: GraphDiff) -> None:
+    def __init__(self, found: GraphDiff, catalog_at: Callable[[Snapshot], Catalog]) -> None:
         self._found = found
+        self._catalog_at = catalog_at
 
     @property
     def before(self) -> str:
@@ -32,6 +36,14 @@ class Diff:
 
     def __iter__(self) -> Iterator[EntityChange]:
         return iter(self._found)
+
+    def __str__(self) -> str:
+        """The counts, then a line for each of the first changes, for ``print``."""
+        stats = self.stats()
+        lines = change_lines(islice(self, MAX_ROWS), self._catalog_at(self._found.after))
+        rest = _total(stats) - MAX_ROWS
+        more = [f"… and {rest} more changes"] if rest > 0 else []
+        return "\n".join([counts_line(stats), *lines, *more])
 
     def __repr__(self) -> str:
         return f"<Diff from {self.before} to {self.after}>"
@@ -57,13 +69,15 @@ class Diff:
             stats = self.stats()
         except OmnigraphError as problem:
             return html_problem(self, problem)
-        total = stats.inserts + stats.updates + stats.deletes
-        caption = f"{stats.inserts} inserted, {stats.updates} updated, {stats.deletes} deleted"
         rows = (
             (change.op, f"{change.kind} {change.type.name}", change.id, _told(change))
             for change in islice(self, MAX_ROWS)
         )
-        return html_rows(caption, ("op", "type", "id", "values"), rows, more=total - MAX_ROWS)
+        return html_rows(counts_line(stats), ("op", "type", "id", "values"), rows, more=_total(stats) - MAX_ROWS)
+
+
+def _total(stats: DiffStats) -> int:
+    return stats.inserts + stats.updates + stats.deletes
 
 
 def _told(change: EntityChange) -> str:

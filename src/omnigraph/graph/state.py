@@ -172,8 +172,9 @@ class State:
         """
         later = self.reference if after is None else reference_of(after)
         wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops, ids=ids)
-        store = self._handle.session.store
-        return Diff(diff_between(store, reference_of(before), later, wanted, branch=self._branch))
+        session = self._handle.session
+        found = diff_between(session.store, reference_of(before), later, wanted, branch=self._branch)
+        return Diff(found, session.catalog_at)
 
     def blame(self, type_name: str, entity_id: str, *, limit: int = 20) -> EntityHistory:
         """Return which commits changed an entity, newest first.

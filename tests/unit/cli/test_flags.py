@@ -66,7 +66,8 @@ def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
         yield from walk(command.get_command(None, name), (*path, name))
 
 
-COMMANDS = dict(walk(get_command(main._app)))
+LISTED: Any = get_command(main._app)
+COMMANDS = dict(walk(LISTED))
 
 
 def test_every_command_takes_what_the_matrix_says():
@@ -75,6 +76,17 @@ def test_every_command_takes_what_the_matrix_says():
         return tuple(flag for flag in FLAGS if flag in own)
 
     assert {path: taken(command) for path, command in COMMANDS.items()} == MATRIX
+
+
+def test_the_capabilities_that_help_tells_are_those_of_the_options():
+    for path, taken in MATRIX.items():
+        group, *rest = path.split()
+        entry = LISTED.entries[group]
+        if rest:
+            entry = LISTED.get_command(None, group).entries[rest[0]]
+        capability = entry.capability or LISTED.entries[group].capability
+        takes_a_graph = taken != NOTHING or path == "init"
+        assert takes_a_graph is (capability != "local"), path
 
 
 @pytest.mark.parametrize("path", MATRIX)

@@ -70,6 +70,19 @@ def test_html_shows_data_and_makes_no_markup_of_it(graph):
     assert str(graph.schema) == SCHEMA
 
 
+def test_a_difference_prints_its_counts_and_a_line_for_each_of_the_first_changes(graph):
+    counts, *lines = str(graph.diff("~1")).splitlines()
+    assert counts == "7 inserted, 0 updated, 0 deleted"
+    assert (len(lines), lines[-1]) == (7, '+ Team lab  code: "lab"')
+    assert r"""+ Person <script>alert('&"]]>\x01""" in "\n".join(lines)
+    assert any(line.startswith(r"+ Knows [") and line.endswith("→ bo)") for line in lines)
+    assert str(graph.diff("main")) == "0 inserted, 0 updated, 0 deleted"
+    crowd = graph.create_branch("crowd")
+    calls = [{"name": f"p{number:02}"} for number in range(60)]
+    crowd.mutate_batch("query add($name: String) { insert Person { name: $name } }", calls)
+    assert str(crowd.diff("main")).splitlines()[-2:] == ['+ Person p49  name: "p49"', "… and 10 more changes"]
+
+
 def test_drawings_are_valid_repeatable_and_escape_what_they_show(graph):
     found = rows(graph, "$p: Person $p knows $q", "$p, $p.name, $q")
     drawing = found.to_svg()

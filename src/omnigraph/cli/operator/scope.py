@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 
-from omnigraph.cli.operator.config import OperatorConfig, Profile, Scope
+from omnigraph.cli.operator.config import Scope
 from omnigraph.cli.operator.loading import operator_config
-from omnigraph.errors import BadValue, MissingThing, ProfileMissingError, UsageError
+from omnigraph.cli.operator.names import find_named
+from omnigraph.errors import BadValue, UsageError
 
 PROFILE_VARIABLE = "OMNIGRAPH_PROFILE"
 
@@ -27,22 +28,6 @@ def active_profile() -> str | None:
     return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
 
 
-def find_profile(config: OperatorConfig, name: str) -> Profile:
-    """Return a profile.
-
-    Raises:
-        ProfileMissingError: there is none of that name.
-    """
-    if name not in config.profiles:
-        known = tuple(config.profiles)
-        raise ProfileMissingError(
-            f"no profile has this name name={name}",
-            details=MissingThing(what="profile", name=name, near=known),
-            hint=f"there are {', '.join(known)}" if known else f"no profile is defined in {config.path}",
-        )
-    return config.profiles[name]
-
-
 def default_scope() -> Scope:
     """Return the scope of a command line that names no graph.
 
@@ -54,7 +39,7 @@ def default_scope() -> Scope:
     config = operator_config()
     name = active_profile()
     if name is not None:
-        return find_profile(config, name).scope()
+        return find_named(config, "profile", name).scope()
     scope = config.defaults.scope()
     if scope is None:
         raise UsageError(

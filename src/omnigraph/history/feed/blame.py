@@ -22,6 +22,7 @@ from omnigraph.store.table import KEY, ROW_ADDRESS, Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.commits import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
+from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName
 
 _SHOWN = {SRC: "from", DST: "to"}
@@ -74,6 +75,7 @@ class EntityHistory:
 class _Found:
     """The entity in one state: the table it stands in, if there is one, and its row, if there is one."""
 
+    place: int
     table: Table | None
     row: pa.Table | None
 
@@ -127,6 +129,7 @@ class _Walk:
         self._is_edge = entry.table_key.startswith("edge:")
         self._entity_id = entity_id
         self._counters = counters
+        self._snapshots: dict[int, Snapshot] = {}
         self._tables: dict[int, Table | None] = {}
 
     def events(self, limit: int) -> tuple[list[EntityEvent], bool]:
@@ -166,7 +169,10 @@ class _Walk:
 
     def _is_same(self, place: int, here: _Found) -> bool:
         """Whether a state surely holds the same row; False when only reading it would tell."""
-        table = self._table(place)
+        with self._snapshot(place).reading(), self._snapshot(here.place).reading():
+            return self._holds(self._table(place), here)
+
+    def _holds(self, table: Table | None, here: _Found) -> bool:
         if table is None or here.table is None:
             return table is None and here.table is None
         if table.pin == here.table.pin:
@@ -183,19 +189,25 @@ class _Walk:
         return not bool((deleted == offset).any())
 
     def _look(self, place: int) -> _Found:
-        table = self._table(place)
-        if table is None:
-            return _Found(table=None, row=None)
-        rows = table.lookup([self._entity_id], table.schema.names, self._counters)
-        return _Found(table=table, row=rows if rows.num_rows else None)
+        with self._snapshot(place).reading():
+            table = self._table(place)
+            if table is None:
+                return _Found(place=place, table=None, row=None)
+            rows = table.lookup([self._entity_id], table.schema.names, self._counters)
+            return _Found(place=place, table=table, row=rows if rows.num_rows else None)
 
     def _table(self, place: int) -> Table | None:
         if place not in self._tables:
-            snapshot = self._store.snapshot_of(self._commit(place), self._counters)
+            snapshot = self._snapshot(place)
             entries = snapshot.state.tables.values()
             entry = next((item for item in entries if item.object_id == self._object_id), None)
             self._tables[place] = None if entry is None else snapshot.table(entry.table_key, self._counters)
         return self._tables[place]
+
+    def _snapshot(self, place: int) -> Snapshot:
+        if place not in self._snapshots:
+            self._snapshots[place] = self._store.snapshot_of(self._commit(place), self._counters)
+        return self._snapshots[place]
 
 
 def _event(commit: Commit, before: pa.Table | None, after: pa.Table | None, *, is_edge: bool) -> EntityEvent | None:

@@ -1,4 +1,4 @@
-"""Changes of entities as lines for people: one per entity, with what became of its properties."""
+"""Differences as lines for people: one per entity, with what became of its properties, and how many there are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from omnigraph.catalog.model import Catalog, Scalar
+from omnigraph.engine.results.layout import make_visible
 from omnigraph.history.diff.change import EntityChange
+from omnigraph.history.diff.compare import DiffStats, TypeCounts
 from omnigraph.history.diff.images import Image
 from omnigraph.values.temporal import format_date, format_datetime
 
@@ -20,8 +22,15 @@ def change_lines(changes: Iterable[EntityChange], catalog: Catalog, *, indent: s
     """Yield a line per entity: added, changed (old and new values) or removed; the catalog tells dates from numbers."""
     for change in changes:
         arrow = _ends(change.after or change.before)
-        told = f"{indent}{_MARKS[change.op]} {change.type.name} {change.id}{arrow}"
-        yield told + "".join(f"  {text}" for text in _values(change, _moments(change, catalog)))
+        told = f"{_MARKS[change.op]} {change.type.name} {change.id}{arrow}"
+        values = "".join(f"  {text}" for text in _values(change, _moments(change, catalog)))
+        # Whatever an id or a value holds, it stays on the line of its entity.
+        yield indent + make_visible(told + values)
+
+
+def counts_line(counts: DiffStats | TypeCounts) -> str:
+    """Return how many entities differ, in words."""
+    return f"{counts.inserts} inserted, {counts.updates} updated, {counts.deletes} deleted"
 
 
 def _moments(change: EntityChange, catalog: Catalog) -> dict[str, Callable[[int], str]]:
