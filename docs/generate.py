@@ -26,7 +26,7 @@ _KINDS: Mapping[Kind, str] = {
     Kind.CONFLICT: "somebody else was first; look again and decide",
     Kind.PRECONDITION: "what you expected to be the head is not",
     Kind.NOT_FOUND: "name it right",
-    Kind.UNAUTHENTICATED: "log in",
+    Kind.UNAUTHENTICATED: "log in, or check the credentials",
     Kind.DENIED: "a policy says no",
     Kind.GONE: "that part of history was reclaimed",
     Kind.TOO_LARGE: "make the input smaller",

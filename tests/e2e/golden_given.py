@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -119,6 +120,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "busy": _drifted,
     "notes": _notes,
     "forbidden": _nothing,
+    "stranger": _nothing,
     "operator": _operator,
 }
 
@@ -158,9 +160,10 @@ def _refusing_provider(ground: Ground) -> Iterator[None]:
 
 
 @contextmanager
-def _forbidding_store(ground: Ground) -> Iterator[None]:
-    """An object store that forbids everything."""
+def _forbidding_store(ground: Ground, code: str) -> Iterator[None]:
+    """An object store that forbids everything, for the given reason."""
     with _Forbidding(("127.0.0.1", 0), _Forbidden) as server:
+        server.answer = f"<Error><Code>{code}</Code></Error>".encode()
         endpoint = f"http://127.0.0.1:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         ground.environment = {
@@ -180,18 +183,21 @@ def _forbidding_store(ground: Ground) -> Iterator[None]:
 
 class _Forbidding(ThreadingHTTPServer):
     daemon_threads = True
+    answer: bytes
 
 
 class _Forbidden(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    server: _Forbidding
 
     def do_GET(self) -> None:
-        self.send_response(403)
-        self.send_header("content-length", "0")
-        self.end_headers()
+        self.do_HEAD()
+        self.wfile.write(self.server.answer)
 
     def do_HEAD(self) -> None:
-        self.do_GET()
+        self.send_response(403)
+        self.send_header("content-length", str(len(self.server.answer)))
+        self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
         """Say nothing."""
@@ -200,7 +206,8 @@ class _Forbidden(BaseHTTPRequestHandler):
 _AROUND: dict[str, Callable[[Ground], AbstractContextManager[None]]] = {
     "busy": _busy_writer,
     "notes": _refusing_provider,
-    "forbidden": _forbidding_store,
+    "forbidden": partial(_forbidding_store, code="AccessDenied"),
+    "stranger": partial(_forbidding_store, code="InvalidAccessKeyId"),
 }
 
 

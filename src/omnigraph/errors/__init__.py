@@ -14,7 +14,7 @@ OmnigraphError
 ├── QueryLaneError         a mutation sent to the read lane, or the reverse
 ├── SourceTooLargeError    past a limit that protects the process
 ├── StorageUnavailableError  the store did not answer
-├── StorageDeniedError     (also PermissionError)
+├── StorageDeniedError, StorageUnauthenticatedError   (also PermissionError)
 ├── StorageCorruptError    stored files missing or unreadable
 ├── TableMissingError, VersionMissingError
 ├── AlreadyExistsError     a dataset or branch somebody else created
@@ -186,6 +186,7 @@ from omnigraph.errors.storage import (
     OutcomeUnknownError,
     StorageCorruptError,
     StorageDeniedError,
+    StorageUnauthenticatedError,
     StorageUnavailableError,
     TableMissingError,
     TableMovedError,
@@ -344,6 +345,7 @@ __all__ = [
     "StorageCorruptError",
     "StorageDeniedError",
     "StorageFault",
+    "StorageUnauthenticatedError",
     "StorageUnavailableError",
     "TableDrift",
     "TableDriftError",

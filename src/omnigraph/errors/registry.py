@@ -113,6 +113,7 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     spark.SparkJobError,
     storage.StorageUnavailableError,
     storage.StorageDeniedError,
+    storage.StorageUnauthenticatedError,
     storage.StorageCorruptError,
     storage.TableMissingError,
     storage.VersionMissingError,

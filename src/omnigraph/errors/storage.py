@@ -26,13 +26,24 @@ class StorageUnavailableError(OmnigraphError):
 
 
 class StorageDeniedError(OmnigraphError, PermissionError):
-    """The store refused our credentials or rights."""
+    """The store knows who asks, or does not say, and refuses."""
 
     row = Row(
         code="storage.denied",
         kind=Kind.DENIED,
         details=StorageFault,
         hint="check the credentials and the rights on the graph's root",
+    )
+
+
+class StorageUnauthenticatedError(OmnigraphError, PermissionError):
+    """The store does not know who asks: the credentials are missing, wrong or out of date."""
+
+    row = Row(
+        code="storage.unauthenticated",
+        kind=Kind.UNAUTHENTICATED,
+        details=StorageFault,
+        hint="check the access key, its secret and the session token; temporary ones expire",
     )
 
 

@@ -23,6 +23,7 @@ from omnigraph.errors import (
     StorageCorruptError,
     StorageDeniedError,
     StorageFault,
+    StorageUnauthenticatedError,
     StorageUnavailableError,
     TableMissingError,
     TableRef,
@@ -34,6 +35,12 @@ _RUST_PLACE = re.compile(r",? ?/[^ ,]*\.rs:\d+:\d+")
 _ADDRESS = re.compile(r"https?://\S+")
 # Lance looks for signals while it waits, and a stream of its batches can hand one on as text only.
 _INTERRUPTED = re.compile(r"\A(?:\w+ error: )*KeyboardInterrupt\b")
+
+
+# A store that does not know whoever asks says so in the code of its refusal.
+_UNKNOWN_CALLER = re.compile(
+    r"\b(401 Unauthorized|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)"
+)
 
 
 class Fault(Enum):
@@ -101,6 +108,12 @@ def to_omnigraph_error(error: Exception, *, doing: str, location: str, effect: E
         return error
     details = StorageFault(doing=doing, location=location, reason=_reason(error))
     match fault_of(error):
+        case Fault.DENIED if _is_caller_unknown(error):
+            return StorageUnauthenticatedError(
+                f"storage does not know who asks to {doing} location={location}",
+                details=details,
+                effect=effect,
+            )
         case Fault.DENIED:
             return StorageDeniedError(f"storage refused to {doing} location={location}", details=details, effect=effect)
         case Fault.UNAVAILABLE | Fault.OUTCOME_UNKNOWN:
@@ -142,6 +155,11 @@ def translating(doing: str, location: str, *, effect: Effect = Effect.NONE) -> I
         if _INTERRUPTED.match(str(error)):
             raise KeyboardInterrupt from error
         raise to_omnigraph_error(error, doing=doing, location=location, effect=effect) from error
+
+
+def _is_caller_unknown(error: Exception) -> bool:
+    is_told = isinstance(error, obstore_errors.UnauthenticatedError)
+    return is_told or _UNKNOWN_CALLER.search(str(error)) is not None
 
 
 def _reason(error: Exception) -> str:
