@@ -33,12 +33,12 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff check --fix .
 
 # The cost gate measures slopes of wall time, so it has the machine to itself; everything else runs side by side.
-# In the order of the folders, because the slowest files are not those with the most tests, and with two workers for each of
-# two cores, because many tests wait: for processes they start, for retries, for claims to grow stale.
+# In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
+# two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
 # What needs Spark shares one session, so that one worker takes that folder as a whole, and takes it first (tests/conftest.py).
 test: setup ## Run the test suite
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --ignore tests/cost
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/cost
 	$(BIN)/pytest tests/cost
 else
 	$(BIN)/pytest $(PYTEST_ARGS)

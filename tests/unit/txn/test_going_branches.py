@@ -6,7 +6,7 @@ import shutil
 from contextlib import ExitStack
 
 import pytest
-from tests.crash.later import Torn, tear_at
+from tests.crash.later import Torn, later_world, tear_at
 from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError
@@ -17,7 +17,7 @@ from omnigraph.values import MAIN, BranchName
 
 DRAFT = BranchName("draft")
 # Enough for a part of its history to lie in files of its own.
-COMMITS = 40
+LONG_HISTORY = 34
 GOING = {
     "every version": lambda line: [line / "_versions"],
     # Numbers in the names of versions count down.
@@ -29,7 +29,7 @@ GOING = {
 ASKING = {
     "its newest state": lambda graph: graph.snapshot(DRAFT, Counters()),
     "its rows": lambda graph: read_ids(graph, PERSON, DRAFT),
-    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), COMMITS, None, Counters()),
+    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), 10, None, Counters()),
     "an earlier state": lambda graph: graph.past.resolve_ref(f"{DRAFT}~3", DRAFT, Counters()),
     "a write": lambda graph: insert(graph, PERSON, node_rows(["late"]), branch=DRAFT),
     "its deletion": lambda graph: graph.delete_branch(DRAFT),
@@ -41,9 +41,13 @@ def storage(tmp_path):
     storage = init_graph(tmp_path / "g")
     with open_graph(storage) as graph:
         graph.create_branch(DRAFT)
-        for number in range(COMMITS):
-            insert(graph, PERSON, node_rows([f"p{number}"]), branch=DRAFT)
+        write(graph, range(5))
     return storage
+
+
+def write(graph, numbers):
+    for number in numbers:
+        insert(graph, PERSON, node_rows([f"p{number}"]), branch=DRAFT)
 
 
 def delete_partly(storage, going):
@@ -79,8 +83,10 @@ def test_a_branch_that_goes_is_not_found_whatever_is_left_of_it(storage, going, 
 
 @pytest.mark.parametrize("going", GOING)
 def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
-    counters = Counters()
-    with open_graph(storage) as graph:
+    counters, loses_rows = Counters(), going in {"the rows", "all of it"}
+    # For somebody who comes later, the deletion is dead, and need not be waited for.
+    with open_graph(storage, world=later_world()) as graph:
+        write(graph, range(5, LONG_HISTORY if loses_rows else 5))
         snapshot = graph.snapshot(DRAFT, counters)
         table = snapshot.table(PERSON, counters)
         history = graph.iter_commits(snapshot, counters)
@@ -95,7 +101,7 @@ def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
         graph.tables.forget(snapshot.entry(PERSON).pin.location)
         with pytest.raises(BranchMissingError):
             snapshot.table(PERSON, counters)
-        if going in {"the rows", "all of it"}:
+        if loses_rows:
             with pytest.raises(BranchMissingError):
                 list(history)
 
