@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 MINUTES ?= 5
 SIZE ?= S
+# Tests start thousands of processes: none of them shall compile the product again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup spark-big clean
@@ -32,14 +34,14 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The cost gate measures slopes of wall time, so it has the machine to itself; everything else runs side by side.
+# What measures slopes of wall time has the machine to itself; everything else runs side by side.
 # In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
 # two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
-# What needs Spark shares one session, so that one worker takes that folder as a whole, and takes it first (tests/conftest.py).
+# What shares a session of Spark, or deep graphs, is a folder that one worker takes as a whole, and first (tests/conftest.py).
 test: setup ## Run the test suite
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/cost
-	$(BIN)/pytest tests/cost
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not clock'
+	$(BIN)/pytest tests/cost -m clock
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif

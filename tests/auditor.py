@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import lance
@@ -64,6 +65,10 @@ class Auditor:
         self.findings: list[str] = []
         self._options = dict(options or {})
         self._edges = TEST_GRAPH_EDGES if edges is None else edges
+        # Datasets of one session share a client as long as one of them is held; to make a client takes longer than to
+        # read a small table.
+        self._session = lance.Session()
+        self._held: lance.LanceDataset | None = None
 
     def run(self) -> dict[str, Evidence]:
         """Look at everything; return what each readable branch holds."""
@@ -89,8 +94,11 @@ class Auditor:
 
     def _dataset(self, location: str, branch: str | None, version: int | None = None) -> lance.LanceDataset:
         uri = f"{self.root}/{location}" if branch is None else f"{self.root}/{location}/tree/{branch}"
-        return lance.dataset(uri, version=version, storage_options=self._options or None)
+        found = lance.dataset(uri, version=version, storage_options=self._options or None, session=self._session)
+        self._held = found if self._held is None else self._held
+        return found
 
+    @cached_property
     def _store(self) -> LocalStore | S3Store:
         if not self.root.startswith("s3://"):
             return LocalStore(self.root)
@@ -98,7 +106,7 @@ class Auditor:
         return S3Store(bucket, prefix=prefix or None, config=self._options)
 
     def _keys(self, prefix: str) -> list[str]:
-        return sorted(meta["path"] for meta in obstore.list(self._store(), prefix).collect())
+        return sorted(meta["path"] for meta in obstore.list(self._store, prefix).collect())
 
     def _lines(self) -> Iterator[Line]:
         yield Line(name="main", lance_branch=None)
@@ -107,7 +115,7 @@ class Auditor:
             if not key.endswith(".json") or key.replace(".json", ".gone") in keys:
                 continue
             try:
-                ref = json.loads(bytes(obstore.get(self._store(), key).bytes()))
+                ref = json.loads(bytes(obstore.get(self._store, key).bytes()))
                 yield Line(name=ref["name"], lance_branch=ref["line"])
             except (ValueError, KeyError, TypeError) as error:
                 self._report(f"a branch ref cannot be read key={key}: {error!r}")

@@ -25,26 +25,33 @@ os.environ["OMNIGRAPH_AUTO_MAINTENANCE"] = "0"
 
 pytest_plugins = ["tests.fixtures_s3"]
 
-# One session of Spark serves this whole folder, which takes longer than any file: one worker runs it, before others.
-_TOGETHER = "tests/spark/"
+# Folders whose tests share what is expensive to make, a session of Spark and deep graphs: one worker runs each, before
+# any file, because they take longest.
+_TOGETHER = ("tests/spark/", "tests/cost/")
+# The only place of tests that measure wall time; `make test` runs them there, when nothing else does.
+_CLOCKS = "tests/cost/"
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give every file to one worker, as ``--dist loadfile`` does, and the folder of Spark too."""
+    """Give every file to one worker, as ``--dist loadfile`` does, and some folders as a whole."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - the controller alone needs it
 
-    class FilesAndOneFolder(LoadFileScheduling):
+    class FilesAndFolders(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _TOGETHER if nodeid.startswith(_TOGETHER) else super()._split_scope(nodeid)
+            folder = next(filter(nodeid.startswith, _TOGETHER), None)
+            return super()._split_scope(nodeid) if folder is None else folder
 
-    return FilesAndOneFolder(config, log)
+    return FilesAndFolders(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes longest first where several workers share the run."""
+    """Put what takes longest first where several workers share the run; refuse clocks where no run would look."""
+    for item in items:
+        if item.get_closest_marker("clock") and not item.nodeid.startswith(_CLOCKS):
+            raise pytest.UsageError(f"{item.nodeid} measures time, so it belongs to {_CLOCKS}")
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))

@@ -48,6 +48,7 @@ def test_creating_a_branch_costs_the_same_whatever_the_graph_holds(driver_at, en
     assert len(shapes) == 1
 
 
+@pytest.mark.clock
 def test_the_clock_agrees_on_creating_a_branch(shared_driver, endpoint):
     driver = shared_driver(DEPTHS[-1], WIDTHS[-1])
     stages = create(driver).cost.serial_stages
@@ -85,6 +86,7 @@ def test_the_first_write_to_a_table_on_a_branch_adds_a_constant(shared_driver, e
     assert [item.cost.total_calls for item in firsts] == [item.calls for item in firsts]
 
 
+@pytest.mark.clock
 def test_the_clock_agrees_on_the_first_write_to_a_table_on_a_branch(shared_driver, endpoint):
     driver = shared_driver(100, 4)
     names = []
@@ -137,6 +139,7 @@ def test_every_forked_table_adds_a_constant_to_deleting_a_branch(fresh_driver, e
     assert found.stages <= DELETE_HOPS
 
 
+@pytest.mark.clock
 def test_the_clock_agrees_on_deleting_a_branch(fresh_driver, endpoint):
     driver = fresh_driver(10, 4)
     names = []

@@ -36,6 +36,7 @@ def test_a_one_row_write_costs_the_same_at_every_depth_and_width(driver_at, endp
     assert len(set(shapes.values())) == 1, shapes
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize(("depth", "tables"), [(DEPTHS[0], 4), (DEPTHS[-1], 100)])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_clock_sees_no_more_hops_than_the_contract_allows(driver_at, endpoint, operation, depth, tables):
@@ -76,6 +77,7 @@ def test_a_steady_write_resolves_the_manifest_once_and_never_lists_sidecars(driv
         assert kinds["PUT", "sidecar"] == 1
 
 
+@pytest.mark.clock
 def test_a_slow_store_that_serves_eight_calls_at_once_does_not_feel_the_depth(driver_at, endpoint):
     shallow, deep = driver_at(1, 4), driver_at(DEPTHS[-1], 4)
     for driver in (shallow, deep):
@@ -93,6 +95,7 @@ def test_a_slow_store_that_serves_eight_calls_at_once_does_not_feel_the_depth(dr
     assert ratio < 1.3
 
 
+@pytest.mark.clock
 def test_a_write_that_finds_its_key_taken_costs_one_probe(driver_at, endpoint):
     driver = driver_at(10, 4)
     driver.write("keyed insert")
@@ -100,6 +103,7 @@ def test_a_write_that_finds_its_key_taken_costs_one_probe(driver_at, endpoint):
     assert_hops(endpoint, lambda: driver.has_taken("seed-5"), 1, stages=1)
 
 
+@pytest.mark.clock
 @pytest.mark.parametrize("fault", [{"action": "error", "status": 403}, {"action": "delay", "delay_ms": 3000}])
 def test_a_deletion_file_that_cannot_be_read_back_neither_fails_nor_holds_up_the_write(fresh_driver, endpoint, fault):
     driver = fresh_driver()

@@ -24,6 +24,9 @@ from tests.warm.protocol import SOCKET_VARIABLE, ask
 
 PROJECT = Path(__file__).parents[2]
 
+# Read once, here: a test that gives its temporary files a place of their own must not find the server's folder there.
+_TEMPORARY = tempfile.gettempdir()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -112,8 +115,8 @@ class WarmProcess:
 @functools.cache
 def server_address() -> str:
     """Start the server, once per test process, and return where it listens."""
-    folder = tempfile.mkdtemp(prefix="warm-")
-    address = str(Path(folder, "s"))
+    folder = fresh_folder()
+    address = str(folder / "s")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
@@ -131,10 +134,15 @@ def server_address() -> str:
         server.kill()
         server.wait()
         Path(address).unlink(missing_ok=True)
-        Path(folder).rmdir()
+        folder.rmdir()
 
     atexit.register(end)
     return address
+
+
+def fresh_folder() -> Path:
+    """Make a folder for a server, wherever temporary files of the running test go."""
+    return Path(tempfile.mkdtemp(prefix="warm-", dir=_TEMPORARY))
 
 
 def warm_command(module: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,7 @@ MAX_SOURCE_BYTES = 1 << 20
 MAX_NESTING = 64
 # A place in a file of one endless line must not print the file.
 _SHOWN_CHARACTERS = 160
+_LINE_END = re.compile("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,7 @@ class Source:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        starts = [0]
-        starts.extend(offset + 1 for offset, char in enumerate(self.text) if char == "\n")
-        return starts
+        return [0, *(match.end() for match in _LINE_END.finditer(self.text))]
 
     def place(self, span: Span) -> Place:
         """Describe ``span`` for an error: byte range, line, column, the line itself and how much to underline."""
