@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -49,6 +50,21 @@ def test_workers_run_the_drivers_python_and_import_compiled_modules(spark):
     found = spark.range(1).mapInArrow(look, "python string, pyspark string").collect()
     assert found[0].python == sys.executable
     assert ".zip" not in found[0].pyspark
+
+
+def test_workers_do_not_look_through_our_libraries_after_every_task(spark):
+    def look(batches):
+        import gc  # noqa: PLC0415 - it runs in a worker
+
+        import omnigraph.spark  # noqa: F401, PLC0415 - see above
+
+        for _ in batches:
+            pass
+        yield pa.record_batch({"aside": [gc.get_freeze_count()], "left": [len(gc.get_objects())]})
+
+    (found,) = spark.range(0, 1, 1, 1).mapInArrow(look, "aside long, left long").collect()
+    assert found.aside > 10 * found.left
+    assert gc.get_freeze_count() == 0
 
 
 def test_workers_without_a_package_are_refused_by_its_name(spark, monkeypatch):

@@ -17,8 +17,8 @@ from omnigraph.lang.source import MAX_NESTING, Comment, Source, Span
 from omnigraph.lang.tables import open_parser
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
-# end of the text: searching on behind each opening mark would take quadratic time. Repetitions that never give back what
-# they took remember nothing on the way, which is quicker by an order of magnitude; the grammars do the same.
+# end of the text: searching on behind each opening mark would take quadratic time. Repetitions that never give back
+# what they took remember nothing on the way, which is quicker by an order of magnitude; the grammars do the same.
 _STRING_BODY = r'[^"\\]*+(?:\\[\s\S][^"\\]*+)*+'
 _STRING = rf'"{_STRING_BODY}(?:"|\\?\Z)'
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"

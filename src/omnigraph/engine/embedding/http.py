@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,6 +35,7 @@ _EXTRA = "omnigraph[embedding]"
 _MAX_ANSWER_BYTES = 64 << 20
 _MAX_DOUBLINGS = 10
 _MAX_SAID = 200
+_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _log = logging.getLogger(__name__)
 
 
@@ -100,7 +103,8 @@ class HttpCaller:
 
     def _open(self, headers: Mapping[str, str]) -> httpx.Client:
         try:
-            client: httpx.Client = self._library.Client(headers=dict(headers), follow_redirects=False)
+            trusted = _trusted(*map(os.environ.get, _CERTIFICATES))
+            client: httpx.Client = self._library.Client(headers=dict(headers), follow_redirects=False, verify=trusted)
         except (ImportError, OSError, ValueError, self._library.InvalidURL) as error:
             # The cause may quote the address of a proxy, password included, so it is not repeated.
             details = BadValue(what="environment", value="…", expected="usable proxies and certificates")
@@ -192,6 +196,12 @@ def _library() -> Any:
             details=MissingThing(what="library", name="httpx"),
             hint=f"install {_EXTRA}",
         ) from error
+
+
+@functools.cache
+def _trusted(*places: str | None) -> Any:  # noqa: ARG001 - where it looks: another place is another answer
+    """Return the certificates that the environment trusts; reading them takes longer than a call on one machine."""
+    return _library().create_ssl_context()
 
 
 def _explanation(body: bytes) -> str:
