@@ -15,6 +15,7 @@ from omnigraph.errors import SparkWorkerError, UsageError
 from omnigraph.spark import check_workers, session, workers
 from omnigraph.spark.java import find_java
 from omnigraph.spark.progress import watch_tasks
+from omnigraph.spark.runner import SparkRunner
 
 # Ends without a word about the session, as a program that fails does.
 PROGRAM = """
@@ -53,17 +54,13 @@ def test_workers_run_the_drivers_python_and_import_compiled_modules(spark):
 
 
 def test_workers_do_not_look_through_our_libraries_after_every_task(spark):
-    def look(batches):
+    def look(_):
         import gc  # noqa: PLC0415 - it runs in a worker
 
-        import omnigraph.spark  # noqa: F401, PLC0415 - see above
+        return gc.get_freeze_count(), len(gc.get_objects())
 
-        for _ in batches:
-            pass
-        yield pa.record_batch({"aside": [gc.get_freeze_count()], "left": [len(gc.get_objects())]})
-
-    (found,) = spark.range(0, 1, 1, 1).mapInArrow(look, "aside long, left long").collect()
-    assert found.aside > 10 * found.left
+    for aside, left in SparkRunner(spark=spark).run(look, [1, 2], "look"):
+        assert aside > 4 * left
     assert gc.get_freeze_count() == 0
 
 

@@ -7,7 +7,7 @@ from omnigraph.spark.optimize import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
 from omnigraph.spark.session import session, stop
-from omnigraph.spark.workers import check_workers, put_aside_what_is_loaded
+from omnigraph.spark.workers import check_workers
 
 __all__ = [
     "OptimizeStep",
@@ -25,6 +25,3 @@ __all__ = [
     "session",
     "stop",
 ]
-
-# Whoever imports any module of this room comes by here first, and has the large libraries behind him.
-put_aside_what_is_loaded()

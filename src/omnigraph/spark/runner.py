@@ -10,6 +10,7 @@ import base64
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from omnigraph.errors import OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.errors.spark import JobFault
 from omnigraph.records import record
+from omnigraph.spark.workers import put_aside_what_is_loaded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,6 +108,20 @@ def answer_batch(number: int, make: Callable[[], Any]) -> pa.RecordBatch:
     return pa.record_batch([pa.array([number], pa.int64()), pa.array([pickle.dumps(answer)])], schema=_SCHEMA)
 
 
+@contextmanager
+def working() -> Iterator[None]:
+    """Around what a task does with rows: an error of ours leaves as text that the driver reads back.
+
+    Raises:
+        RuntimeError: with the error inside.
+    """
+    put_aside_what_is_loaded()
+    try:
+        yield
+    except OmnigraphError as error:
+        raise task_error(error) from error
+
+
 def task_error(error: OmnigraphError) -> RuntimeError:
     """Return what a task has to raise so that :func:`job_error` finds the error in what Spark says."""
     # Ids and names are texts of a class of their own, which the encoder does not take for texts.
@@ -127,6 +143,7 @@ def job_error(doing: str, error: Exception) -> OmnigraphError:
 def _work(
     function: Callable[[Any], Any], packed: Sequence[bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    put_aside_what_is_loaded()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task = pickle.loads(packed[number])  # noqa: S301 - made by our own driver

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
@@ -48,8 +49,9 @@ def check_workers(spark: SparkSession) -> None:
     setattr(spark, PASSED, True)
 
 
+@functools.cache
 def put_aside_what_is_loaded() -> None:
-    """Let no collection of garbage in a worker look at the modules that it has loaded; nothing elsewhere.
+    """Let no collection of garbage in this worker look at what it has loaded for its first task; nothing elsewhere.
 
     A worker collects after every task. What our libraries consist of takes 30 ms to look through, each time, and is
     never garbage.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Build, How, Task
-from omnigraph.spark.runner import job_error, task_error
+from omnigraph.spark.runner import job_error, working
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,13 +146,11 @@ class _Chain:
     tasks: tuple[Task, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield what the last task yields; an error of ours leaves as text that the driver reads back."""
+        """Yield what the last task yields."""
         for task in self.tasks:
             batches = task.run(batches)
-        try:
+        with working():
             yield from batches
-        except OmnigraphError as error:
-            raise task_error(error) from error
 
 
 class _translated:  # noqa: N801 - used as a statement

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError
 from omnigraph.spark.keys import ROW
 from omnigraph.spark.rules.change import RuleSettings, WrittenChange, WrittenType
 from omnigraph.spark.rules.engine import StoredRows
 from omnigraph.spark.rules.stored import scan_stored
-from omnigraph.spark.runner import job_error, task_error
+from omnigraph.spark.runner import job_error, working
 from omnigraph.store.portable import TableTicket, fragment_sizes
 from omnigraph.store.scratch import ScratchPlace
 
@@ -143,12 +142,10 @@ def _grouped(sized: Iterable[tuple[Any, int]], most: int) -> list[tuple[Any, ...
 def _scan(
     read: Callable[[Any], Iterator[pa.RecordBatch]], groups: Sequence[Any], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    try:
+    with working():
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from read(groups[number])
-    except OmnigraphError as error:
-        raise task_error(error) from error
 
 
 def _read_keys(scratch: ScratchPlace, columns: Sequence[str], files: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -166,8 +163,6 @@ def _write(scratch: ScratchPlace, name: str, batches: Iterator[pa.RecordBatch]) 
 
     context = TaskContext.get()
     file = f"{name}-{0 if context is None else context.partitionId():06}"
-    try:
+    with working():
         if scratch.write_arrow(file, batches):
             yield pa.record_batch([pa.array([file])], names=["name"])
-    except OmnigraphError as error:
-        raise task_error(error) from error

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omnigraph.errors import OmnigraphError
+from omnigraph.spark.workers import put_aside_what_is_loaded
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
     """Let errors of ours say their code, once, and what to do next."""
+    put_aside_what_is_loaded()
     try:
         yield
     except OmnigraphError as error:
