@@ -6,7 +6,7 @@ from omnigraph.runtime.counters import Cost, Counters
 from omnigraph.runtime.failpoints import Failpoints
 from omnigraph.runtime.ids import IdSource
 from omnigraph.runtime.randomness import Randomness, SeededRandomness, SystemRandomness
-from omnigraph.runtime.threads import start_thread
+from omnigraph.runtime.threads import run_both, start_thread
 from omnigraph.runtime.world import World
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "SystemClock",
     "SystemRandomness",
     "World",
+    "run_both",
     "start_thread",
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.topology.image import Codes, TableImage
 from omnigraph.engine.query.topology.links import code_width
 from omnigraph.engine.query.topology.mapping import CodeMap, map_codes
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, run_both
 from omnigraph.store.table import KEY, ROW_ID
 
 SOURCE = "src"
@@ -173,10 +172,11 @@ def _fill(ends: EdgeEnds, codes: Codes, rows: pa.Table, ids: tuple[pa.ChunkedArr
         ends.source_codes[codes] = _codes_by_id(rows.column(SOURCE), source_ids)
         ends.target_codes[codes] = _codes_by_id(rows.column(TARGET), target_ids)
         return
-    with ThreadPoolExecutor(max_workers=1) as worker:
-        found = worker.submit(_codes_by_id, rows.column(SOURCE), source_ids)
-        ends.target_codes[codes] = _codes_by_id(rows.column(TARGET), target_ids)
-        ends.source_codes[codes] = found.result()
+    ends.target_codes[codes], ends.source_codes[codes] = run_both(
+        "edge-ends",
+        lambda: _codes_by_id(rows.column(TARGET), target_ids),
+        lambda: _codes_by_id(rows.column(SOURCE), source_ids),
+    )
 
 
 def _grouped(indexes: npt.NDArray[np.intp], sizes: npt.NDArray[np.int64]) -> list[list[int]]:
