@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog import Catalog
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Calls, Counters, World, counted
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
@@ -25,12 +25,14 @@ class ExportCalls:
     """The calls of a session that write all rows of a state somewhere else."""
 
     store: GraphStore
+    _calls: Calls
     _world: World
 
     @abstractmethod
     def catalog_at(self, snapshot: Snapshot) -> Catalog:
         """Return the schema that a state follows."""
 
+    @counted
     def export(
         self,
         to: str | Path | Storage,
@@ -75,6 +77,7 @@ class ExportCalls:
             counters=counters,
         )
 
+    @counted
     def export_stream(
         self,
         sink: ByteSink,
@@ -95,6 +98,7 @@ class ExportCalls:
         cut = self.export_cut(branch, at, types, counters)
         return export_stream(cut, sink, world=self._world, progress=progress, counters=counters)
 
+    @counted
     def export_cut(self, branch: str, at: str | None, types: Sequence[str] | None, counters: Counters) -> ExportCut:
         """Pin the state that an export is of.
 

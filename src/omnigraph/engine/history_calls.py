@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.branch_list import BranchStatus
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.log import LogFilter, LogPage
@@ -16,7 +16,9 @@ class HistoryCalls:
     """The calls of a session that look at history or name places in it. Each takes and gives plain values."""
 
     store: GraphStore
+    _calls: Calls
 
+    @counted
     def log(
         self,
         branch: str = MAIN,
@@ -56,6 +58,7 @@ class HistoryCalls:
         )
         return self.store.past.log(BranchName.parse(branch), wanted, limit, after, counters or Counters())
 
+    @counted
     def show(self, commit_id: str, branch: str = MAIN) -> Commit:
         """Return a commit, looked for in the history of ``branch`` and then of every other.
 
@@ -64,10 +67,12 @@ class HistoryCalls:
         """
         return self.store.past.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(branch), Counters())
 
+    @counted
     def branches(self) -> tuple[BranchStatus, ...]:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
         return self.store.branches(Counters())
 
+    @counted
     def create_branch(
         self, name: str, source: str = MAIN, *, at: str | None = None, actor: str | None = None
     ) -> BranchStatus:
@@ -81,6 +86,7 @@ class HistoryCalls:
         made = self.store.create_branch(BranchName.parse(name), source=BranchName.parse(source), at=at, actor=actor)
         return self.store.branch_status(made, Counters())
 
+    @counted
     def delete_branch(self, name: str, *, actor: str | None = None) -> None:
         """Delete a branch and its own commits for good.
 
@@ -91,10 +97,12 @@ class HistoryCalls:
         """
         self.store.delete_branch(BranchName.parse(name), actor=actor)
 
+    @counted
     def tags(self) -> tuple[Tag, ...]:
         """Return every tag, by name."""
         return self.store.tags.list(Counters())
 
+    @counted
     def create_tag(self, name: str, at: str = MAIN, *, actor: str | None = None, message: str | None = None) -> Tag:
         """Name the state that the reference ``at`` means at this moment; it is kept from being reclaimed.
 
@@ -104,6 +112,7 @@ class HistoryCalls:
         """
         return self.store.create_tag(TagName.parse(name), at, actor=actor, message=message)
 
+    @counted
     def delete_tag(self, name: str) -> Tag:
         """Remove a tag and return it.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
@@ -20,9 +20,11 @@ class LoadCalls:
     """The part of a session that loads."""
 
     store: GraphStore
+    _calls: Calls
     embedder: Embedder
     _catalogs: CatalogCache
 
+    @counted
     def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
         self,
         sources: Sequence[Source | str],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Calls, Counters, World, counted
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName
 
@@ -24,10 +24,12 @@ class MaintenanceCalls:
     """The calls of a session that tidy up, or say how the graph fares. None of them changes an answer."""
 
     store: GraphStore
+    _calls: Calls
     maintenance: MaintenanceSettings
     _catalogs: CatalogCache
     _world: World
 
+    @counted
     def optimize(
         self,
         branch: str = MAIN,
@@ -72,6 +74,7 @@ class MaintenanceCalls:
             is_stopped=is_stopped,
         ).run()
 
+    @counted
     def cleanup(
         self, *, keep: int | None = None, older_than_s: float | None = None, confirm: bool = False
     ) -> CleanupResult:
@@ -95,6 +98,7 @@ class MaintenanceCalls:
         work = Cleanup(self.store, retention, self.maintenance, self._world)
         return work.run() if confirm else work.preview()
 
+    @counted
     def status(self, branch: str = MAIN) -> GraphStatus:
         """Say how the graph fares: rows, fragments, indexes, storage, writes under way, and what to do about it.
 
@@ -107,6 +111,7 @@ class MaintenanceCalls:
         schema = self.store.snapshot(name, Counters()).state.schema
         return read_status(self.store, name, self._catalogs.get(schema), self.maintenance, self._world)
 
+    @counted
     def repair(
         self, branch: str = MAIN, *, confirm: bool = False, force: bool = False, discard: bool = False
     ) -> RepairResult:

@@ -30,7 +30,7 @@ from omnigraph.ir import (
     expect_mutation,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters, World, counted
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
@@ -99,6 +99,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         maintenance: MaintenanceSettings | None = None,
     ) -> None:
         self.store = store
+        self._calls = store.stores.calls
         self.maintenance = maintenance or MaintenanceSettings.from_environment()
         self.embedder = Embedder(world.clock, embedding)
         self._world = world
@@ -142,11 +143,13 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         self.close()
 
     def close(self) -> None:
-        """Finish background work and let go of everything; harmless when closed already."""
+        """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
         self._upkeep.close()
+        self._calls.close()
         self.embedder.close()
         self.store.close()
 
+    @counted
     def snapshot(self, branch: str = MAIN, counters: Counters | None = None) -> Snapshot:
         """Return the newest published state of a branch."""
         return self.store.snapshot(BranchName.parse(branch), counters or Counters())
@@ -159,6 +162,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         """Return the schema that a state follows."""
         return self._catalogs.get(snapshot.state.schema)
 
+    @counted
     def query(
         self,
         text: str | bytes,
@@ -193,10 +197,12 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         """
         return self._reads.run(read_call(text, params, name, params_form, branch, at, options, source_name))
 
+    @counted
     def prepare(self, call: ReadCall) -> PreparedRead:
         """Compile and plan a read for an engine that runs it elsewhere; raises what :meth:`query` does before rows."""
         return self._reads.prepare(call)
 
+    @counted
     def explain(
         self,
         text: str | bytes,
@@ -217,6 +223,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         call = read_call(text, params, name, params_form, branch, at, options, source_name)
         return self._reads.explain(call, run=run)
 
+    @counted
     def mutate(
         self,
         text: str | bytes,
@@ -252,6 +259,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         call = _Call(text=text, name=name, branch=branch, actor=actor, expected_head=expected_head, source=source_name)
         return self._mutate(call, lambda query: decode_call(query.checked.parameters, params, params_form))
 
+    @counted
     def mutate_batch(
         self,
         text: str | bytes,
@@ -308,6 +316,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
                 if attempt >= _ATTEMPTS or not is_insert_only(plan):
                     raise
 
+    @counted
     def apply_schema(
         self,
         text: str | bytes,

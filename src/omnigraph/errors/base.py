@@ -40,6 +40,8 @@ class OmnigraphError(Exception):
         retry: Retry | None = None,
         effect: Effect | None = None,
     ) -> None:
+        # What is wrong may be a text that no terminal can show.
+        message = message if message.isascii() else message.encode(errors="backslashreplace").decode()
         super().__init__(message)
         self.message = message
         self.details = details if details is not None else Details()

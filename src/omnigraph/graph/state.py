@@ -23,7 +23,7 @@ from omnigraph.graph.sources import query_text
 from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.blame import EntityHistory, blame
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot as PinnedState
 from omnigraph.values import BranchName
@@ -146,6 +146,7 @@ class State:
             sink, branch=self._branch, at=self._at, types=types, progress=progress
         )
 
+    @counted
     def diff(
         self,
         before: str | Commit | State,
@@ -176,6 +177,7 @@ class State:
         found = diff_between(session.store, reference_of(before), later, wanted, branch=self._branch)
         return Diff(found, session.catalog_at)
 
+    @counted
     def blame(self, type_name: str, entity_id: str, *, limit: int = 20) -> EntityHistory:
         """Return which commits changed an entity, newest first.
 
@@ -192,6 +194,7 @@ class State:
         key = type_name if ":" in type_name else f"{'edge' if is_edge else 'node'}:{type_name}"
         return blame(self._handle.session.store, key, entity_id, branch=self._branch, at=self._at, limit=limit)
 
+    @counted
     def to_networkx(self, *, limit: int = MAX_ENTITIES) -> Any:
         """Return every node and edge of a small graph as a ``networkx.MultiDiGraph``.
 
@@ -213,6 +216,10 @@ class State:
         caption = f"{self._handle.uri}, {self.reference} at commit {pinned.head.commit}"
         keys = [(key.partition(":"), entry.row_count) for key, entry in pinned.tables.items()]
         return html_rows(caption, ("kind", "type", "rows"), ((kind, name, str(n)) for (kind, _, name), n in keys))
+
+    @property
+    def _calls(self) -> Calls:
+        return self._handle.session.store.stores.calls
 
     def _pinned(self) -> PinnedState:
         session = self._handle.session

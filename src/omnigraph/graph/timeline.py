@@ -19,7 +19,7 @@ from omnigraph.history.merge import (
     preview_merge,
     revert_commit,
 )
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, counted
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.tags import Tag
 from omnigraph.values import BranchName
@@ -28,6 +28,7 @@ from omnigraph.values import BranchName
 class Timeline(State):
     """The newest state of a branch, and everything that led to it."""
 
+    @counted
     def at(self, ref: str | Commit | State) -> Snapshot:
         """Return one state for good, whatever is written later.
 
@@ -88,6 +89,7 @@ class Timeline(State):
         """
         return self._handle.session.show(commit_id, self._branch)
 
+    @counted
     def changes(
         self,
         *,
@@ -120,6 +122,7 @@ class Timeline(State):
             self._branch, start=start, cursor=cursor, page_token=page_token, wanted=wanted, limits=limits
         )
 
+    @counted
     def changes_of(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
         """Return what one commit changed relative to its first parent, one page of it.
 
@@ -146,6 +149,7 @@ class Timeline(State):
         state = self._branch if at is None else self.at(at).reference
         return self._handle.session.create_tag(name, state, actor=actor, message=message)
 
+    @counted
     def merge(
         self,
         source: str | State,
@@ -182,6 +186,7 @@ class Timeline(State):
             expected_head=expected_commit(expected_head),
         )
 
+    @counted
     def preview_merge(self, source: str | State, *, resolve: Resolution | None = None) -> MergePreview:
         """Return what :meth:`merge` would do with the branches as they are; nothing is written.
 
@@ -190,6 +195,7 @@ class Timeline(State):
         """
         return preview_merge(self._handle.session, reference_of(source), self._branch, resolve=resolve)
 
+    @counted
     def revert(
         self,
         commit: str | Commit,

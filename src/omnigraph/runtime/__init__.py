@@ -1,5 +1,6 @@
 """Time, randomness, ids, failpoints and counters, injected so that tests can own them."""
 
+from omnigraph.runtime.calls import Calls, counted
 from omnigraph.runtime.catalogue import FAILPOINTS
 from omnigraph.runtime.clock import Clock, ManualClock, SystemClock
 from omnigraph.runtime.counters import Cost, Counters
@@ -11,6 +12,7 @@ from omnigraph.runtime.world import World
 
 __all__ = [
     "FAILPOINTS",
+    "Calls",
     "Clock",
     "Cost",
     "Counters",
@@ -22,6 +24,7 @@ __all__ = [
     "SystemClock",
     "SystemRandomness",
     "World",
+    "counted",
     "run_both",
     "start_thread",
 ]

@@ -5,21 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from omnigraph.errors import ClaimBusyError, ClaimHeld
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.txn.branch_delete import BranchDeletion
 from omnigraph.txn.branches import BranchRef
+from omnigraph.txn.lines import branch_missing
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.publisher import Publisher
 from omnigraph.txn.queue import BranchQueue
 from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
-from omnigraph.txn.services import BranchServices
+from omnigraph.txn.services import BranchServices, graph_closed
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.transaction import WriteTxn
-from omnigraph.values import CommitId, OperationId
+from omnigraph.values import CommitId, OperationId, checked_text
 
 
 @record
@@ -45,7 +47,13 @@ class GraphPublishAuthority:
             self._run,
             can_group=lambda txn: group_commit and txn.can_group,
             max_group=services.settings.max_group,
+            wait_s=services.settings.claim_wait_s,
+            clock=services.world.clock,
+            busy=self._busy,
+            refuse=lambda: branch_missing(services.line.name) if self._is_forgotten else graph_closed(),
+            forsake=WriteTxn.forsake,
         )
+        self._is_forgotten = False
 
     def snapshot(self, counters: Counters) -> Snapshot:
         """Return the newest published state: one probe when nothing has changed since the last look."""
@@ -60,7 +68,11 @@ class GraphPublishAuthority:
         expected_head: CommitId | None = None,
         merged_parent: CommitId | None = None,
     ) -> WriteTxn:
-        """Resolve the world once and return a transaction on it."""
+        """Resolve the world once and return a transaction on it.
+
+        Raises:
+            ValueFormatError: the actor or the message cannot be stored.
+        """
         ids = self.services.world.ids
         counters = Counters()
         txn = WriteTxn(
@@ -68,8 +80,8 @@ class GraphPublishAuthority:
             operation_id=OperationId(ids.ulid()),
             commit_id=CommitId(ids.ulid()),
             kind=kind,
-            actor=actor,
-            message=message,
+            actor=checked_text("actor", actor),
+            message=checked_text("message", message),
             expected_head=expected_head,
             merged_parent=merged_parent,
         )
@@ -101,7 +113,11 @@ class GraphPublishAuthority:
             ClaimBusyError: other writers kept the branch busy for too long.
             WriteOutcomeError: storage failed in a way that left the outcome open.
             BranchMissingError: the branch was deleted.
+            GraphClosedError: the graph was closed.
         """
+        return self.services.stores.calls.run(lambda: self._commit(txn))
+
+    def _commit(self, txn: WriteTxn) -> CommitResult:
         with self.services.life.reading(Counters()):
             return self._queue.submit(txn)
 
@@ -137,9 +153,23 @@ class GraphPublishAuthority:
         """Delete the branch; this authority is of no use afterwards."""
         deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor, counters)
 
+    def forget(self) -> None:
+        """Refuse writes as the branch is gone, and let go of everything."""
+        self._is_forgotten = True
+        self.close()
+
     def close(self) -> None:
-        """Finish what runs behind acknowledged writes."""
+        """Refuse further writes, finish those under way and what runs behind acknowledged ones."""
+        self._queue.close()
         self._publisher.close()
+
+    def _busy(self, waited_s: float) -> ClaimBusyError:
+        name, known = self.services.line.name, self.known()
+        version = 0 if known is None else known.state.version + 1
+        details = ClaimHeld(branch=name, version=version, holder="other writers of this process", waited_s=waited_s)
+        return ClaimBusyError(
+            f"other writers of this process kept the branch busy branch={name} waited_s={waited_s:.1f}", details=details
+        )
 
     def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:
         base, seen_s = self._newest_known(batch)

@@ -62,6 +62,11 @@ class Batch:
         for member in self.alive:
             member.error = error
 
+    @property
+    def is_forsaken(self) -> bool:
+        """Whether nobody waits for any of it: then it ends before it claims anything."""
+        return all(member.txn.is_forsaken for member in self.alive)
+
     def forget_staged(self) -> None:
         """Stage everything again: what was staged may have landed and been undone."""
         self._staged.clear()
@@ -88,7 +93,11 @@ class Batch:
         is_merge = any(member.txn.merged_parent is not None for member in alive)
         # That a piece of a stream was delivered is worth a commit although it left every row as it was.
         is_batch = any(member.txn.batch is not None or member.txn.is_recorded for member in alive)
-        if not alive or (not tables and schema is None and not is_upgrade and not is_merge and not is_batch):
+        if (
+            not alive
+            or self.is_forsaken
+            or (not tables and schema is None and not is_upgrade and not is_merge and not is_batch)
+        ):
             return None
         leader = alive[0].txn
         change = ManifestChange(

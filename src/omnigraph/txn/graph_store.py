@@ -16,7 +16,7 @@ from omnigraph.errors import (
     TableMissingError,
     UsageError,
 )
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters, World, counted
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
 from omnigraph.store.tables import TableStore
@@ -38,7 +38,7 @@ from omnigraph.txn.services import GraphStores
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.tags import Tag, Tags
-from omnigraph.values import MAIN, BranchName, CommitId, TagName
+from omnigraph.values import MAIN, BranchName, CommitId, TagName, checked_text
 
 OpenMode = Literal["read_write", "read_only"]
 
@@ -51,6 +51,7 @@ class GraphStore:
         self._formats = formats
         self._mode = mode
         self._refs = BranchRefs(stores)
+        self._calls = stores.calls
         self._branches = OpenBranches(stores, self._refs, formats, group_commit=group_commit)
         self._deletion = BranchDeletion(stores)
         self.tags = Tags(stores, self._refs)
@@ -77,7 +78,7 @@ class GraphStore:
         """
         stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
         try:
-            create_graph(stores, schema, tables, actor)
+            create_graph(stores, schema, tables, checked_text("actor", actor))
         finally:
             stores.close()
 
@@ -138,6 +139,7 @@ class GraphStore:
         """Where the graph lives."""
         return self._stores.datasets.storage
 
+    @counted
     def refresh(self, counters: Counters | None = None) -> None:
         """Look at the newest state of main and, when open for writing, recover what dead writers left."""
         count = counters or Counters()
@@ -147,7 +149,8 @@ class GraphStore:
             self._upgrade(self.authority(BranchName(MAIN), count), count)
 
     def close(self) -> None:
-        """Finish background work and let go of everything; harmless when closed already."""
+        """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
+        self._calls.close()
         self._branches.close()
         self._stores.close()
 
@@ -197,6 +200,7 @@ class GraphStore:
         self._refuse_reading()
         return self._branches.current(branch, counters)
 
+    @counted
     def create_branch(
         self,
         name: BranchName,
@@ -220,6 +224,7 @@ class GraphStore:
             raise UsageError("cannot create branch 'main'", details=details)
         count, branch = counters or Counters(), source or BranchName(MAIN)
         started_s = self._stores.world.clock.monotonic_s()
+        actor = checked_text("actor", actor)
         state = self.past.resolve_ref(branch if at is None else at, branch, count)
         if state.snapshot.is_past:
             # A branch must be able to read all of what it inherits.
@@ -248,6 +253,7 @@ class GraphStore:
         others = (other for other in self.protected_versions(counters) if other.name != asker)
         return any((other.line, other.version) == (line, version) for other in others)
 
+    @counted
     def delete_branch(
         self, name: BranchName, *, actor: str | None = None, counters: Counters | None = None
     ) -> BranchRef:
@@ -264,6 +270,7 @@ class GraphStore:
         if name.is_main:
             details = BadValue(what="branch", value=name, expected="a branch other than main")
             raise UsageError("cannot delete branch 'main'", details=details)
+        actor = checked_text("actor", actor)
         try:
             return self._delete_known(name, actor, count)
         except BranchMissingError:
@@ -288,6 +295,7 @@ class GraphStore:
         """Return the manifest versions that cleanup must leave whole: heads, fork points and tags."""
         return protected_versions(self._branches, self.tags, counters)
 
+    @counted
     def create_tag(
         self,
         name: TagName,
@@ -305,6 +313,7 @@ class GraphStore:
         """
         self._refuse_reading()
         count = counters or Counters()
+        actor, message = checked_text("actor", actor), checked_text("message", message)
         state = self.past.resolve_ref(at, BranchName(MAIN), count)
         commit = state.commit
         # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
@@ -314,6 +323,7 @@ class GraphStore:
             name, commit, line, lambda: self._is_whole(line, version, name, count), actor, message, count
         )
 
+    @counted
     def delete_tag(self, name: TagName, *, counters: Counters | None = None) -> Tag:
         """Remove a tag and return it; its commit may be reclaimed from here on.
 
@@ -339,6 +349,7 @@ class GraphStore:
             details = BadValue(what="open mode", value="read_only", expected="read_write")
             raise ReadOnlyError("the graph is open for reading only", details=details)
 
+    @counted
     def reclaim_older(self, pins: Sequence[TablePin], counters: Counters) -> int:
         """Remove the versions of tables before ``pins`` for good; return how many.
 

@@ -22,7 +22,9 @@ class ClaimKeeper:
         self._claims = claims
         self._writer = writer
         self._interval_s = grace_s / 3
-        self._changed = threading.Condition()
+        # Entered as a plain lock: an interrupt can leave a condition locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._held: int | None = None
         self._renewing: int | None = None
         self._renewed: set[int] = set()
@@ -32,7 +34,7 @@ class ClaimKeeper:
     @contextmanager
     def holding(self, version: int) -> Iterator[None]:
         """Keep the claim of ``version`` alive while the block runs."""
-        with self._changed:
+        with self._lock:
             self._held = version
             if not self._is_started:
                 self._is_started = True
@@ -40,7 +42,7 @@ class ClaimKeeper:
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._held = None
 
     def forget(self, version: int) -> bool:
@@ -48,7 +50,7 @@ class ClaimKeeper:
 
         A renewal under way is waited for: it would otherwise land behind its own deletion.
         """
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(lambda: self._renewing != version)
             was_renewed = version in self._renewed
             self._renewed.discard(version)
@@ -56,14 +58,14 @@ class ClaimKeeper:
 
     def close(self) -> None:
         """Stop the thread."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()
 
     def _run(self) -> None:
         seen: int | None = None
         while True:
-            with self._changed:
+            with self._lock:
                 if self._changed.wait_for(lambda: self._is_closed, self._interval_s):
                     return
                 held = self._held
@@ -83,6 +85,6 @@ class ClaimKeeper:
             # At worst somebody presumes this writer dead and it loses its attempt.
             _log.warning("a claim could not be renewed version=%s: %s", version, error)
         finally:
-            with self._changed:
+            with self._lock:
                 self._renewing = None
                 self._changed.notify_all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from omnigraph.errors import BadValue, BranchMissingError, GraphClosedError
+from omnigraph.errors import BranchMissingError
 from omnigraph.runtime import Counters
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
@@ -13,7 +13,7 @@ from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.lines import MAIN_LINE, BranchLife, BranchLine, branch_missing
 from omnigraph.txn.manifest.commits import CommitLine
 from omnigraph.txn.manifest.file import LoadedManifest
-from omnigraph.txn.services import BranchServices, GraphStores
+from omnigraph.txn.services import BranchServices, GraphStores, graph_closed
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
 
@@ -40,8 +40,7 @@ class OpenBranches:
         """
         with self._lock:
             if self._is_closed:
-                details = BadValue(what="graph", value="closed", expected="open")
-                raise GraphClosedError("the graph is closed", details=details)
+                raise graph_closed()
             known = self.authorities.get(branch)
         if known is not None:
             return known
@@ -49,6 +48,8 @@ class OpenBranches:
         services = self.services(MAIN_LINE if ref is None else ref.line)
         made = GraphPublishAuthority(services, group_commit=self._group_commit)
         with self._lock:
+            if self._is_closed:
+                raise graph_closed()
             if branch not in self.authorities and ref is not None:
                 self._refs[branch] = ref
             return self.authorities.setdefault(branch, made)
@@ -121,13 +122,14 @@ class OpenBranches:
                 return
             del self.authorities[branch]
             self._refs.pop(branch, None)
-        authority.close()
+        authority.forget()
 
     def close(self) -> None:
         """Finish what runs behind acknowledged writes; nothing can be opened afterwards."""
         with self._lock:
-            authorities = list(self.authorities.values())
-            self.authorities.clear()
             self._is_closed = True
-        for authority in authorities:
+            authorities = list(self.authorities.items())
+        for branch, authority in authorities:
+            # Forgotten when it is closed: an interrupt leaves the rest to the next call.
             authority.close()
+            self.authorities.pop(branch, None)

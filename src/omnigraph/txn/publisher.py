@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -34,6 +35,8 @@ from omnigraph.txn.recovery.recoverer import Recoverer, Recovery, RecoveryKind
 from omnigraph.txn.release import Releaser
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.transaction import WriteTxn
+
+_log = logging.getLogger(__name__)
 
 # How long a sign of other writers makes this one look again after it won a claim.
 _CONTENTION_S = 5.0
@@ -70,6 +73,14 @@ class _Patience:
         self.started_s, self.looked_s, self.delay_s = now_s, 0.0, _FIRST_WAIT_S
 
 
+@dataclass
+class _Unsettled:
+    """A plan that may have left something behind: its claim, and what it moved."""
+
+    plan: PublishPlan
+    is_claimed: bool = False
+
+
 class Publisher:
     """Publishes batches on one branch, one at a time."""
 
@@ -82,13 +93,17 @@ class Publisher:
         self._releaser = Releaser(services.claims, self._keeper, services.world)
         # Nobody knows at first whether others write here, so the first claim is looked at again.
         self._contended_until_s = math.inf
-        # Plans that an exception of the program tore out of their window; ended before anything else is written.
-        self._orphans: list[PublishPlan] = []
+        # Plans that may hold a claim: noted before it is made, forgotten when nothing is left of it. One that an
+        # exception tore out of its window is ended before anything else is written.
+        self._unsettled: dict[str, _Unsettled] = {}
 
     def close(self) -> None:
-        """Finish the releases that run behind acknowledged writes and stop renewing."""
-        self._releaser.close()
-        self._keeper.close()
+        """End what broke off, finish the releases that run behind acknowledged writes, and stop renewing."""
+        try:
+            self._settle_all(Counters())
+        finally:
+            self._releaser.close()
+            self._keeper.close()
 
     def publish(self, txns: Sequence[WriteTxn], base: LoadedManifest, seen_s: float) -> list[Published | BaseException]:
         """Publish what can be published; one outcome per transaction, in order.
@@ -102,7 +117,7 @@ class Publisher:
         counters = Counters()
         patience = _Patience(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
         try:
-            self._end_orphans(counters)
+            self._settle_all(counters)
             while True:
                 manifest = self._attempt(batch, base, patience, counters)
                 if manifest is not None:
@@ -116,6 +131,10 @@ class Publisher:
         except OmnigraphError as error:
             batch.fail_all(error)
             manifest = base
+        except Exception:
+            # A mistake of the program. Its claim must not stay: this process lives, so others would wait for it.
+            self._settle_all(counters)
+            raise
         return [self._outcome(member, manifest, counters) for member in batch.members]
 
     def _attempt(
@@ -130,13 +149,15 @@ class Publisher:
         if plan is None:
             return base
         self._world.failpoints.hit("txn.stage.after_files")
+        self._unsettled[plan.publish_uuid] = _Unsettled(plan)
         if not self._claim(plan, counters):
+            self._settled(plan)
             self._wait(plan, base, patience, counters)
             return None
         if self._is_overtaken(plan, patience, counters):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
-            self._releaser.release(plan.target_version)
+            self._let_go(plan)
             return None
         return self._run_window(batch, plan, base, counters)
 
@@ -146,6 +167,7 @@ class Publisher:
         with self._withdrawing(plan):
             won = self._services.claims.claim(plan, counters)
             if won:
+                self._unsettled[plan.publish_uuid].is_claimed = True
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
@@ -164,9 +186,6 @@ class Publisher:
         except OmnigraphError as error:
             self._withdraw(plan, error)
             raise
-        except BaseException:
-            self._orphans.append(plan)
-            raise
 
     def _withdraw(self, plan: PublishPlan, error: OmnigraphError) -> None:
         """Remove a claim that was or may have been made, and let ``error`` say what is true of the write.
@@ -181,8 +200,10 @@ class Publisher:
             if found is not None and found.operation_id == plan.operation_id:
                 self._services.claims.release(plan.target_version, counters)
                 error.effect = Effect.NONE
-        except OmnigraphError:
-            self._orphans.append(plan)
+        except OmnigraphError as trouble:
+            _log.warning("a claim could not be withdrawn version=%s: %s", plan.target_version, trouble)
+        else:
+            self._settled(plan)
 
     def _run_window(
         self, batch: Batch, plan: PublishPlan, base: LoadedManifest, counters: Counters
@@ -194,9 +215,6 @@ class Publisher:
                 manifest = self._commit_and_publish(plan, base, counters)
         except OmnigraphError as error:
             return self._end_own(batch, plan, error, counters)
-        except BaseException:
-            self._orphans.append(plan)
-            raise
         if self._world.clock.monotonic_s() - started_s > self._settings.grace_s:
             confirmed = self._confirm(plan, counters)
             if confirmed is None:
@@ -204,7 +222,7 @@ class Publisher:
             manifest = confirmed
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
-        self._releaser.release(plan.target_version)
+        self._let_go(plan)
         return manifest
 
     def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
@@ -244,10 +262,11 @@ class Publisher:
             recovery = self._recoverer.resolve(plan, counters)
         except BranchMissingError:
             # Nothing of it can be reached, and its claim is gone.
+            self._settled(plan)
             raise
         except OmnigraphError as trouble:
-            self._orphans.append(plan)
             raise self._unknown(plan, error) from trouble
+        self._settled(plan)
         if recovery.kind is RecoveryKind.ROLLED_FORWARD:
             return recovery.manifest
         batch.forget_staged()
@@ -268,14 +287,41 @@ class Publisher:
             newest = self._services.load(counters)
             found = self._services.manifest.find_commit(newest, plan.change.commits[-1].id, counters)
         except OmnigraphError as trouble:
-            self._orphans.append(plan)
             raise self._unknown(plan, trouble) from trouble
         return None if found is None else newest
 
-    def _end_orphans(self, counters: Counters) -> None:
-        while self._orphans:
-            self._recoverer.resolve(self._orphans[0], counters)
-            self._orphans.pop(0)
+    def _let_go(self, plan: PublishPlan) -> None:
+        self._releaser.release(plan.target_version)
+        self._settled(plan)
+
+    def _settled(self, plan: PublishPlan) -> None:
+        self._unsettled.pop(plan.publish_uuid, None)
+
+    def _settle_all(self, counters: Counters) -> None:
+        """End what broke off. What cannot be ended now stays for the next time, and does not fail other writes.
+
+        A claim of it may be in their way: whoever meets that is told why it cannot be ended.
+        """
+        for left in tuple(self._unsettled.values()):
+            try:
+                self._settle(left, counters)
+            except Exception as trouble:  # noqa: BLE001 - whatever is wrong with it is not wrong with other writes
+                _log.warning("a write that broke off could not be ended plan=%s: %s", left.plan.publish_uuid, trouble)
+
+    def _settle(self, left: _Unsettled, counters: Counters) -> None:
+        plan = left.plan
+        self._keeper.forget(plan.target_version)
+        try:
+            if left.is_claimed or self._holds_claim(plan, counters):
+                self._recoverer.resolve(plan, counters)
+        except BranchMissingError:
+            # Nothing of it can be reached.
+            pass
+        self._settled(plan)
+
+    def _holds_claim(self, plan: PublishPlan, counters: Counters) -> bool:
+        found = self._services.claims.read(plan.target_version, counters)
+        return found is not None and found.publish_uuid == plan.publish_uuid
 
     def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience, counters: Counters) -> None:
         """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
@@ -285,7 +331,11 @@ class Publisher:
             waited_s = clock.monotonic_s() - patience.started_s
             if waited_s - patience.looked_s > _LOOK_AT_HOLDER_AFTER_S:
                 patience.looked_s = waited_s
-                if claims.read(plan.target_version, counters) is None:
+                holder = claims.read(plan.target_version, counters)
+                if holder is None:
+                    return
+                if holder.publish_uuid in self._unsettled:
+                    self._settle(self._unsettled[holder.publish_uuid], counters)
                     return
                 if self._recoverer.recover_if_abandoned(plan.target_version, counters) is not None:
                     return

@@ -37,16 +37,13 @@ class Releaser:
         self._last = self._pool.submit(self._drain)
 
     def close(self) -> None:
-        """Wait for the releases under way, trying once more what failed."""
-        with self._lock:
-            has_more = bool(self._pending)
-        if has_more:
-            self._pool.submit(self._drain)
+        """Wait for the releases under way, and try once more what failed."""
         self._pool.shutdown(wait=True)
+        self._drain()
 
     def _drain(self) -> None:
         with self._lock:
-            versions, self._pending = self._pending, []
+            versions = tuple(self._pending)
         for version in versions:
             try:
                 self._world.failpoints.hit("txn.release.before_delete")
@@ -55,5 +52,6 @@ class Releaser:
                 self._world.failpoints.hit("txn.release.after_delete")
             except OmnigraphError as error:
                 _log.warning("a sidecar could not be deleted version=%s: %s", version, error)
+            else:
                 with self._lock:
-                    self._pending.append(version)
+                    self._pending.remove(version)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from omnigraph.runtime import Counters, World
+from omnigraph.errors import BadValue, GraphClosedError
+from omnigraph.runtime import Calls, Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables import TableStore
@@ -40,11 +41,18 @@ class GraphStores:
     commits: CommitCache = field(default_factory=CommitCache)
     # Told of every commit of this process, on the thread that published it: whoever listens must be quick.
     listeners: list[Callable[[BranchName, Sequence[Commit]], None]] = field(default_factory=list)
+    # What is asked of the graph at this moment: it is closed when the last of it has ended.
+    calls: Calls = field(default_factory=lambda: Calls(graph_closed))
 
     def close(self) -> None:
         """Let the threads go; harmless when that was done already."""
         self.pool.shutdown()
         self.syncing.disk.close()
+
+
+def graph_closed() -> GraphClosedError:
+    """Return the error of a call that came too late."""
+    return GraphClosedError("the graph is closed", details=BadValue(what="graph", value="closed", expected="open"))
 
 
 class BranchServices:

@@ -30,7 +30,7 @@ from omnigraph.txn.changes import (
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark
 from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import CommitId, OperationId
+from omnigraph.values import CommitId, OperationId, checked_text
 
 
 class CommitView:
@@ -115,6 +115,8 @@ class WriteTxn:
         self.is_upgrade = False
         # A commit of its own although every row was as it should be already: a load is one whatever it finds.
         self.is_recorded = False
+        # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
+        self.is_forsaken = False
         self.batch: BatchMark | None = None
         self.read_set: set[str] = set()
         # Where other processes put files for this write, by table.
@@ -198,8 +200,16 @@ class WriteTxn:
         """Publish this as one piece of a stream, unless the branch has that piece or a later one already.
 
         The commit then raises :class:`BatchRepeatedError`, whoever wrote in between.
+
+        Raises:
+            ValueFormatError: the name of the stream cannot be stored.
         """
+        checked_text("name of a stream", mark.app)
         self.batch = mark
+
+    def forsake(self) -> None:
+        """Say that nobody waits for the outcome any more."""
+        self.is_forsaken = True
 
     def add_check(self, check: Check) -> None:
         """Run ``check`` against every state this write is about to be published on."""

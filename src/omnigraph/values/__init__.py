@@ -3,6 +3,7 @@
 from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
 from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
+from omnigraph.values.text import checked_text
 from omnigraph.values.ulid import Ulid, is_ulid
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "TimeRef",
     "TypeId",
     "Ulid",
+    "checked_text",
     "is_ulid",
     "parse_ref",
 ]

@@ -48,7 +48,7 @@ def _commit_all(grouped, prepare):
         txn = authority.begin(WriteKind.INSERT, actor=name)
         fill(txn)
         threads.append(start_thread(name, lambda name=name, txn=txn: run(name, txn)))
-        while len(authority._queue._waiting) < len(threads) - 1:
+        while authority._queue.waiting < len(threads) - 1:
             assert threads[-1].is_alive()
     may_go_on.set()
     for thread in threads:

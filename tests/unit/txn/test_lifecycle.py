@@ -1,13 +1,15 @@
 """Creating, opening and closing: one graph per place, whoever races for it."""
 
+import itertools
 import subprocess
 import sys
+import threading
 
 import pytest
 from tests.txn_graph import PERSON, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters, World, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
 from omnigraph.values import BranchName
@@ -98,3 +100,59 @@ def test_a_result_reports_what_it_cost(tmp_path):
     assert cost.total_calls > 0
     assert cost.bytes_written > 0
     assert 0 < cost.serial_stages <= cost.total_calls
+
+
+def test_closing_while_threads_write_refuses_new_writes_and_finishes_those_under_way(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    graph = open_graph(storage)
+    acknowledged, refusals, started = [], [], threading.Barrier(5)
+
+    def write(number):
+        insert(graph, PERSON, node_rows([f"w{number}"]))
+        started.wait(30)
+        for turn in itertools.count():
+            try:
+                insert(graph, PERSON, node_rows([f"w{number}.{turn}"]))
+            except BaseException as error:  # noqa: BLE001 - what it is, is the question
+                refusals.append(type(error))
+                return
+            acknowledged.append(f"w{number}.{turn}")
+
+    threads = [start_thread(f"w{number}", lambda number=number: write(number)) for number in range(4)]
+    started.wait(30)
+    while not acknowledged:
+        assert all(thread.is_alive() for thread in threads)
+    graph.close()
+    assert not [path for path in (tmp_path / "g" / "__recovery").rglob("*") if path.is_file()]
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert refusals == [GraphClosedError] * 4
+    with open_graph(storage) as again:
+        assert set(acknowledged) <= set(read_ids(again, PERSON))
+        insert(again, PERSON, node_rows(["next"]))
+
+
+def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
+    world, begun, may_end = World.system({}), threading.Event(), threading.Event()
+    graph = open_graph(init_graph(tmp_path / "g"), world=world)
+    graph.create_branch(BranchName("side"))
+
+    def hold():
+        begun.set()
+        assert may_end.wait(30)
+
+    world.failpoints.enable("txn.branch_delete.after_claim", hold)
+    deleter = start_thread("deleter", lambda: graph.delete_branch(BranchName("side")))
+    assert begun.wait(30)
+    closer = start_thread("closer", graph.close)
+    while not graph._calls._is_closed:
+        assert closer.is_alive()
+    with pytest.raises(GraphClosedError):
+        graph.create_branch(BranchName("other"))
+    may_end.set()
+    for thread in (deleter, closer):
+        thread.join(30)
+        assert not thread.is_alive()
+    with open_graph(Storage.open(str(tmp_path / "g"))) as again:
+        assert again.branch_names(Counters()) == ["main"]

@@ -39,7 +39,9 @@ class Upkeep:
         self._tidy = tidy
         self._every = every
         self._clock = clock
-        self._changed = threading.Condition()
+        # Entered as a plain lock: an interrupt can leave a condition locked.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._counts: dict[BranchName, int] = {}
         self._due: list[BranchName] = []
         self._last_s = 0.0
@@ -52,7 +54,7 @@ class Upkeep:
         count = sum(commit.operation not in _OWN for commit in commits)
         if not count or not self._every:
             return
-        with self._changed:
+        with self._lock:
             self._last_s = self._clock.monotonic_s()
             self._counts[branch] = self._counts.get(branch, 0) + count
             if self._counts[branch] < self._every or self._is_closed:
@@ -67,7 +69,7 @@ class Upkeep:
 
     def close(self) -> None:
         """Stop, after the piece of work that is under way; harmless when closed already."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             self._changed.notify_all()
             is_running = self._is_started
@@ -82,7 +84,7 @@ class Upkeep:
 
     def _serve(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: self._is_closed or self._due)
                 if self._is_closed:
                     return

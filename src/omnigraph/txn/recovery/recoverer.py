@@ -6,6 +6,7 @@ at, the sidecar is still there, and whoever comes next classifies what it finds 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from enum import Enum
 
@@ -15,6 +16,7 @@ from omnigraph.errors import (
     ClaimHeld,
     CompareAndSwapLostError,
     HeadMoved,
+    OmnigraphError,
     RecoveryInvariantError,
     TableDrift,
     TableMovedError,
@@ -26,13 +28,15 @@ from omnigraph.txn.claims import Holding
 from omnigraph.txn.floor import publish_plan
 from omnigraph.txn.lines import branch_missing
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
-from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
 from omnigraph.txn.plan import PublishPlan, WriteKind
 from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table
 from omnigraph.txn.recovery.undo import plan_undo
 from omnigraph.txn.services import BranchServices
 from omnigraph.values import CommitId
+
+_log = logging.getLogger(__name__)
 
 # Each round either ends or meets a version that another process published in the meantime.
 _MAX_ROUNDS = 64
@@ -204,8 +208,10 @@ class Recoverer:
         self, plan: PublishPlan, base: LoadedManifest, observations: tuple[Observation, ...], counters: Counters
     ) -> Recovery:
         """The plan's version is still free: all of its tables landed, or none of them shall have."""
-        if all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations):
-            manifest = self._publish(plan, base, counters)
+        landed = all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations)
+        staged = self._stage_again(plan, base, counters) if landed else None
+        if staged is not None:
+            manifest = self._services.phases.publish(plan, base, staged, counters)
             return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
         # Undone to what the manifest names, not to what the plan was built on: a plan that is itself an undo was
         # built on rows that nobody published.
@@ -214,6 +220,20 @@ class Recoverer:
         self._services.phases.commit_tables(undo, counters)
         manifest = self._publish(undo, base, counters)
         return _recovery(RecoveryKind.ROLLED_BACK, observations, undo.change.commits[-1].id, manifest)
+
+    def _stage_again(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> StagedManifest | None:
+        """Upload the manifest of a plan whose tables have landed.
+
+        None: it holds something that no manifest can. Nothing of it was published, so that it can be undone; finishing
+        it would fail for whoever tries, and keep the branch for ever.
+        """
+        try:
+            return self._services.manifest.stage(base, plan.change, counters)
+        except OmnigraphError:
+            raise
+        except (ValueError, TypeError) as trouble:
+            _log.warning("a write cannot be finished and is undone plan=%s: %s", plan.publish_uuid, trouble)
+            return None
 
     def _heal(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
         """The plan's version is taken: undo, under a claim of its own, whatever the plan's tables hold unpublished.

@@ -1,0 +1,191 @@
+"""An exception at any line of the queue, the publisher and what closes a graph: it disables nothing.
+
+Interrupts come where Python lets them, and that may be anywhere. Whatever line they meet, on whichever thread, the next
+write of the same process goes through, acknowledged rows are there, closing works and leaves no claim behind.
+"""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from omnigraph.errors import InternalError
+from omnigraph.runtime import calls, start_thread
+from omnigraph.txn import authority, batch, graph_store, keeper, open_branches, publisher, queue, release, services
+from tests.auditor import audit
+from tests.crash.interrupting import Interrupt, interrupting, noting
+from tests.crash.matrix import IS_FULL
+from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+
+# Threads that end with an exception are what this is about.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+QUEUE = (queue, calls)
+PUBLISHING = (authority, batch, publisher, keeper, release)
+CLOSING = (graph_store, open_branches, services, authority, publisher, queue, calls, keeper, release)
+# Every line of the queue, where an interrupt is no rare guest, and a fixed choice of the rest.
+STEP = 1 if IS_FULL else 4
+
+
+def _files(modules):
+    return {module.__file__ for module in modules}
+
+
+def _within(run, seconds=60):
+    """Run something that must not hang; return what it raised."""
+    raised = []
+
+    def catch():
+        try:
+            run()
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            raised.append(error)
+
+    thread = start_thread("test", catch)
+    thread.join(seconds)
+    assert not thread.is_alive(), "it hangs"
+    return raised[0] if raised else None
+
+
+def _write(graph, name):
+    insert(graph, PERSON, node_rows([name]))
+
+
+def _trouble(root, line):
+    """What is wrong with a graph, and with the process that has it open, after an exception at a line; None: never met.
+
+    The first write opens the branch and the second is one like any other.
+    """
+    storage = init_graph(root)
+    graphs, acknowledged = [], []
+    with interrupting(line) as came:
+        failure = _within(lambda: graphs.append(open_graph(storage)))
+        for name in ("first", "second") if failure is None else ():
+            failure = failure or _within(lambda name=name: _acknowledge(graphs[0], name, acknowledged))
+    assert failure is None or isinstance(failure, Interrupt | InternalError), repr(failure)
+    graph = graphs[0] if graphs else open_graph(storage)
+    for name in ("later", "last"):
+        failure = _within(lambda name=name: _acknowledge(graph, name, acknowledged))
+        assert failure is None, f"a later write fails: {failure!r}"
+    assert _within(graph.close) is None
+    return _check(storage, acknowledged) if came else None
+
+
+def _acknowledge(graph, name, acknowledged):
+    _write(graph, name)
+    acknowledged.append(name)
+
+
+def _check(storage, acknowledged):
+    left = [key for key in (Path(storage.root) / "__recovery").rglob("*") if key.is_file()]
+    assert left == []
+    with open_graph(storage, mode="read_only") as graph:
+        ids = read_ids(graph, PERSON)
+    assert set(acknowledged) <= set(ids)
+    assert len(ids) == len(set(ids))
+    return audit(storage.root)
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory):
+    """The lines of each module that a write passes, and those that closing does."""
+    root = tmp_path_factory.mktemp("lines")
+    with noting(_files({*QUEUE, *PUBLISHING, *CLOSING})) as writing:
+        graph = open_graph(init_graph(root / "g"))
+        _write(graph, "first")
+        _write(graph, "second")
+    with noting(_files(CLOSING)) as closing:
+        graph.close()
+    return {"writing": writing, "closing": closing}
+
+
+def _chosen(lines, modules, step):
+    files = _files(modules)
+    return [line for line in lines if line[0] in files][::step]
+
+
+def test_a_write_that_is_interrupted_at_a_line_of_the_queue_stops_no_other(tmp_path, passed):
+    lines = _chosen(passed["writing"], QUEUE, 1)
+    assert len(lines) > 60
+    _each(tmp_path, lines)
+
+
+def test_a_write_that_is_interrupted_at_a_line_of_the_publisher_stops_no_other(tmp_path, passed):
+    lines = _chosen(passed["writing"], PUBLISHING, STEP)
+    assert len(lines) > 250 // STEP
+    _each(tmp_path, lines)
+
+
+def _each(tmp_path, lines):
+    came = 0
+    for number, line in enumerate(lines):
+        findings = _trouble(tmp_path / f"g{number}", line)
+        assert findings in (None, []), (line, findings)
+        came += findings is not None
+    assert came == len(lines), "every line that was passed once is passed again"
+
+
+def test_closing_that_is_interrupted_at_any_line_can_be_finished(tmp_path, passed):
+    lines = _chosen(passed["closing"], CLOSING, 1)
+    assert len(lines) > 30
+    for number, line in enumerate(lines):
+        storage = init_graph(tmp_path / f"g{number}")
+        graph = open_graph(storage)
+        _write(graph, "first")
+        with interrupting(line) as came:
+            failure = _within(graph.close)
+        assert came, line
+        assert failure is None or isinstance(failure, Interrupt), (line, failure)
+        assert _within(graph.close) is None, line
+        assert _check(storage, ["first"]) == [], line
+    assert not [thread for thread in threading.enumerate() if thread.name == "omnigraph-publisher"]
+
+
+CTRL_C = """
+import faulthandler, os, signal, sys, threading
+from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
+from omnigraph.runtime import World, start_thread
+from omnigraph.runtime.failpoints import on_nth
+
+faulthandler.dump_traceback_later(50, exit=True)
+world, begun, may_end = World.system({}), threading.Event(), threading.Event()
+
+
+def hold():
+    begun.set()
+    assert may_end.wait(40)
+
+
+world.failpoints.enable("txn.claim.after_put", on_nth(1, hold))
+graph = open_graph(init_graph(sys.argv[1]), world=world)
+first = start_thread("first", lambda: insert(graph, PERSON, node_rows(["first"])))
+assert begun.wait(40)
+queue = graph.authority("main", None)._queue
+
+
+def interrupt():
+    while not queue.waiting:
+        assert first.is_alive()
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+start_thread("interrupt", interrupt)
+try:
+    insert(graph, PERSON, node_rows(["interrupted"]))
+except KeyboardInterrupt:
+    print("interrupted")
+may_end.set()
+first.join(40)
+insert(graph, PERSON, node_rows(["later"]))
+print(*read_ids(graph, PERSON))
+graph.close()
+"""
+
+
+def test_ctrl_c_while_a_write_waits_for_its_turn_takes_it_back_and_the_branch_goes_on(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", CTRL_C, str(tmp_path / "g")], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["interrupted", "first later"]
