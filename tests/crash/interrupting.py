@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 Line = tuple[str, int]
+_NOTHING = dis.opmap["NOP"]
 
 
 class Interrupt(KeyboardInterrupt):
@@ -48,7 +50,8 @@ def _tracing(files: Collection[str], tell: Callable[[Line], None]) -> Iterator[N
         return each if frame.f_code.co_filename in files else None
 
     def each(frame, event, argument):
-        if event == "line":
+        # A line such as "try:" or "pass" does nothing that could fail, and Python answers no signal at it.
+        if event == "line" and frame.f_code.co_code[frame.f_lasti] != _NOTHING:
             tell((frame.f_code.co_filename, frame.f_lineno))
         return each
 
