@@ -54,7 +54,7 @@ def iter_chunks(
             begun = []
         begun.append(block[end:])
         if _size(begun) > max_line_bytes:
-            raise _too_long(name, line + _count_lines(b"".join(whole)), max_line_bytes, _size(begun))
+            raise too_long(name, line + _count_lines(b"".join(whole)), max_line_bytes, _size(begun))
         if whole and _size(whole) + _size(begun) >= chunk_bytes:
             data = b"".join(whole)
             yield Chunk(data=data, first_line=line, bytes_read=stream.bytes_read)
@@ -74,6 +74,7 @@ def _count_lines(data: bytes) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE))
 
 
-def _too_long(name: str, line: int, limit: int, actual: int) -> SourceTooLargeError:
+def too_long(name: str, line: int, limit: int, actual: int) -> SourceTooLargeError:
+    """Return the error of a line, or of a record of several lines, that is longer than a load takes."""
     details = LimitExceeded(resource="line_bytes", limit=limit, actual=actual)
     return SourceTooLargeError(f"a line is too long source={name} line={line} limit_bytes={limit}", details=details)

@@ -68,7 +68,7 @@ class Intake:
             case "jsonl":
                 return read_jsonl(source, decoder, self.settings)
             case "csv":
-                return read_csv(source, self.catalog, is_patch=self.is_patch)
+                return read_csv(source, self.catalog, self.settings, is_patch=self.is_patch)
             case "parquet":
                 return read_parquet(source, self.catalog, self.settings, is_patch=self.is_patch)
             case _:

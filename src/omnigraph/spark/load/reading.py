@@ -70,7 +70,7 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
             decoder = ChunkDecoder(catalog)
             return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
         case "csv":
-            return read_csv(source, catalog, is_patch=False)
+            return read_csv(source, catalog, settings, is_patch=False)
         case "parquet":
             chunks = read_parquet(source, catalog, settings, is_patch=False, only=part.groups)
             # What is wrong with the columns of a file is said once.

@@ -86,7 +86,7 @@ def read_back(source, owner):
         case "jsonl":
             chunks = read_jsonl(source, ChunkDecoder(CATALOG), LoadSettings(threads=1))
         case "csv":
-            chunks = read_csv(source, CATALOG, is_patch=False)
+            chunks = read_csv(source, CATALOG, LoadSettings(), is_patch=False)
         case _:
             chunks = read_parquet(source, CATALOG, LoadSettings(), is_patch=False)
     parts = []
