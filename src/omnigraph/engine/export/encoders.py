@@ -97,7 +97,12 @@ class ParquetEncoder(Encoder):
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._writer = pq.ParquetWriter(
-            sink, self._schema, compression=_COMPRESSION, compression_level=_COMPRESSION_LEVEL
+            sink,
+            self._schema,
+            compression=_COMPRESSION,
+            compression_level=_COMPRESSION_LEVEL,
+            # A load compares them, so that a damaged page is noticed wherever the file has been since.
+            write_page_checksum=True,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,15 +48,14 @@ def _can_parse_scalar(scalar: Scalar, given: pa.DataType) -> bool:
 
 def parse_array(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
     """Return a column in the type of :func:`json_type`, how its dates are written, and the rows that did not fit."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = _plain(column)
     if not (kind.is_list or kind.is_vector):
         return _parse_scalars(kind, column)
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), json_type(kind, "text")), "text", None
     lists = _plain_lists(column)
     single = PropertyType(scalar=Scalar.F64 if kind.is_vector else kind.scalar)
-    values, flavour, bad = _parse_scalars(single, lists.values)
+    values, flavour, bad = _parse_scalars(single, _plain(lists.values))
     missing = lists.is_null() if lists.null_count else None
     parsed = pa.ListArray.from_arrays(lists.offsets, values, type=pa.list_(values.type), mask=missing)
     if bad is None:
@@ -62,6 +63,10 @@ def parse_array(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour
     rows = np.zeros(len(lists), dtype=bool)
     rows[np.searchsorted(lists.offsets.to_numpy(), np.flatnonzero(bad), side="right") - 1] = True
     return parsed, flavour, rows
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _plain_lists(column: pa.Array) -> pa.Array:
@@ -72,7 +77,11 @@ def _plain_lists(column: pa.Array) -> pa.Array:
 
 def _parse_scalars(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
     if kind.scalar in TEMPORAL and not _is_text(column.type):
-        return _counts(kind, column), "count", None
+        try:
+            return _counts(kind, column), "count", None
+        except pa.ArrowInvalid:
+            # Too large for 64 bits somewhere; the exact decoder finds where.
+            return pa.nulls(len(column), pa.int64()), "count", mask_of(column.is_valid())
     wanted = json_type(kind, "text")
     if kind.scalar is Scalar.BLOB and not _is_text(column.type):
         wanted = pa.large_binary()
@@ -81,6 +90,27 @@ def _parse_scalars(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flav
     except pa.ArrowInvalid:
         # Out of range somewhere; the exact decoder finds where.
         return pa.nulls(len(column), wanted), "text", mask_of(column.is_valid())
+
+
+def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
+    """Return the days or milliseconds since 1970 of one cell of numbers, dates or timestamps, exactly."""
+    cell = column[row]
+    if not cell.is_valid:
+        return None
+    if kind.is_list:
+        items = _plain(cell.values)
+        return [count_of(PropertyType(scalar=kind.scalar), items, at) for at in range(len(items))]
+    given = column.type
+    if pa.types.is_dictionary(given):
+        return count_of(kind, cell.dictionary, cell.index.as_py())
+    if pa.types.is_integer(given):
+        return cell.as_py()
+    if pa.types.is_date32(given):
+        days: int = column.view(pa.int32())[row].as_py()
+        return days if kind.scalar is Scalar.DATE else days * MS_PER_DAY
+    times, per = (1, 1) if pa.types.is_date64(given) else _PER_MS[given.unit]
+    millis = column.view(pa.int64())[row].as_py() * times // per
+    return millis if kind.scalar is Scalar.DATETIME else millis // MS_PER_DAY
 
 
 def _counts(kind: PropertyType, column: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.model import Catalog, PropertyType, Scalar
 from omnigraph.engine.load.ahead import read_ahead
-from omnigraph.engine.load.arrays import can_parse, parse_array
+from omnigraph.engine.load.arrays import can_parse, count_of, parse_array
 from omnigraph.engine.load.binding import Binding, bind, owner_of
 from omnigraph.engine.load.jsonl import ReadChunk
 from omnigraph.engine.load.options import LoadSettings
@@ -49,7 +49,8 @@ def read_parquet(
         raise UsageError("a Parquet file cannot be read from standard input", details=details)
     owner = owner_of(source, catalog)
     with open_parquet(source) as file:
-        schema = file.schema_arrow
+        with reading(source.name):
+            schema = file.schema_arrow
         binding = bind(source, owner, schema.names)
         problems = [binding] if isinstance(binding, RowProblem) else misfits(binding, schema)
         if isinstance(binding, RowProblem) or problems:
@@ -58,6 +59,7 @@ def read_parquet(
         table = TableReader(catalog, binding, parse_values, is_patch=is_patch)
         size = source.size_bytes or 0
         row = 0 if only is None else only.rows_before
+        last = row + _count_rows(file, only)
         # Closed before the file is, because another thread is reading it.
         with closing(read_ahead(_batches(source, file, settings.batch_rows, only))) as batches:
             for batch in batches:
@@ -65,11 +67,14 @@ def read_parquet(
                 row += batch.num_rows
                 decoded = table.read(batch, numbers)
                 yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
+        if row != last:
+            with reading(source.name):
+                raise pa.ArrowInvalid(f"its footer promises rows up to number {last}, and its pages end with {row}")
 
 
 @contextmanager
 def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet source.
+    """Open a Parquet source; checksums of its pages, where it has some, are compared.
 
     Raises:
         FileAccessError: it cannot be read.
@@ -78,8 +83,16 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
         # Arrow's own file is the faster one, where there is one.
         place = stack.enter_context(source.open()) if is_remote(source.path) else source.path
         with reading(source.name):
-            file = stack.enter_context(pq.ParquetFile(place))
+            file = stack.enter_context(pq.ParquetFile(place, page_checksum_verification=True))
+            if file.metadata.num_rows != _count_rows(file, None):
+                raise pa.ArrowInvalid("its footer contradicts itself about the number of rows")
         yield file
+
+
+def _count_rows(file: pq.ParquetFile, only: RowGroups | None) -> int:
+    """Return how many rows the footer promises, of all row groups or of some."""
+    groups = range(file.num_row_groups) if only is None else only.numbers
+    return sum(file.metadata.row_group(number).num_rows for number in groups)
 
 
 def _batches(source: Source, file: pq.ParquetFile, batch_rows: int, only: RowGroups | None) -> Iterator[pa.RecordBatch]:
@@ -111,6 +124,9 @@ def parse_values(kind: PropertyType, column: pa.Array) -> ParsedColumn:
     values, flavour, bad = parse_array(kind, column)
 
     def value_at(row: int) -> Any:
+        if flavour == "count" and bad is not None:
+            # Exactly, whatever its size, which neither Arrow nor Python's calendar can hold.
+            return count_of(kind, column, row)
         value = (column if bad is not None else values)[row].as_py()
         if kind.scalar is Scalar.BLOB and isinstance(value, bytes):
             return INLINE_BLOB + base64.b64encode(value).decode()

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.load.binding import Binding
+from omnigraph.engine.load.soundness import sound_rows
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns
 from omnigraph.engine.rows.columns import Flavour, Mask
@@ -40,13 +41,16 @@ class TableReader:
     def __init__(self, catalog: Catalog, binding: Binding, parse: Parse, *, is_patch: bool) -> None:
         self._binding = binding
         self._owner = binding.owner
+        self._targets = {column: target for target, column in binding.columns.items()}
         self._parse = parse
         self._is_patch = is_patch
         self._decoder = RowDecoder(catalog, is_patch=is_patch)
         self._checker = ColumnChecker(binding.owner, is_patch=is_patch)
 
     def read(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> DecodedChunk:
-        """Return the rows of a batch, whose lines are ``numbers``."""
+        """Return the rows of a batch, whose lines are ``numbers``. Nothing in it is believed before it is validated."""
+        sound = sound_rows(self._owner, self._targets, batch, numbers)
+        batch, numbers = sound.batch, sound.numbers
         count = batch.num_rows
         parsed = {
             target: self._parse(column_kind(self._owner, target), batch.column(name))
@@ -75,6 +79,7 @@ class TableReader:
         parts: list[TypeRows] = [sure.rows]
         if exact:
             parts.append(rows_of(self._owner, exact, is_patch=self._is_patch))
+        problems = sorted((*sound.problems, *problems), key=lambda problem: problem.line)
         return DecodedChunk(types={self._owner.table_key: join(parts)}, problems=tuple(problems))
 
     def _given(self, count: int) -> Mapping[str, pa.Array]:

@@ -14,7 +14,7 @@ _SHOWN = 80
 class RowProblem:
     """One row that cannot be read: where it stands, the rule it breaks, and the value that breaks it.
 
-    ``line`` counts from 1: lines of a JSONL file, records of a CSV file (its header is line 1), rows of a Parquet file.
+    ``line`` counts from 1: lines of a JSONL or CSV file, of which a record has its first; rows of a Parquet file.
     """
 
     line: int
