@@ -25,6 +25,7 @@ from omnigraph.catalog.model import (
     RangeRule,
     Scalar,
 )
+from omnigraph.catalog.patterns import longest_value
 from omnigraph.engine.constraints.bounds import above, below
 from omnigraph.engine.describing import RowPlace, describe_row
 from omnigraph.errors import Violation
@@ -184,12 +185,21 @@ def _unmatched(owner: NodeType | EdgeType, rule: CheckRule, column: pa.ChunkedAr
     prop = owner.get(rule.property)
     if prop is None:
         return
-    items = _Items.of(prop.type, column)
-    at, values = items.offenders(pc.invert(pc.match_substring_regex(items.values, rule.pattern)))
+    items, longest = _Items.of(prop.type, column), longest_value(rule.pattern)
+    texts, is_long = items.values, pc.greater(pc.binary_length(items.values), longest)
+    if pc.any(is_long).as_py():
+        # Not matched at all: the time it would take is what they are refused for.
+        texts = pc.if_else(is_long, None, texts)
+    is_bad = pc.or_(
+        pc.fill_null(is_long, False), pc.fill_null(pc.invert(pc.match_substring_regex(texts, rule.pattern)), False)
+    )
+    at, values = items.offenders(is_bad)
     if not len(at):
         return
 
     def message(value: str) -> str:
+        if (size := len(value.encode())) > longest:
+            return f"@check violation on {owner.name}.{prop.name}: value of {size} bytes is too long for its pattern"
         return f"@check violation on {owner.name}.{prop.name}: value '{value}' does not match pattern '{rule.pattern}'"
 
     yield _finding("check", prop.name, at, values, message, str)
