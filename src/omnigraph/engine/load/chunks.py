@@ -11,6 +11,10 @@ from omnigraph.errors import LimitExceeded, SourceTooLargeError
 from omnigraph.records import record
 
 _BLOCK_BYTES = 4 << 20
+# No row is so short: lines of fewer bytes on average are blank or broken, and what is known about each of them takes
+# many times its own size. Of these a chunk is small.
+_SHORT_LINE_BYTES = 16
+_DENSE_BYTES = 256 << 10
 _NEWLINE = ord("\n")
 
 
@@ -57,12 +61,25 @@ def iter_chunks(
             raise too_long(name, line + _count_lines(b"".join(whole)), max_line_bytes, _size(begun))
         if whole and _size(whole) + _size(begun) >= chunk_bytes:
             data = b"".join(whole)
-            yield Chunk(data=data, first_line=line, bytes_read=stream.bytes_read)
-            line += _count_lines(data)
+            lines = _count_lines(data)
+            yield from _chunks(data, lines, line, stream.bytes_read)
+            line += lines
             whole = []
     data = b"".join([*whole, *begun])
     if data:
-        yield Chunk(data=data if data.endswith(b"\n") else data + b"\n", first_line=line, bytes_read=stream.bytes_read)
+        data = data if data.endswith(b"\n") else data + b"\n"
+        yield from _chunks(data, _count_lines(data), line, stream.bytes_read)
+
+
+def _chunks(data: bytes, lines: int, first_line: int, bytes_read: int) -> Iterator[Chunk]:
+    size = _DENSE_BYTES if len(data) < lines * _SHORT_LINE_BYTES else len(data)
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", min(start + size, len(data)) - 1) + 1
+        piece = data[start:end] if end - start < len(data) else data
+        yield Chunk(data=piece, first_line=first_line, bytes_read=bytes_read)
+        start = end
+        first_line += _count_lines(piece) if end < len(data) else 0
 
 
 def _size(pieces: Sequence[bytes | memoryview]) -> int:

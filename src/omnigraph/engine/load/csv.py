@@ -5,7 +5,7 @@ An empty cell without quotes is null, a quoted one is the empty text. Lists and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
@@ -23,13 +23,13 @@ from omnigraph.engine.load.sources import Source, open_source
 from omnigraph.engine.load.tables import ParsedColumn, TableReader
 from omnigraph.engine.load.texts import parse_texts, value_of_text
 from omnigraph.engine.rows import DecodedChunk, RowProblem
-from omnigraph.engine.rows.problem import show
+from omnigraph.engine.rows.problem import MAX_PROBLEMS, show
 
 # Cells of a block, twice as many bytes as its longest record, are counted in 32 bits.
 _MOST_RECORD_BYTES = (1 << 30) - 1
 
 
-def read_csv(source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool) -> Iterator[ReadChunk]:
+def read_csv(source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool) -> Generator[ReadChunk]:
     """Yield the rows of a CSV source, a block at a time. A record has the number of the line it begins on.
 
     Raises:
@@ -103,7 +103,7 @@ class _RecordReader:
         width = len(self._header)
         first = np.cumsum(block.widths) - block.widths
         fits = block.widths == width
-        problems = [self._crooked(block, at, int(first[at])) for at in np.flatnonzero(~fits).tolist()]
+        problems = [self._crooked(block, at, int(first[at])) for at in np.flatnonzero(~fits)[:MAX_PROBLEMS].tolist()]
         first, lines = first[fits], block.lines[fits]
         texts = _texts(block.cells)
         if texts is None:

@@ -18,14 +18,16 @@ from omnigraph.engine.load.chunks import LineStream, too_long
 from omnigraph.records import record
 
 _QUOTE, _COMMA, _NEWLINE, _RETURN = b'",\n\r'
+_BREAKS = b"\r\n"
 _MARK = b"\xef\xbb\xbf"
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 1 << 20
 _SIGNS = bytes([_QUOTE, _COMMA, _NEWLINE, _RETURN])
 # One byte for each byte: whether it means something to the form of the text.
 _SPECIAL = bytes(byte in _SIGNS for byte in range(256))
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int32]
 
 
 @record
@@ -65,6 +67,10 @@ def iter_records(stream: LineStream, name: str, *, max_record_bytes: int) -> Ite
         is_end = not block
         if is_end and not data.endswith(b"\n"):
             data += b"\n" if data else b""
+        if not is_end and not data.strip(_BREAKS):
+            # Blank lines compress so well that there may be very many.
+            line, rest = line + _count_breaks(data), data[len(data.rstrip(b"\r")) :][-1:]
+            continue
         scan = _Scan(data, line, is_end=is_end)
         if scan.size:
             yield scan.records(stream.bytes_read)
@@ -87,7 +93,8 @@ class _Scan:
         self._raw = np.frombuffer(data, np.uint8)
         self._first_line = first_line
         self._is_end = is_end
-        self._at = np.flatnonzero(np.frombuffer(data.translate(_SPECIAL), bool))
+        # In 32 bits, because there may be as many as there are bytes.
+        self._at = np.flatnonzero(np.frombuffer(data.translate(_SPECIAL), bool)).astype(np.int32)
         self._kinds = self._raw[self._at]
         self._is_quote = self._kinds == _QUOTE
         self._has_quotes = bool(self._is_quote.any())
@@ -122,7 +129,7 @@ class _Scan:
             kept_before = at - (np.cumsum(is_dropped, dtype=np.int32) - is_dropped)
         else:
             is_separator, is_quote, is_dropped = ~is_paired, None, None
-            kept_before = at - np.arange(self._count)
+            kept_before = at - np.arange(self._count, dtype=np.int32)
         is_separator[ends[is_blank]] = False
         cells_before = np.cumsum(is_separator, dtype=np.int32)
         separators = np.flatnonzero(is_separator)
@@ -208,7 +215,7 @@ class _Scan:
     def _line_of(self, special: int) -> int:
         return self._first_line + int(np.count_nonzero(self._is_break[:special]))
 
-    def _without(self, at: Numbers, is_dropped: Mask | None) -> pa.Buffer:
+    def _without(self, at: Places, is_dropped: Mask | None) -> pa.Buffer:
         """Return the bytes of the whole records without the special ones that are dropped; None means all of them."""
         if is_dropped is None:
             return pa.py_buffer(self._data[: self.size].translate(None, _SIGNS))
@@ -217,12 +224,17 @@ class _Scan:
         return pa.py_buffer(self._raw[: self.size][is_kept])
 
 
+def _count_breaks(data: bytes) -> int:
+    """Return how many lines the line breaks of ``data`` end; a last one that may go on does not."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n") - data.endswith(b"\r")
+
+
 def _is_special(bytes_: npt.NDArray[np.uint8]) -> Mask:
     mask: Mask = (bytes_ == _COMMA) | (bytes_ == _NEWLINE) | (bytes_ == _RETURN) | (bytes_ == _QUOTE)
     return mask
 
 
-def _cells(body: pa.Buffer, ends: Numbers, quotes_before: npt.NDArray[np.int32] | None) -> pa.Array:
+def _cells(body: pa.Buffer, ends: Places, quotes_before: Places | None) -> pa.Array:
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
     offsets[1:] = ends
     is_there = offsets[1:] > offsets[:-1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from typing import assert_never
 
 import numpy as np
@@ -39,6 +40,8 @@ class Intake:
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
         """Read everything. Once a problem is found rows are only looked at, because nothing will be written.
 
+        After very many problems nothing more is read.
+
         Raises:
             FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: a source cannot be read at all.
         """
@@ -47,23 +50,33 @@ class Intake:
         total = None if None in sizes else sum(size or 0 for size in sizes)
         done = rows = 0
         for number, source in enumerate(sources):
-            for chunk in self._chunks(source, decoder):
-                decoded = chunk.decoded if self.vectors is None else self.vectors.settle(chunk.decoded)
-                problems.add(problem.violation(source.name) for problem in decoded.problems)
-                for part in decoded.types.values():
-                    rows += part.rows.num_rows
-                    if not problems.total and part.rows.num_rows:
-                        is_fresh = part.rows.column("id").null_count == part.rows.num_rows
-                        spool.add(part.owner, self._spooled(part, number), has_fresh_ids=is_fresh)
-                if problems.total:
-                    spool.forget()
-                if progress is not None:
-                    progress(
-                        LoadProgress(phase="read", bytes_read=done + chunk.bytes_read, bytes_total=total, rows=rows)
-                    )
+            with closing(self._chunks(source, decoder)) as chunks:
+                for chunk in chunks:
+                    rows += self._take(chunk, number, source.name, spool, problems)
+                    if progress is not None:
+                        progress(
+                            LoadProgress(phase="read", bytes_read=done + chunk.bytes_read, bytes_total=total, rows=rows)
+                        )
+                    if problems.is_full:
+                        problems.is_cut = True
+                        return
             done += sizes[number] or 0
 
-    def _chunks(self, source: Source, decoder: ChunkDecoder) -> Iterator[ReadChunk]:
+    def _take(self, chunk: ReadChunk, number: int, name: str, spool: Spool, problems: ProblemList) -> int:
+        """Take over what was read of a source, and return how many rows that is."""
+        decoded = chunk.decoded if self.vectors is None else self.vectors.settle(chunk.decoded)
+        problems.add(problem.violation(name) for problem in decoded.problems)
+        rows = 0
+        for part in decoded.types.values():
+            rows += part.rows.num_rows
+            if not problems.total and part.rows.num_rows:
+                is_fresh = part.rows.column("id").null_count == part.rows.num_rows
+                spool.add(part.owner, self._spooled(part, number), has_fresh_ids=is_fresh)
+        if problems.total:
+            spool.forget()
+        return rows
+
+    def _chunks(self, source: Source, decoder: ChunkDecoder) -> Generator[ReadChunk]:
         match source.kind:
             case "jsonl":
                 return read_jsonl(source, decoder, self.settings)

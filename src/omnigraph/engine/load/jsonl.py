@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from omnigraph.engine.load.chunks import iter_chunks
@@ -21,7 +21,7 @@ class ReadChunk:
     bytes_read: int
 
 
-def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) -> Iterator[ReadChunk]:
+def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) -> Generator[ReadChunk]:
     """Yield the rows of a JSONL source, a chunk at a time.
 
     Raises:

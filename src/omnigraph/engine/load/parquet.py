@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -17,13 +17,16 @@ from omnigraph.engine.load.arrays import can_parse, count_of, parse_array
 from omnigraph.engine.load.binding import Binding, bind, owner_of
 from omnigraph.engine.load.jsonl import ReadChunk
 from omnigraph.engine.load.options import LoadSettings
-from omnigraph.engine.load.sources import STDIN, Source, reading
+from omnigraph.engine.load.sources import STDIN, Source, reading, refuse_bomb
 from omnigraph.engine.load.tables import ParsedColumn, TableReader, column_kind
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.store.inputs import is_remote
+
+# What a row takes in memory at the least: a run of equal ones may be stored in a few bytes, however long it is.
+_LEAST_ROW_BYTES = 32
 
 
 @record
@@ -36,7 +39,7 @@ class RowGroups:
 
 def read_parquet(
     source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool, only: RowGroups | None = None
-) -> Iterator[ReadChunk]:
+) -> Generator[ReadChunk]:
     """Yield the rows of a Parquet source, or of ``only`` some row groups, a batch at a time. Lines count rows from 1.
 
     Raises:
@@ -78,6 +81,7 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
 
     Raises:
         FileAccessError: it cannot be read.
+        SourceTooLargeError: it promises far more rows than it could hold.
     """
     with ExitStack() as stack:
         # Arrow's own file is the faster one, where there is one.
@@ -86,6 +90,9 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
             file = stack.enter_context(pq.ParquetFile(place, page_checksum_verification=True))
             if file.metadata.num_rows != _count_rows(file, None):
                 raise pa.ArrowInvalid("its footer contradicts itself about the number of rows")
+        packed = (file.metadata.row_group(number) for number in range(file.num_row_groups))
+        unpacked = max(sum(group.total_byte_size for group in packed), file.metadata.num_rows * _LEAST_ROW_BYTES)
+        refuse_bomb(source.name, source.size_bytes or 0, unpacked)
         yield file
 
 

@@ -11,6 +11,7 @@ from typing import BinaryIO, Self
 import msgspec
 
 from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB
+from omnigraph.engine.rows.problem import MAX_PROBLEMS
 from omnigraph.errors import BadRowsError, BadValue, ExternalBlobError, FileAccessError, Violation, Violations
 from omnigraph.errors.details import details_to_json
 
@@ -20,7 +21,8 @@ _ENCODER = msgspec.json.Encoder()
 class ProblemList(AbstractContextManager["ProblemList"]):
     """Counts problems, keeps the first ``limit`` and writes each as a line of JSON to ``errors_to``.
 
-    The file is made when the first problem comes, so a good load leaves none behind.
+    The file is made when the first problem comes, so a good load leaves none behind. ``is_cut`` says that the input was
+    not read to its end because of them.
     """
 
     def __init__(self, limit: int, errors_to: str | Path | None) -> None:
@@ -29,6 +31,7 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         self._file: BinaryIO | None = None
         self._items: list[Violation] = []
         self.total = 0
+        self.is_cut = False
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +46,11 @@ class ProblemList(AbstractContextManager["ProblemList"]):
     def has_file(self) -> bool:
         """Whether all problems are wanted in a file."""
         return self._path is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is wrong that there is no point in reading on."""
+        return self.total >= MAX_PROBLEMS
 
     def add(self, violations: Iterable[Violation]) -> None:
         """Take over problems in the order of the input.
@@ -81,7 +89,9 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         if first.rule == EXTERNAL_BLOB_RULE:
             value = BadValue(what="blob", value=first.value or "", expected=f"{INLINE_BLOB}…")
             raise ExternalBlobError(f"{first.source}:{first.line}: {first.message}", details=value)
-        more = "" if self.total == 1 else f" (and {self.total - 1} more)"
+        more = (
+            "" if self.total == 1 else f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
+        )
         raise BadRowsError(
             f"{first.source}:{first.line}: {first.message}{more}",
             details=Violations(items=tuple(self._items), total=self.total),

@@ -15,7 +15,15 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 
 from omnigraph.engine.export.manifest import check_files, read_manifest
-from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.errors import (
+    BadValue,
+    FileAccessError,
+    FileMissingError,
+    LimitExceeded,
+    MissingThing,
+    SourceTooLargeError,
+    UsageError,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder
@@ -37,6 +45,10 @@ _FORMATS: Mapping[str, SourceFormat] = {
 _COMPRESSED = {".gz", ".zst", ".zstd"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MAGIC_BYTES = 4
+# What a packed file holds is not known before it is unpacked, so that a few kilobytes can keep a load busy for hours.
+# So much is always read, and beyond it so many times as much as is stored, which no rows are packed to.
+_UNPACKED_BYTES = 1 << 30
+_UNPACKED_TIMES = 250
 
 
 @record
@@ -201,6 +213,7 @@ class ByteStream:
         self._raw = raw
         self._stream = stream
         self._is_plain = stream is raw
+        self._unpacked = 0
         self.bytes_read = 0
 
     def read(self, count: int) -> bytes:
@@ -208,19 +221,17 @@ class ByteStream:
 
         Raises:
             FileAccessError: the input cannot be read, or its compression is damaged.
+            SourceTooLargeError: it holds far more than any rows could be packed to.
         """
         with reading(self._name):
             data: bytes = self._stream.read(count)
         if self._is_plain:
             self.bytes_read += len(data)
         else:
-            self.bytes_read = self._raw.tell() if self._raw.seekable() else self.bytes_read + len(data)
+            self._unpacked += len(data)
+            self.bytes_read = self._raw.tell()
+            refuse_bomb(self._name, self.bytes_read, self._unpacked)
         return data
-
-    @property
-    def arrow(self) -> Any:
-        """The stream as Arrow's own readers take it."""
-        return pa.PythonFile(self._raw, mode="r") if self._is_plain else self._stream
 
 
 @contextmanager
@@ -233,11 +244,54 @@ def open_source(source: Source) -> Iterator[ByteStream]:
     raw: Any = source.open()
     try:
         codec = _codec(source, raw)
-        stream = raw if codec is None else pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), codec)
-        yield ByteStream(source.name, raw, stream)
+        if codec is None:
+            yield ByteStream(source.name, raw, raw)
+        else:
+            packed: Any = _CountedReads(raw)
+            stream = pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), codec)
+            yield ByteStream(source.name, packed, stream)
     finally:
         if source.path != STDIN:
             raw.close()
+
+
+class _CountedReads:
+    """A file that is read from front to back, standard input too, and that knows how far."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._count = 0
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._raw.closed)
+
+    def close(self) -> None:
+        """Leave it open, because it belongs to the caller."""
+
+    def read(self, count: int) -> bytes:
+        data: bytes = self._raw.read(count)
+        self._count += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self._count
+
+
+def refuse_bomb(name: str, stored: int, unpacked: int) -> None:
+    """Return if so many stored bytes may well hold so many unpacked ones.
+
+    Raises:
+        SourceTooLargeError: they are so many more that the input was made to keep a load busy.
+    """
+    limit = max(_UNPACKED_BYTES, _UNPACKED_TIMES * stored)
+    if unpacked > limit:
+        details = LimitExceeded(resource="unpacked_bytes", limit=limit, actual=unpacked)
+        raise SourceTooLargeError(
+            f"the file holds far more than it stores source={name} stored_bytes={stored} limit_bytes={limit}",
+            details=details,
+            hint="unpack it first, if it is meant to be so",
+        )
 
 
 def is_compressed(source: Source) -> bool:

@@ -15,7 +15,7 @@ from omnigraph.engine.load.soundness import sound_rows
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
 from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns
 from omnigraph.engine.rows.columns import Flavour, Mask
-from omnigraph.engine.rows.problem import kind_of, show
+from omnigraph.engine.rows.problem import MAX_PROBLEMS, kind_of, show
 from omnigraph.records import record
 
 _TEXT = PropertyType(scalar=Scalar.STRING)
@@ -74,6 +74,8 @@ class TableReader:
         for row in self._decode(parsed, sure.doubtful, numbers):
             if isinstance(row, RowProblem):
                 problems.append(row)
+                if len(problems) >= MAX_PROBLEMS:
+                    break
             else:
                 exact.append(row)
         parts: list[TypeRows] = [sure.rows]

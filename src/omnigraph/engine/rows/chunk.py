@@ -11,8 +11,8 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.rows.batch import TypeRows, join, rows_of
 from omnigraph.engine.rows.columnar import ColumnarReader
 from omnigraph.engine.rows.decoder import DecodedRow, RowDecoder
-from omnigraph.engine.rows.lines import Head, Lines, split
-from omnigraph.engine.rows.problem import RowProblem
+from omnigraph.engine.rows.lines import Head, Lines, is_blank, split
+from omnigraph.engine.rows.problem import MAX_PROBLEMS, RowProblem
 from omnigraph.records import record
 
 
@@ -39,7 +39,12 @@ class ChunkDecoder:
         self._readers: dict[str, ColumnarReader] = {}
 
     def decode(self, data: bytes, first_line: int) -> DecodedChunk:
-        """Return what the lines of ``data`` hold; its last byte is a line break."""
+        """Return what the lines of ``data`` hold; its last byte is a line break.
+
+        After the first :data:`MAX_PROBLEMS` problems the rest is not looked at.
+        """
+        if is_blank(data):
+            return DecodedChunk(types={}, problems=())
         lines = split(data)
         parts: dict[str, list[TypeRows]] = {}
         exact = [lines.odd]
@@ -85,6 +90,8 @@ class ChunkDecoder:
         for decoded in self._decode_lines(lines, exact, first_line):
             if isinstance(decoded, RowProblem):
                 problems.append(decoded)
+                if len(problems) >= MAX_PROBLEMS:
+                    break
             else:
                 rows.setdefault(decoded.owner.table_key, []).append(decoded)
         for table_key, some in rows.items():

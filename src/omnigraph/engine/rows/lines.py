@@ -18,6 +18,8 @@ from omnigraph.records import record
 
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 _BLANK = b" \t\r\n"
+# One byte for each byte: whether a line that holds it is not blank.
+_TEXT = bytes(byte not in _BLANK for byte in range(256))
 # What may stand behind a closing brace without a doubt. Anything else could be a second value on the line, which
 # the columnar reader takes for a row of its own, or fails on.
 _AFTER_CLOSE = np.zeros(256, dtype=bool)
@@ -57,9 +59,7 @@ def split(data: bytes) -> Lines:
     starts = offsets[:-1]
     is_plain = (raw[starts] == _OPEN) & _ends_well(raw, starts, ends)
     is_plain[_lines_with_doubt(raw, ends)] = False
-    is_blank = np.zeros(len(ends), dtype=bool)
-    for line in np.flatnonzero(~is_plain).tolist():
-        is_blank[line] = not data[starts[line] : ends[line]].strip(_BLANK)
+    is_blank = _blank_lines(data, starts) if not is_plain.all() else ~is_plain
     if not _is_utf8(whole):
         is_plain[:] = False
     by_head = _by_head(data, whole, starts, is_plain)
@@ -67,6 +67,11 @@ def split(data: bytes) -> Lines:
     for _, at in by_head:
         is_odd[at] = False
     return Lines(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
+
+
+def is_blank(data: bytes) -> bool:
+    """Whether all lines of ``data`` are blank."""
+    return data[:1] in (b"", b" ", b"\t", b"\r", b"\n") and not data.strip(_BLANK)
 
 
 def text_of(lines: pa.Array) -> pa.Buffer:
@@ -96,6 +101,13 @@ def _lines_with_doubt(raw: npt.NDArray[np.uint8], ends: npt.NDArray[np.int64]) -
     returns = np.flatnonzero(after == _RETURN)
     fine[returns] = raw[np.minimum(closes[returns] + 2, len(raw) - 1)] == _NEWLINE
     return np.unique(np.searchsorted(ends, closes[~fine]))
+
+
+def _blank_lines(data: bytes, starts: npt.NDArray[np.int32]) -> Mask:
+    # A whole chunk at once, because millions of blank lines are a few kilobytes of a compressed file.
+    has_text = np.frombuffer(data.translate(_TEXT), bool)
+    mask: Mask = ~np.logical_or.reduceat(has_text, starts)
+    return mask
 
 
 def _is_utf8(lines: pa.Array) -> bool:

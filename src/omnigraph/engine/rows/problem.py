@@ -7,6 +7,9 @@ from typing import Any
 from omnigraph.errors import Violation
 from omnigraph.records import record
 
+# As many problems of one input are looked at; what is wrong so often is wrong as a whole, and looking costs time.
+MAX_PROBLEMS = 100_000
+
 _SHOWN = 80
 
 

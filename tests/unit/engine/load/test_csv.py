@@ -79,6 +79,29 @@ def test_record_is_numbered_by_the_line_it_begins_on():
     assert [line for line, _ in records] == [1, 3, 5, 7]
 
 
+@pytest.mark.parametrize("breaks", [b"\n" * 50, b"\r\n" * 50, b"\r" * 50, b"\n\r\r\n" * 20])
+@pytest.mark.parametrize("block_bytes", [1, 2, 7, 1 << 20])
+def test_blank_lines_are_counted_and_cut_no_record(breaks, block_bytes):
+    count = len(breaks.decode().splitlines())
+    assert _cut(breaks + b"a,b" + breaks + b"1,2", block_bytes)[0] == [
+        (1 + count, [b"a", b"b"]),
+        (1 + 2 * count, [b"1", b"2"]),
+    ]
+
+
+def test_blank_blocks_are_not_scanned(monkeypatch):
+    scanned = []
+    plain = csv_records._Scan.__init__
+    monkeypatch.setattr(
+        csv_records._Scan,
+        "__init__",
+        lambda self, data, *rest, **more: (scanned.append(len(data)), plain(self, data, *rest, **more))[1],
+    )
+    records, _ = _cut(b"a\n" + b"\n" * 1_000_000 + b"\r\n" * 1_000_000 + b"x\n", 10_000)
+    assert records == [(1, [b"a"]), (2_000_002, [b"x"])]
+    assert sum(scanned) < 50_000
+
+
 def test_cell_without_anything_is_null_and_a_quoted_one_is_a_text():
     assert _cut(b'a,"",\n,""""\n')[0] == [(1, [b"a", b"", None]), (2, [None, b'"'])]
 
