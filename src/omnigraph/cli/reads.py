@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from omnigraph.cli.mutate import read_query
 from omnigraph.cli.parameters import read_params
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
+from omnigraph.values import size_of
 
 if TYPE_CHECKING:
     from omnigraph.engine.query.options import QueryOptions
@@ -46,9 +46,6 @@ Memory = Annotated[
 TraversalMode = Annotated[
     Traversal, typer.Option("--mode", help="Walk edges through indexes, through memory, or by what seems cheaper.")
 ]
-
-_SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @record
@@ -135,10 +132,10 @@ def _milliseconds(timeout_s: float) -> int:
 
 
 def _size(text: str) -> int:
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
+    size = size_of(text)
+    if size is None:
         raise _usage(f"--memory is no size value={text}", text, "a size, such as 256M or 2G")
-    return int(float(match["number"]) * _UNITS[match["unit"].lower()])
+    return size
 
 
 def _usage(message: str, value: str, expected: str) -> UsageError:

@@ -6,6 +6,7 @@ from omnigraph.runtime.clock import Clock, ManualClock, SystemClock
 from omnigraph.runtime.counters import Cost, Counters
 from omnigraph.runtime.failpoints import Failpoints
 from omnigraph.runtime.ids import IdSource
+from omnigraph.runtime.machine import memory_bytes
 from omnigraph.runtime.randomness import Randomness, SeededRandomness, SystemRandomness
 from omnigraph.runtime.threads import run_both, start_thread
 from omnigraph.runtime.world import World
@@ -25,6 +26,7 @@ __all__ = [
     "SystemRandomness",
     "World",
     "counted",
+    "memory_bytes",
     "run_both",
     "start_thread",
 ]

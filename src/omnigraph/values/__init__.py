@@ -3,6 +3,7 @@
 from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
 from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
+from omnigraph.values.sizes import size_of
 from omnigraph.values.text import checked_text
 from omnigraph.values.ulid import Ulid, is_ulid
 
@@ -28,4 +29,5 @@ __all__ = [
     "checked_text",
     "is_ulid",
     "parse_ref",
+    "size_of",
 ]

@@ -102,6 +102,7 @@ class QueryContext:
                 self.memory.demand,
                 self.options.expand_mode,
                 self.counters,
+                self.limits,
             )
             self._entities[table_key] = found
         return found
@@ -137,6 +138,7 @@ class QueryContext:
         found = self._whole_masks.get(key)
         if found is None:
             found = evaluate(predicate, _WholeTable(self, self.entities_of(variable)))
+            self.limits.hold(found.nbytes)
             self._whole_masks[key] = found
         return found
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.arrays import one_array
+from omnigraph.engine.arrays import one_array, taken_bytes
 from omnigraph.engine.query.demand import Demand, column_price, rows_cost
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
+from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
 from omnigraph.runtime import Counters
@@ -28,6 +29,8 @@ _FETCHED_ROWS = 2048
 _FETCHED_SHARE = 8
 # Beyond this, listing rows to storage costs more than any column.
 _LISTED_ROWS = 20_000
+# A number, and whether there is one.
+_NUMBER_BYTES = 9
 
 
 class Entities:
@@ -41,6 +44,7 @@ class Entities:
         demand: what reads fetched before.
         mode: whether to prefer storage or memory.
         counters: where calls go.
+        limits: what may be held; rows that are fetched and columns that are made stay until the read ends.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Entities:
         demand: Demand,
         mode: ExpandMode,
         counters: Counters,
+        limits: Limits,
     ) -> None:
         self.owner = owner
         self.table = table
@@ -60,6 +65,7 @@ class Entities:
         self._demand = demand
         self._mode = mode
         self._counters = counters
+        self._limits = limits
         # Versions of a table share most of what is in memory, so what was spent on one counts for the next.
         self._demanded = (table.pin.location, table.pin.branch)
         self._image: TableImage | None = None
@@ -97,7 +103,10 @@ class Entities:
         """Return a property of every entity, in the image's order."""
         found = self._combined.get(name)
         if found is None:
-            found = one_array(self.image.column(name, self._counters))
+            column = self.image.column(name, self._counters)
+            # One piece is the one that all reads share; several are copied for this read.
+            self._limits.hold(column.nbytes if column.num_chunks > 1 else 0)
+            found = one_array(column)
             self._combined[name] = found
         return found
 
@@ -133,7 +142,7 @@ class Entities:
         if self._fetched is not None and name in self._fetched.column_names:
             positions, is_known = self._locate(row_ids)
             if is_known.all():
-                return one_array(self._fetched.column(name).take(pa.array(positions)))
+                return self._take(one_array(self._fetched.column(name)), positions)
         if len(row_ids) > _LISTED_ROWS * 4:
             return self._from_memory(row_ids, name)
         unique = distinct(row_ids)
@@ -150,8 +159,12 @@ class Entities:
             every = np.concatenate([self._fetched_ids, row_ids])
         else:
             every = row_ids
+        before_bytes = 0 if self._fetched is None else self._fetched.nbytes
+        # For a moment there are the rows of before, those that come, and all of them in order.
+        self._limits.check(known.nbytes)
         self._fetched_ids, at = np.unique(every, return_index=True)
-        self._fetched = known.take(pa.array(at))
+        self._fetched = known.take(pa.array(at)).combine_chunks()
+        self._limits.hold(self._fetched.nbytes - before_bytes)
         return row_ids
 
     def fetch(self, row_ids: RowIds) -> None:
@@ -175,6 +188,7 @@ class Entities:
         found = self._numbers.get(name)
         if found is None:
             column = self.whole_column(name)
+            self._limits.hold(_NUMBER_BYTES * len(column))
             plain = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
             found = plain.to_numpy(zero_copy_only=False), np.asarray(column.is_valid())
             self._numbers[name] = found
@@ -193,14 +207,20 @@ class Entities:
         return positions, self._fetched_ids[positions] == row_ids
 
     def _from_memory(self, row_ids: RowIds, name: str) -> pa.Array:
-        return self.whole_column(name).take(pa.array(self.codes(row_ids)))
+        return self._take(self.whole_column(name), self.codes(row_ids))
+
+    def _take(self, column: pa.Array, places: Positions) -> pa.Array:
+        # A few long texts that many rows repeat take far more than the column that they are in.
+        self._limits.check_column(taken_bytes(column, places))
+        return column.take(pa.array(places))
 
     def _from_storage(self, row_ids: RowIds, unique: RowIds, name: str) -> pa.Array:
         if name not in self.columns:
             self.columns = (*self.columns, name)
+            self._limits.hold(0 if self._fetched is None else -self._fetched.nbytes)
             self._fetched, self._fetched_ids = None, np.zeros(0, dtype=np.int64)
         self.fetch(unique)
         positions, _ = self._locate(row_ids)
         if self._fetched is None:
             return pa.array([], self.table.schema.field(name).type)
-        return one_array(self._fetched.column(name).take(pa.array(positions)))
+        return self._take(one_array(self._fetched.column(name)), positions)

@@ -1,7 +1,17 @@
-"""The limits of one read: memory, time, rows, and being told to stop. Asked between steps, never in the middle."""
+"""The limits of one read: memory, time, rows, and being told to stop. Asked between steps, never in the middle.
+
+Whatever a read has made and still needs counts as held, from the rows that wait between two steps to the batches of the
+result. What is about to be made is asked for before it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import (
     BadValue,
@@ -13,6 +23,9 @@ from omnigraph.errors import (
 )
 from omnigraph.runtime import Clock
 
+# Arrow counts the bytes of texts in 31 bits.
+_COLUMN_BYTES = (1 << 31) - 1
+
 
 class Limits:
     """Watches over one read."""
@@ -21,7 +34,11 @@ class Limits:
         self._options = options
         self._clock = clock
         self._started_s = clock.monotonic_s()
+        self._memory_bytes = options.most_memory_bytes
         self._held_bytes = 0
+        self._peak_bytes = 0
+        # Frames share the columns that a step leaves as they are: each counts once, for as long as some frame has it.
+        self._columns: dict[int, int] = {}
 
     def check(self, extra_bytes: int = 0) -> None:
         """Raise if the read was stopped, is late, or would hold too much with ``extra_bytes`` more for a moment.
@@ -40,10 +57,16 @@ class Limits:
                 message = f"the query took too long: limit_ms={options.timeout_ms} elapsed_ms={elapsed_ms}"
                 raise QueryTimeoutError(message, details=spent)
         needed = self._held_bytes + extra_bytes
-        if options.memory_bytes is not None and needed > options.memory_bytes:
-            needs = LimitExceeded(resource="query memory in bytes", limit=options.memory_bytes, actual=needed)
-            message = f"the query needs too much memory: limit_bytes={options.memory_bytes} needed_bytes={needed}"
+        if needed > self._memory_bytes:
+            needs = LimitExceeded(resource="query memory in bytes", limit=self._memory_bytes, actual=needed)
+            message = f"the query needs too much memory: limit_bytes={self._memory_bytes} needed_bytes={needed}"
             raise QueryMemoryError(message, details=needs)
+        self._peak_bytes = max(self._peak_bytes, needed)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that the read has asked for at one time."""
+        return self._peak_bytes
 
     @property
     def elapsed_s(self) -> float:
@@ -63,6 +86,43 @@ class Limits:
             self.check(size_bytes)
         self._held_bytes += size_bytes
 
+    def check_column(self, size_bytes: int) -> None:
+        """Raise as :meth:`check` does, or if a column of so many bytes is more than one array can hold."""
+        self.check(size_bytes)
+        if size_bytes > _COLUMN_BYTES:
+            details = LimitExceeded(resource="bytes of one column", limit=_COLUMN_BYTES, actual=size_bytes)
+            message = f"a column is too large: limit_bytes={_COLUMN_BYTES} needed_bytes={size_bytes}"
+            raise QueryMemoryError(message, details=details)
+
+    def keep(self, frame: Frame) -> None:
+        """Count the columns of a frame that stays alive until it is dropped."""
+        columns = _columns(frame)
+        self.hold(sum(column.nbytes for key, column in columns.items() if key not in self._columns))
+        for key in columns:
+            self._columns[key] = self._columns.get(key, 0) + 1
+
+    def drop(self, frame: Frame) -> None:
+        """Let go of a frame that was kept; its columns count on while another kept frame has them."""
+        for key, column in _columns(frame).items():
+            self._columns[key] -= 1
+            if not self._columns[key]:
+                del self._columns[key]
+                self._held_bytes -= column.nbytes
+
+    def holding(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        """Yield frames, each counted until the one after it is there: so long does whoever draws them have it."""
+        last: Frame | None = None
+        try:
+            for frame in frames:
+                self.keep(frame)
+                if last is not None:
+                    self.drop(last)
+                last = frame
+                yield frame
+        finally:
+            if last is not None:
+                self.drop(last)
+
     def check_rows(self, row_count: int) -> None:
         """Raise if that many rows are too many to return.
 
@@ -73,3 +133,8 @@ class Limits:
         if limit is not None and row_count > limit:
             details = LimitExceeded(resource="rows", limit=limit, actual=row_count)
             raise QueryRowLimitError(f"the query has too many rows: limit={limit}", details=details)
+
+
+def _columns(frame: Frame) -> dict[int, npt.NDArray[np.int64]]:
+    columns = {id(column): column for column in frame.ids.values()}
+    return columns if frame.weights is None else columns | {id(frame.weights): frame.weights}

@@ -8,21 +8,27 @@ from typing import Literal, cast
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
+from omnigraph.runtime import memory_bytes
+from omnigraph.values import size_of
 
 ExpandMode = Literal["auto", "indexed", "csr"]
 
 _MODES = ("auto", "indexed", "csr")
 _MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
+_MEMORY_VARIABLE = "OMNIGRAPH_QUERY_MEMORY"
+# One read of several at a time, beside what they share and what else the process does.
+_MEMORY_SHARE = 4
 
 
 @record
 class QueryOptions:
-    """Options of one read. None means no limit.
+    """Options of one read. None means no limit, except for memory.
 
     Args:
         mode: walk edges through indexes, through adjacency in memory, or by what seems cheaper. The rows are the same.
         rules_off: names of rewrite rules that are not to be used. The rows are the same.
-        memory_bytes: how much the rows on their way may take.
+        memory_bytes: how much the read may hold at one time; None leaves it to ``OMNIGRAPH_QUERY_MEMORY``, which is a
+            size such as ``2G``, or else to a quarter of the memory that the process may use.
         timeout_ms: how long the read may take.
         max_rows: how many rows it may return.
         cancel: set from another thread to stop the read.
@@ -44,6 +50,19 @@ class QueryOptions:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise _unfit(name, value, "an integer that is not negative, or none")
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """How much the read may hold at one time, by this option, the environment or the machine."""
+        if self.memory_bytes is not None:
+            return self.memory_bytes
+        asked = os.environ.get(_MEMORY_VARIABLE, "").strip()
+        if not asked:
+            return memory_bytes() // _MEMORY_SHARE
+        size = size_of(asked)
+        if size is None:
+            raise _unfit(_MEMORY_VARIABLE, asked, "a size, such as 256M or 2G")
+        return size
 
     @property
     def expand_mode(self) -> ExpandMode:

@@ -16,9 +16,10 @@ from omnigraph.engine.query.output.ordering import collect, order_table, ordered
 from omnigraph.engine.query.output.ranking import Scores, ranked
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.errors import InternalError
-from omnigraph.ir.model import AggregateCall, RankingValue, ReadPlan
+from omnigraph.ir.model import AggregateCall, Ranking, RankingValue, ReadPlan, Scalarlike
 
 _BATCH_ROWS = 1 << 16
+_RANKING_BYTES = 32
 
 
 def result_schema(read: ReadPlan) -> pa.Schema:
@@ -42,7 +43,7 @@ def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]
 def _grouped(context: QueryContext, plan: QueryPlan, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
     read = plan.read
     if read.ranking is not None:
-        frames = iter([ranked(context, read, read.ranking, collect(context, frames))[0]])
+        frames = iter([_in_rank_order(context, read, read.ranking, frames)[0]])
     groups = context.trace.measure(
         read, lambda: _ordered_groups(context, read, frames), lambda table: int(table.num_rows)
     )
@@ -60,7 +61,7 @@ def _plain(
 ) -> Iterator[pa.RecordBatch]:
     read, scores = plan.read, None
     if read.ranking is not None:
-        frame, scores = ranked(context, read, read.ranking, collect(context, frames))
+        frame, scores = _in_rank_order(context, read, read.ranking, frames)
         frames = iter([frame])
     elif read.order:
         frames = iter([ordered(context, read, frames, cuts_early=plan.cuts_early)])
@@ -75,6 +76,19 @@ def _plain(
             part = None if scores is None else scores[start : start + _BATCH_ROWS]
             trace.rows += piece.length
             yield project(context, read, piece, part, schema)
+
+
+def _in_rank_order(
+    context: QueryContext, read: ReadPlan, ranking: Ranking, frames: Iterator[Frame]
+) -> tuple[Frame, Scores]:
+    rows = collect(context, frames)
+    # Where each row stands, which of them stay, and two numbers to order them by.
+    context.limits.check(_RANKING_BYTES * rows.length)
+    frame, scores = ranked(context, read, ranking, rows)
+    context.limits.keep(frame)
+    context.limits.hold(scores.nbytes)
+    context.limits.drop(rows)
+    return frame, scores
 
 
 def _limited(frames: Iterator[Frame], limit: int) -> Iterator[Frame]:
@@ -92,18 +106,29 @@ def project(
     context: QueryContext, read: ReadPlan, frame: Frame, scores: Scores | None, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return the columns of the result for rows of the match; ``scores`` holds their ranks, if the read has any."""
-    columns = []
-    for output, field in zip(read.outputs, schema, strict=True):
-        expression = output.expression
-        if isinstance(expression, RankingValue):
-            values = pa.array(np.zeros(0) if scores is None else scores)
-        elif isinstance(expression, AggregateCall):
-            message = f"an aggregate in a read without groups: {expression}"
-            raise InternalError(message)
-        else:
-            values = scalar_column(context, frame, expression)
-        columns.append(values if values.type == field.type else values.cast(field.type))
+    columns: list[pa.Array] = []
+    held_bytes = 0
+    try:
+        for output, field in zip(read.outputs, schema, strict=True):
+            values = _shown(context, output.expression, frame, scores)
+            columns.append(values if values.type == field.type else values.cast(field.type))
+            context.limits.hold(columns[-1].nbytes)
+            held_bytes += columns[-1].nbytes
+    finally:
+        # Whoever draws the batch counts it for as long as it is kept.
+        context.limits.hold(-held_bytes)
     if not columns:
         # Without a column only this form keeps how many rows there are.
         return pa.RecordBatch.from_struct_array(pa.array([{}] * frame.length, pa.struct([])))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _shown(
+    context: QueryContext, expression: Scalarlike | AggregateCall | RankingValue, frame: Frame, scores: Scores | None
+) -> pa.Array:
+    if isinstance(expression, RankingValue):
+        return pa.array(np.zeros(0) if scores is None else scores)
+    if isinstance(expression, AggregateCall):
+        message = f"an aggregate in a read without groups: {expression}"
+        raise InternalError(message)
+    return scalar_column(context, frame, expression)

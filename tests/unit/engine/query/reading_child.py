@@ -21,6 +21,7 @@ from omnigraph.store.location import Storage
 
 _TWO_HOPS = "match { $a: Person  $a knows $b  $b knows $c }"
 _ONE_HOP = "match { $a: Person  $a knows $b }"
+_MANY = "  ".join(f"$v{at}: Person" for at in range(300))
 QUERIES = {
     "list": f"query q() {{ {_TWO_HOPS} return {{ $a.name, $c.name }} }}",
     "order": f"query q() {{ {_TWO_HOPS} return {{ $a.name, $c.name }} order {{ $c.age desc }} }}",
@@ -31,6 +32,7 @@ QUERIES = {
     "order pairs": f"query q() {{ {_ONE_HOP} return {{ $a.name, $b.name }} order {{ $b.age desc }} }}",
     "group pairs": f"query q() {{ {_ONE_HOP} return {{ $a.name, $b.name, count($b.age) as n }} }}",
     "people": "query q() { match { $a: Person } return { $a.name, $a.age } }",
+    "wide": f"query q() {{ match {{ {_MANY} }} return {{ $v0.name }} }}",
     "one": 'query q() { match { $a: Person { name: "p7" } } return { $a.name } }',
 }
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from tests.big_graph import add_people, create_empty
 from tests.session_graph import RELAXED
+from tests.unit.engine.query.graphs import open_ring
 
 from omnigraph.engine.session import GraphSession
 from omnigraph.store.location import Storage
@@ -117,6 +118,19 @@ def test_a_read_beyond_its_memory_is_refused_before_the_process_grows_much_beyon
         assert answer["growth_bytes"] <= BUDGET_BYTES + SLACK_BYTES
         assert answer["threads_left"] == []
         assert reader.ask("one")["rows"] == 1
+
+
+def test_hundreds_of_variables_stay_near_the_memory_that_they_may_take(tmp_path):
+    # Two persons are in the graph, and every row is one of 2 ** 300 ways to name them.
+    open_ring(tmp_path / "graph", 2).close()
+    reader = Reader(tmp_path / "graph")
+    try:
+        reader.ask("one")
+        answer = reader.ask("wide", memory_bytes=200 << 20)
+        assert answer["outcome"] == "query.memory"
+        assert answer["growth_bytes"] <= (200 << 20) + SLACK_BYTES
+    finally:
+        assert reader.close() == 0
 
 
 @pytest.mark.parametrize(("query", "rows"), [("paths", 1), ("first", 5)])

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import tracemalloc
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from tests.unit.engine.query.graphs import open_ring
+from tests.session_graph import create_graph, open_session
+from tests.unit.engine.query.graphs import SCHEMA, open_ring
 
+from omnigraph.engine.arrays import taken_bytes
+from omnigraph.engine.query.frame import Frame
+from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import (
     QueryCancelledError,
@@ -15,7 +23,8 @@ from omnigraph.errors import (
     QueryTimeoutError,
     UsageError,
 )
-from omnigraph.runtime import World
+from omnigraph.runtime import World, memory_bytes
+from omnigraph.runtime.clock import ManualClock
 
 COUNT = 400
 PAIRS = "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name } }"
@@ -132,3 +141,94 @@ def test_a_streamed_read_fails_where_its_rows_are_drawn(session):
     with pytest.raises(QueryCancelledError):
         list(drawn)
     assert_healthy(session)
+
+
+def product(variables, returned="$v0.name"):
+    """Every combination of so many persons: the rows double with each when there are two."""
+    names = "  ".join(f"$v{number}: Person" for number in range(variables))
+    return f"query q() {{ match {{ {names} }} return {{ {returned} }} }}"
+
+
+def test_rows_that_wait_between_steps_count_together(tmp_path):
+    # One frame fits, the frames that all steps have in hand at the same time do not.
+    limit, slack = 128 << 20, 64 << 20
+    with open_ring(tmp_path / "graph", 2) as session:
+        tracemalloc.start()
+        try:
+            with pytest.raises(QueryMemoryError) as caught:
+                session.query(product(40), options=QueryOptions(memory_bytes=limit))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert caught.value.details.limit == limit
+        assert peak <= limit + slack
+
+
+def test_long_texts_that_many_rows_repeat_are_refused_before_they_are_copied(tmp_path):
+    people = [{"type": "Person", "data": {"name": f"p{at}", "bio": str(at) * (1 << 20)}} for at in range(2)]
+    create_graph(tmp_path / "graph", SCHEMA, "\n".join(map(json.dumps, people)))
+    with open_session(tmp_path / "graph") as session:
+        before = pa.total_allocated_bytes()
+        with pytest.raises(QueryMemoryError) as caught:
+            session.query(product(16, "$v0.bio"), options=QueryOptions(memory_bytes=256 << 20))
+        assert caught.value.details.actual > 1 << 30
+        assert pa.total_allocated_bytes() - before < 64 << 20
+        # Not even a machine that has the memory can hold them as one column.
+        with pytest.raises(QueryMemoryError, match="a column is too large"):
+            session.query(product(16, "$v0.bio"), options=QueryOptions(memory_bytes=1 << 50))
+
+
+def test_what_taking_rows_costs_is_known_before(session):
+    places = np.array([1, 1, 2, 0])
+    for column in (
+        pa.array(["a", "bcd", None]),
+        pa.array(["x", "a", "bcd", None])[1:],
+        pa.array([1, 2, 3], pa.int32()),
+        pa.array([[1], [2, 3], []], pa.list_(pa.int64())),
+        pa.array([[1.0, 2.0]] * 3, pa.list_(pa.float32(), 2)),
+    ):
+        taken = column.take(pa.array(places))
+        assert taken.nbytes - 8 <= taken_bytes(column, places) <= taken.nbytes + 8
+    assert taken_bytes(pa.array([], pa.string()), np.zeros(0, dtype=np.int64)) == 0
+
+
+def test_columns_that_frames_share_count_once_and_for_as_long_as_one_of_them_is_kept():
+    limits = Limits(QueryOptions(memory_bytes=100), ManualClock())
+    first = Frame(length=5, ids={"a": np.zeros(5, dtype=np.int64)})
+    second = first.binding({"b": np.zeros(5, dtype=np.int64)})
+    limits.keep(first)
+    limits.keep(second)
+    limits.drop(first)
+    limits.check(20)
+    with pytest.raises(QueryMemoryError):
+        limits.check(21)
+    limits.drop(second)
+    limits.check(100)
+    assert limits.peak_bytes == 100
+
+
+def test_a_frame_counts_until_the_next_one_is_there_and_the_last_one_until_the_end():
+    limits = Limits(QueryOptions(memory_bytes=1000), ManualClock())
+    frames = [Frame(length=size, ids={"a": np.zeros(size, dtype=np.int64)}) for size in (10, 20)]
+    drawn = limits.holding(iter(frames))
+    next(drawn)
+    limits.check(1000 - 80)
+    next(drawn)
+    with pytest.raises(QueryMemoryError):
+        limits.check(1000 - 80)
+    limits.check(1000 - 160)
+    drawn.close()
+    limits.check(1000)
+
+
+def test_a_read_without_a_limit_gets_a_share_of_the_machine(session, monkeypatch):
+    assert QueryOptions().most_memory_bytes == memory_bytes() // 4
+    monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY", "1.5M")
+    assert QueryOptions().most_memory_bytes == 3 << 19
+    assert QueryOptions(memory_bytes=7).most_memory_bytes == 7
+    with pytest.raises(QueryMemoryError) as caught:
+        session.query(PAIRS)
+    assert caught.value.details.limit == 3 << 19
+    monkeypatch.setenv("OMNIGRAPH_QUERY_MEMORY", "plenty")
+    with pytest.raises(UsageError):
+        session.query(PAIRS)

@@ -57,6 +57,7 @@ def _whole_weights(context: QueryContext, step: Weigh) -> Weights:
         weights *= _weights(context, inner, targets.all_ids)
     near = neighbourhood(context, expand.edge, expand.direction, targets.all_ids)
     sums = neighbour_sums(near.adjacency, weights, by_edge=_is_by_edge(step))
+    context.limits.hold(sums.nbytes)
     context.whole_weights[step] = sums
     return sums
 

@@ -9,7 +9,7 @@ import numpy as np
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Positions, RowIds
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
-from omnigraph.engine.query.operators.scan import MORSEL
+from omnigraph.engine.query.operators.scan import morsel_rows
 from omnigraph.engine.query.topology import incident_edges, neighbours, reach
 from omnigraph.ir.model import Expand
 
@@ -26,7 +26,8 @@ def expand_rows(context: QueryContext, step: Expand, frames: Iterator[Frame]) ->
             rows, found, edges = reached(context, step, near, piece.ids[step.source])
             if not len(rows):
                 continue
-            context.limits.check(8 * len(rows) * (len(piece.ids) + 2))
+            # The new columns beside the places, the ends and the edges that they are made from.
+            context.limits.check(8 * len(rows) * (len(piece.ids) + 3))
             bound = {step.destination: found}
             if step.edge_variable is not None and edges is not None:
                 bound[step.edge_variable] = edges
@@ -78,9 +79,9 @@ def _pieces(near: Neighbourhood, step: Expand, frame: Frame) -> Iterator[Frame]:
     codes = near.source_codes(frame.ids[step.source])
     offsets = near.adjacency.offsets
     ends = np.cumsum(offsets[codes + 1] - offsets[codes])
-    start = 0
+    start, most = 0, 4 * morsel_rows(len(frame.ids) + 1)
     while start < frame.length:
         before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + 4 * MORSEL, side="right")))
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
         yield frame.slice(start, stop)
         start = stop

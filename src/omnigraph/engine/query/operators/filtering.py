@@ -68,6 +68,6 @@ def _refuted(context: QueryContext, step: Unless, frame: Frame, run: RunSteps) -
     tag = f"#tag{len(frame.ids)}"
     tagged = frame.binding({tag: np.arange(frame.length, dtype=np.int64)})
     refuted = np.zeros(frame.length, dtype=np.bool_)
-    for found in run(context.within(step.variables), step.steps, iter([tagged])):
+    for found in run(context.within(step.variables), step.steps, context.limits.holding(iter([tagged]))):
         refuted[found.ids[tag]] = True
     return refuted

@@ -18,7 +18,8 @@ from omnigraph.ir.model import Expand, Filter
 def run_steps(context: QueryContext, steps: tuple[Step, ...], frames: Iterator[Frame]) -> Iterator[Frame]:
     """Return the frames that come out of the last step."""
     for step in steps:
-        frames = context.trace.watch(step, _apply(context, step, frames))
+        # Every step has a frame of the one before it in hand while those after it work: all of them are alive.
+        frames = context.limits.holding(context.trace.watch(step, _apply(context, step, frames)))
         if not context.is_late:
             frames = _reading_early(context, step, frames)
     return frames

@@ -22,17 +22,31 @@ from omnigraph.store.table import ROW_ID
 
 # Rows that travel together: enough to pay for a step, few enough that a read can be stopped between two of them.
 MORSEL = 1 << 18
+# Rows of more variables than this travel in smaller numbers.
+_NARROW = 8
 # Columns of larger tables are not brought into memory for one filter.
 _MEMORY_ROWS = 5_000_000
+
+
+def morsel_rows(variables: int) -> int:
+    """Return how many rows of so many variables travel together: wide ones take no more memory than narrow ones."""
+    return max(1, MORSEL * _NARROW // max(_NARROW, variables))
 
 
 def scan(context: QueryContext, step: Scan, frames: Iterator[Frame]) -> Iterator[Frame]:
     """Join every incoming row with every node that passes."""
     found: RowIds | None = None
-    for frame in frames:
-        if found is None:
-            found = _find(context, step)
-        yield from _product(context, frame, step.variable, found)
+    held_bytes = 0
+    try:
+        for frame in frames:
+            if found is None:
+                found = _find(context, step)
+                # What is no view was made for this read alone.
+                held_bytes = found.nbytes if found.base is None else 0
+                context.limits.hold(held_bytes)
+            yield from _product(context, frame, step.variable, found)
+    finally:
+        context.limits.hold(-held_bytes)
 
 
 def _product(context: QueryContext, frame: Frame, variable: str, found: RowIds) -> Iterator[Frame]:
@@ -42,12 +56,14 @@ def _product(context: QueryContext, frame: Frame, variable: str, found: RowIds) 
             piece = found[start : start + MORSEL]
             yield Frame(length=len(piece), ids={variable: piece})
         return
-    rows_per_piece = max(1, MORSEL // max(1, len(found)))
+    most = morsel_rows(len(frame.ids) + 1)
+    rows_per_piece = max(1, most // max(1, len(found)))
     for start in range(0, frame.length if len(found) else 0, rows_per_piece):
         piece_of_rows = frame.slice(start, start + rows_per_piece)
-        for low in range(0, len(found), MORSEL):
-            nodes = found[low : low + MORSEL]
-            context.limits.check(8 * len(nodes) * piece_of_rows.length * (len(frame.ids) + 1))
+        for low in range(0, len(found), most):
+            nodes = found[low : low + most]
+            # The new columns, and the places that they are taken from.
+            context.limits.check(8 * len(nodes) * piece_of_rows.length * (len(frame.ids) + 2))
             rows = np.repeat(np.arange(piece_of_rows.length), len(nodes))
             yield piece_of_rows.take(rows).binding({variable: np.tile(nodes, piece_of_rows.length)})
 
@@ -119,6 +135,7 @@ def _filter_storage(context: QueryContext, step: Scan, entities: Entities) -> Ro
         context.limits.check(batch.nbytes)
         if batch.num_rows:
             found.append(_passing(context, step, entities.add(pa.Table.from_batches([batch]))))
+    context.limits.check(2 * sum(ids.nbytes for ids in found))
     return np.concatenate(found)
 
 

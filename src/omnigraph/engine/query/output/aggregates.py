@@ -26,8 +26,8 @@ from omnigraph.records import record
 _PLACE = "#place"
 # Partial groups are merged when so many of them have gathered, and twice as many as the last merge left.
 _PARTIAL_ROWS = 1 << 20
-# Merging holds its input, the input in parts, and its output.
-_MERGE_SHARE = 3
+# Beside its input, merging holds the input in parts and its output.
+_MERGE_SHARE = 2
 
 
 @record
@@ -62,20 +62,26 @@ def partial_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame
     for frame in frames:
         has_rows = has_rows or frame.length > 0
         for part in _partials(context, frame, variables, measures):
-            context.limits.check(held_bytes + 8 * frame.length * (len(variables) + len(measures)))
+            context.limits.check(8 * frame.length * (len(variables) + len(measures)))
+            context.limits.hold(part.nbytes)
+            held_bytes += part.nbytes
             partials.append(part)
             held += part.num_rows
-            held_bytes += part.nbytes
         if held > max(_PARTIAL_ROWS, 2 * merged):
             partials = [_merge(context, partials, variables, measures)]
             held = merged = partials[0].num_rows
+            context.limits.hold(partials[0].nbytes - held_bytes)
             held_bytes = partials[0].nbytes
     if not partials:
         partials = [_empty(context, variables, measures)]
     by_entity = _merge(context, partials, variables, measures)
     if keys and not has_rows:
         by_entity = by_entity.slice(0, 0)
-    return _by_value(context, by_entity, variables, keys, measures)
+    found = _by_value(context, by_entity, variables, keys, measures)
+    # The result counts once its batches are handed on; until then it is all that is left.
+    context.limits.hold(-held_bytes)
+    context.limits.check(2 * found.nbytes)
+    return found
 
 
 def merge_groups(context: QueryContext, read: ReadPlan, groups: pa.Table) -> pa.Table:
@@ -262,8 +268,11 @@ def _merge_values(
 ) -> pa.Table:
     encoded = {name: GroupKey.encode(values) for name, values in keys.items()}
     columns = {name: key.values for name, key in encoded.items()}
+    held_bytes = sum(column.nbytes for column in (*keys.values(), *columns.values()))
+    context.limits.hold(held_bytes)
     columns |= {measure.name: groups.column(measure.name) for measure in measures}
     merged = _group_in_parts(context, pa.table(columns), list(encoded), measures)
+    context.limits.hold(-held_bytes)
     for at, (name, key) in enumerate(encoded.items()):
         merged = merged.set_column(at, name, key.decode(merged.column(name)))
     return merged

@@ -25,18 +25,28 @@ from omnigraph.ir.model import (
 )
 from omnigraph.store.table import KEY
 
+_RANK_BYTES = 8
 # With a limit, rows are cut down to it whenever so many have gathered.
 _GATHERED_ROWS = 1 << 20
 
 
 def collect(context: QueryContext, frames: Iterator[Frame]) -> Frame:
-    """Return all rows, within the memory that the read may hold."""
+    """Return all rows, within the memory that the read may hold; they count until they are dropped."""
     held = []
     for frame in frames:
-        context.limits.hold(frame.size_bytes)
+        context.limits.keep(frame)
         held.append(frame)
+    return _united(context, held)
+
+
+def _united(context: QueryContext, held: list[Frame]) -> Frame:
+    """Return the rows of frames that are kept as one that is, in their place."""
+    if len(held) > 1:
+        context.limits.check(sum(frame.size_bytes for frame in held))
     rows = concatenate(held)
-    context.limits.hold(-rows.size_bytes)
+    context.limits.keep(rows)
+    for frame in held:
+        context.limits.drop(frame)
     return rows
 
 
@@ -47,16 +57,26 @@ def ordered(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], *, c
     best: list[Frame] = []
     gathered = 0
     for frame in frames:
+        context.limits.keep(frame)
         best.append(frame)
         gathered += frame.length
-        context.limits.check(sum(item.size_bytes for item in best))
         if gathered > max(_GATHERED_ROWS, 4 * read.limit):
-            best = [_first(context, read, concatenate(best))]
+            best = [_first(context, read, _united(context, best))]
             gathered = best[0].length
-    return _first(context, read, concatenate(best))
+    return _first(context, read, _united(context, best))
 
 
 def _first(context: QueryContext, read: ReadPlan, frame: Frame) -> Frame:
+    """Return the first rows of a frame that is kept, as one that is kept in its place."""
+    # A number per row and key, and the order itself.
+    context.limits.check(_RANK_BYTES * frame.length * (len(read.order) + 1))
+    rows = _in_order(context, read, frame)
+    context.limits.keep(rows)
+    context.limits.drop(frame)
+    return rows
+
+
+def _in_order(context: QueryContext, read: ReadPlan, frame: Frame) -> Frame:
     if not frame.length:
         return frame
     keys = [key_ranks(context, read, frame, key) for key in read.order]
