@@ -5,7 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnigraph.runtime import Counters
+from omnigraph.catalog import compile_schema
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.status import read_status
+from omnigraph.lang.pg import parse_schema
+from omnigraph.runtime import Counters, World
 from omnigraph.values import MAIN, BranchName
 from tests.cost.conftest import DEPTHS, WIDTHS
 from tests.cost.driver import sample
@@ -13,7 +17,9 @@ from tests.cost.hops import assert_hops
 from tests.txn_graph import PERSON, open_graph
 
 OPEN_CALLS, OPEN_HOPS = 8, 6
+STATUS_CALLS, STATUS_CALLS_A_TABLE = 8, 3
 MODES = ("read_write", "read_only")
+CATALOG = compile_schema(parse_schema(b"node Other { name: String }", "schema.pg"))
 
 
 def resolve(driver):
@@ -33,6 +39,12 @@ def read(driver):
 def open_and_close(driver, mode):
     counters = Counters()
     open_graph(driver.storage, mode=mode, counters=counters).close()
+    return SimpleNamespace(cost=counters.cost())
+
+
+def look(graph):
+    counters = Counters()
+    read_status(graph, BranchName(MAIN), CATALOG, MaintenanceSettings(), World.system(), counters=counters)
     return SimpleNamespace(cost=counters.cost())
 
 
@@ -85,3 +97,16 @@ def test_the_clock_agrees_on_opening(shared_driver, endpoint, mode):
     driver.settle()
     stages = open_and_close(driver, mode).cost.serial_stages
     assert_hops(endpoint, lambda: open_and_close(driver, mode), OPEN_HOPS, stages=stages)
+
+
+def test_a_status_costs_the_same_at_every_depth(driver_at, endpoint):
+    totals = {}
+    for depth in DEPTHS:
+        driver = driver_at(depth, 4)
+        driver.settle()
+        with open_graph(driver.storage, mode="read_only") as graph:
+            cold = sample(endpoint, lambda chosen=graph: look(chosen))
+            warm = sample(endpoint, lambda chosen=graph: look(chosen))
+        assert cold.cost.total_calls == cold.calls <= STATUS_CALLS + 4 * STATUS_CALLS_A_TABLE
+        totals[depth] = cold.kinds, warm.kinds
+    assert len(set(totals.values())) == 1, totals

@@ -88,7 +88,7 @@ def _next_user(ground: Ground) -> Iterator[str]:
     with omnigraph.open(ground.root, storage_options=ground.options, settings=ground.txn_settings) as graph:
         graph.mutate(text, {"n": SHARED[0]}, actor="next")
     with omnigraph.open(ground.root, storage_options=ground.options, mode="read_only") as graph:
-        status = graph.status()
+        status = graph.status(storage=True)
     if status.pending:
         yield f"writes are pending although nobody writes: {status.pending}"
     if status.dead_bytes is None or any(table.skipped for table in status.tables):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated
+
+import typer
 
 from omnigraph.cli.counted import counted
 from omnigraph.cli.graphs import graph_address, open_graph
@@ -14,13 +17,19 @@ from omnigraph.engine.maintenance.status import GraphStatus, TableStatus
 
 app = new_app()
 
+Storage = Annotated[
+    bool, typer.Option("--storage", help="Look at every stored file, too; takes longer the more states are kept.")
+]
+
 
 @app.command()
-def status(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
-    """Show rows, fragments, index coverage, storage and writes under way, with advice. Nothing is written."""
+def status(
+    *, uri: Uri = None, store: Store = None, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False
+) -> int:
+    """Show rows, fragments, index coverage and writes under way, with advice. Nothing is written."""
     address = graph_address(uri, store)
     with open_graph(address, mode="read_only") as session:
-        found = session.status(branch)
+        found = session.status(branch, storage=storage)
     document = {
         "uri": address,
         "branch": found.branch,
@@ -45,8 +54,9 @@ def _lines(found: GraphStatus) -> Iterator[str]:
     for table in found.tables:
         size = f"{counted(table.rows, 'row')}, {counted(table.fragments, 'fragment')}"
         yield f"{table.table_key}: {size}, {_coverage(table)}"
-    dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
-    yield f"storage: {found.stored_bytes} bytes, {dead} of old states and left-overs"
+    if found.stored_bytes is not None:
+        dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
+        yield f"storage: {found.stored_bytes} bytes, {dead} of old states and left-overs"
     if found.pending:
         yield f"writes under way: {len(found.pending)}"
     for line in found.advice or ("all is well",):

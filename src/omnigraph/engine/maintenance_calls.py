@@ -99,8 +99,13 @@ class MaintenanceCalls:
         return work.run() if confirm else work.preview()
 
     @counted
-    def status(self, branch: str = MAIN) -> GraphStatus:
-        """Say how the graph fares: rows, fragments, indexes, storage, writes under way, and what to do about it.
+    def status(self, branch: str = MAIN, *, storage: bool = False, counters: Counters | None = None) -> GraphStatus:
+        """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
+
+        Args:
+            branch: as which branch sees it.
+            storage: look at every stored file, too: versions and bytes. That takes longer the more states are kept.
+            counters: where the calls go.
 
         Raises:
             BranchMissingError: there is no such branch.
@@ -108,8 +113,16 @@ class MaintenanceCalls:
         from omnigraph.engine.maintenance.status import read_status  # noqa: PLC0415 - a read needs none of it
 
         name = BranchName.parse(branch)
-        schema = self.store.snapshot(name, Counters()).state.schema
-        return read_status(self.store, name, self._catalogs.get(schema), self.maintenance, self._world)
+        schema = self.store.snapshot(name, counters or Counters()).state.schema
+        return read_status(
+            self.store,
+            name,
+            self._catalogs.get(schema),
+            self.maintenance,
+            self._world,
+            storage=storage,
+            counters=counters,
+        )
 
     @counted
     def repair(

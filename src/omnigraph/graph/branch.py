@@ -174,9 +174,13 @@ class BranchVerbs(Timeline):
         """
         return self._handle.session.optimize(self._branch, types, actor=actor)
 
-    def status(self) -> GraphStatus:
-        """Say how the graph fares: rows, fragments, indexes, storage, writes under way, and what to do about it."""
-        return self._handle.session.status(self._branch)
+    def status(self, *, storage: bool = False) -> GraphStatus:
+        """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
+
+        Args:
+            storage: look at every stored file, too: versions and bytes. That takes longer the more states are kept.
+        """
+        return self._handle.session.status(self._branch, storage=storage)
 
     def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairResult:
         """Show what something other than omnigraph has done to the tables of the branch, and settle it if asked to.

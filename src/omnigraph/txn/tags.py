@@ -83,6 +83,10 @@ class Tags:
         found = (self.find(name, counters) for name in sorted(_live_names(lives)))
         return tuple(tag for tag in found if tag is not None)
 
+    def names(self, counters: Counters) -> tuple[str, ...]:
+        """Return the names of all tags; reads none of them."""
+        return tuple(sorted(_live_names(self._objects.survey(counters))))
+
     def leftovers(self, counters: Counters) -> tuple[str, ...]:
         """Return the keys of what tags that ended have left, and nobody needs."""
         return self._objects.leftovers(counters)

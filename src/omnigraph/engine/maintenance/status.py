@@ -1,4 +1,8 @@
-"""How a graph fares: what its tables hold, how well indexes cover them, what could be given back, and what to do."""
+"""How a graph fares: what its tables hold, how well indexes cover them, what could be given back, and what to do.
+
+All of it but the storage is told by the graph's manifest and the pinned version of each table, so that it takes as many
+calls after a million commits as after the first. What is stored takes looking at every file, and is told when asked for.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
 
-_MANY_VERSIONS = 1000
+_MANY_STATES = 1000
 _MUCH_DEAD = 0.5
 
 
@@ -39,13 +43,16 @@ class IndexStatus:
 
 @record
 class TableStatus:
-    """One table as a branch has it. ``skipped`` says why optimizing would leave it alone."""
+    """One table as a branch has it. ``skipped`` says why optimizing would leave it alone.
+
+    ``versions`` counts the stored ones; None unless storage was looked at.
+    """
 
     table_key: str
     rows: int
     deleted_rows: int
     fragments: int
-    versions: int
+    versions: int | None
     indexes: tuple[IndexStatus, ...]
     can_compact: bool
     skipped: str | None
@@ -78,7 +85,8 @@ class GraphStatus:
     """A graph at one moment, as one branch sees it.
 
     ``stored_bytes`` is everything below the root, ``dead_bytes`` what a cleanup that keeps only the newest states could
-    remove; None when that cannot be told before a repair. ``pending`` are writes under way or waiting to be recovered.
+    remove, None when that cannot be told before a repair; both are None unless storage was looked at. ``pending`` are
+    writes under way or waiting to be recovered.
     """
 
     branch: BranchName
@@ -88,7 +96,7 @@ class GraphStatus:
     branches: int
     tags: int
     pending: tuple[str, ...]
-    stored_bytes: int
+    stored_bytes: int | None
     dead_bytes: int | None
     tables: tuple[TableStatus, ...]
     advice: tuple[str, ...]
@@ -100,53 +108,80 @@ def read_status(
     catalog: Catalog,
     settings: MaintenanceSettings,
     world: World,
+    *,
+    storage: bool = False,
+    counters: Counters | None = None,
 ) -> GraphStatus:
     """Look at a graph; nothing is written.
+
+    Args:
+        store: the graph.
+        branch: as which branch sees it.
+        catalog: the schema of that branch.
+        settings: how much of a cleanup runs side by side.
+        world: whose clock tells how old files are.
+        storage: whether to look at every file, too.
+        counters: where the calls go.
 
     Raises:
         BranchMissingError: there is no such branch.
     """
-    counters = Counters()
+    counters = counters or Counters()
     snapshot = store.snapshot(branch, counters)
-    inventory = Inventory(store.stores.control.list_objects("", counters), LOCATION)
+    inventory = Inventory(store.stores.control.list_objects("", counters), LOCATION) if storage else None
     tables = tuple(_tables(store, snapshot, catalog, inventory, counters))
-    stored = sum(item.size for item in inventory.others)
-    stored += sum(file.object.size for line in inventory.lines.values() for file in line.files)
-    pending = tuple(item.key for item in inventory.below(RECOVERY_PREFIX) if "." in item.key)
-    try:
-        dead: int | None = Cleanup(store, Retention(keep=1), settings, world).preview().bytes
-    except OmnigraphError:
-        # A table that has to be repaired keeps everything.
-        dead = None
+    pending = tuple(
+        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX, counters) if "." in item.key
+    )
+    stored = None if inventory is None else _stored_bytes(inventory)
+    dead = None if inventory is None else _dead_bytes(store, settings, world)
+    state = snapshot.state
     return GraphStatus(
         branch=branch,
-        head=str(snapshot.state.head.commit),
-        manifest_version=snapshot.state.version,
+        head=str(state.head.commit),
+        manifest_version=state.version,
         commits=len(store.past.line_of(snapshot, counters)),
         branches=len(store.branch_names(counters)),
-        tags=len(store.tags.list(counters)),
+        tags=len(store.tags.names(counters)),
         pending=pending,
         stored_bytes=stored,
         dead_bytes=dead,
         tables=tables,
-        advice=tuple(_advice(tables, pending, stored, dead)),
+        advice=(
+            *_advice(tables, pending),
+            *_cleanup_advice(state.version - state.head.floor, stored, dead),
+        ),
     )
 
 
+def _stored_bytes(inventory: Inventory) -> int:
+    named = sum(file.object.size for line in inventory.lines.values() for file in line.files)
+    return named + sum(item.size for item in inventory.others)
+
+
+def _dead_bytes(store: GraphStore, settings: MaintenanceSettings, world: World) -> int | None:
+    try:
+        return Cleanup(store, Retention(keep=1), settings, world).preview().bytes
+    except OmnigraphError:
+        # A table that has to be repaired keeps everything.
+        return None
+
+
 def _tables(
-    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory, counters: Counters
+    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory | None, counters: Counters
 ) -> Iterator[TableStatus]:
     services = store.lines.authority(snapshot.state.head.branch, counters).services
     for table_key, entry in snapshot.state.tables.items():
         table = snapshot.table(table_key, counters)
-        line = inventory.lines.get((entry.pin.location, entry.pin.branch))
+        line = None if inventory is None else inventory.lines.get((entry.pin.location, entry.pin.branch))
+        versions = 0 if line is None else len(line.versions)
         skipped = reason_to_skip(services, snapshot, table_key, counters)
         yield TableStatus(
             table_key=table_key,
             rows=table.row_count,
             deleted_rows=sum(item.metadata.physical_rows - item.row_count for item in table.fragments),
             fragments=len(table.fragments),
-            versions=0 if line is None else len(line.versions),
+            versions=None if inventory is None else versions,
             indexes=tuple(_indexes(table, catalog, table_key, counters)),
             can_compact=bool(plan_compaction(table)),
             skipped=skipped,
@@ -167,7 +202,7 @@ def _indexes(table: Table, catalog: Catalog, table_key: str, counters: Counters)
         )
 
 
-def _advice(tables: tuple[TableStatus, ...], pending: tuple[str, ...], stored: int, dead: int | None) -> Iterator[str]:
+def _advice(tables: tuple[TableStatus, ...], pending: tuple[str, ...]) -> Iterator[str]:
     drifted = [table.table_key for table in tables if table.skipped == "drift_needs_repair"]
     if drifted:
         yield f"run repair: something else has changed {', '.join(drifted)}"
@@ -184,5 +219,11 @@ def _advice(tables: tuple[TableStatus, ...], pending: tuple[str, ...], stored: i
     ]
     if behind:
         yield f"run optimize: {', '.join(behind)} would be read faster"
-    if dead is not None and (dead > stored * _MUCH_DEAD or any(table.versions > _MANY_VERSIONS for table in tables)):
+
+
+def _cleanup_advice(old_states: int, stored: int | None, dead: int | None) -> Iterator[str]:
+    is_much = stored is not None and dead is not None and dead > stored * _MUCH_DEAD
+    if is_much:
         yield f"run cleanup: old states hold up to {dead} of {stored} bytes"
+    elif old_states > _MANY_STATES:
+        yield f"run cleanup: {old_states} old states of this branch are kept"
