@@ -31,10 +31,10 @@ class Template:
 
     def __init__(self, folder, schema=PEOPLE, seed=SEED, *, branches=(DRAFT,)):
         self._folder = folder
-        self._original = folder / "original"
+        self.original = folder / "original"
         self._count = 0
-        create_graph(self._original, schema, seed)
-        with open_session(self._original) as session:
+        create_graph(self.original, schema, seed)
+        with open_session(self.original) as session:
             for name in branches:
                 session.store.create_branch(BranchName(name))
 
@@ -42,7 +42,7 @@ class Template:
         """Open a copy of its own."""
         self._count += 1
         copy = self._folder / f"copy{self._count}"
-        shutil.copytree(self._original, copy)
+        shutil.copytree(self.original, copy)
         return open_session(copy, **options)
 
 

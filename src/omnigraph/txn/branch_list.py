@@ -66,10 +66,26 @@ class ProtectedVersion:
     name: str
 
 
+def live_branches(
+    branches: OpenBranches, counters: Counters
+) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
+    """Yield the live branches and their newest states, main first, then by name.
+
+    One that is deleted between the listing and its turn is left out: it is not there.
+    """
+    for name in branches.refs.names(counters):
+        try:
+            newest = branches.snapshot(name, counters)
+            ref = None if name.is_main else branches.ref(name)
+        except BranchMissingError:
+            continue
+        yield name, ref, newest
+
+
 def list_branches(branches: OpenBranches, counters: Counters) -> tuple[BranchStatus, ...]:
     """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
     found = []
-    for name, ref, _ in _live(branches, counters):
+    for name, ref, _ in live_branches(branches, counters):
         with suppress(BranchMissingError):
             found.append(branch_status(branches, name, ref, counters))
     return tuple(found)
@@ -104,7 +120,7 @@ def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -
     look at the floor after they have written.
     """
     found = []
-    for name, ref, newest in _live(branches, counters):
+    for name, ref, newest in live_branches(branches, counters):
         line = MAIN_LINE if ref is None else ref.line
         version = newest.state.version
         found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
@@ -115,16 +131,6 @@ def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -
         for tag in tags.list(counters)
     ]
     return tuple(found)
-
-
-def _live(branches: OpenBranches, counters: Counters) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
-    for name in branches.refs.names(counters):
-        try:
-            newest = branches.snapshot(name, counters)
-            ref = None if name.is_main else branches.ref(name)
-        except BranchMissingError:
-            continue
-        yield name, ref, newest
 
 
 def _line(branches: OpenBranches, name: BranchName, counters: Counters) -> CommitLine:

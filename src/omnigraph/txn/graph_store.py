@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Literal, Self
 
 from omnigraph.errors import (
@@ -14,6 +15,7 @@ from omnigraph.errors import (
     MissingThing,
     ReadOnlyError,
     TableMissingError,
+    TagMissingError,
     UsageError,
 )
 from omnigraph.runtime import Counters, World, counted
@@ -22,7 +24,14 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.tables import TableStore
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.branch_delete import BranchDeletion
-from omnigraph.txn.branch_list import BranchStatus, ProtectedVersion, branch_status, list_branches, protected_versions
+from omnigraph.txn.branch_list import (
+    BranchStatus,
+    ProtectedVersion,
+    branch_status,
+    list_branches,
+    live_branches,
+    protected_versions,
+)
 from omnigraph.txn.branches import SETTLE_S, BranchRef, BranchRefs
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
@@ -356,9 +365,11 @@ class GraphStore:
         What the newest state of any branch and the state of any tag names stays. Earlier states that need a version
         that goes can no longer be read.
         """
-        kept = [self.snapshot(branch, counters) for branch in self.branch_names(counters)]
-        tags = [f"tag:{tag.name}" for tag in self.tags.list(counters)]
-        kept += [self.past.resolve_ref(tag, BranchName(MAIN), counters).snapshot for tag in tags]
+        kept = [newest for _, _, newest in live_branches(self._branches, counters)]
+        for tag in self.tags.list(counters):
+            # One that is removed meanwhile keeps nothing any more.
+            with suppress(TagMissingError):
+                kept.append(self.past.resolve_ref(f"tag:{tag.name}", BranchName(MAIN), counters).snapshot)
         named = {entry.pin for snapshot in kept for entry in snapshot.state.tables.values()}
         count = 0
         for pin in pins:

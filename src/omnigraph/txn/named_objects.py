@@ -56,11 +56,16 @@ class NamedObjects:
 
     def find(self, name: str, counters: Counters) -> NamedRecord | None:
         """Return the living record of a name, or None."""
-        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}", counters)).get(name)
-        if lives is None or lives.live is None:
-            return None
-        data = self._control.get(self.key(name, lives.live), counters)
-        return None if data is None else NamedRecord(name=name, number=lives.live, data=data)
+        missed: int | None = None
+        while True:
+            lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}", counters)).get(name)
+            if lives is None or lives.live is None or lives.live == missed:
+                return None
+            data = self._control.get(self.key(name, lives.live), counters)
+            if data is not None:
+                return NamedRecord(name=name, number=lives.live, data=data)
+            # It ended between the two calls, and the name may have begun another life since.
+            missed = lives.live
 
     def remains(self, name: str, counters: Counters) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""

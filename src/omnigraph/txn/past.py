@@ -187,13 +187,13 @@ class Past:
     def _find(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Commit | None:
         try:
             line = self.line_of(self._branches.snapshot(branch, counters), counters)
+            position = line.position_of(commit_id)
+            return None if position is None else line.at(position)
         except BranchMissingError:
             if branch == MAIN:
                 raise
-            # Deleted since it was listed: then its own commits are unknown.
+            # Deleted since it was listed, or while it was read: then its own commits are unknown.
             return None
-        position = line.position_of(commit_id)
-        return None if position is None else line.at(position)
 
 
 def _no_commit(commit_id: CommitId) -> CommitMissingError:

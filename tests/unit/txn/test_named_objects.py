@@ -82,3 +82,19 @@ def test_foreign_files_are_not_taken_for_records(objects, tmp_path):
     (tmp_path / "__things" / "a" / "notes.txt").write_text("x", encoding="utf-8")
     (tmp_path / "__things" / "stray.json").write_text("x", encoding="utf-8")
     assert set(objects.survey(Counters())) == {"a"}
+
+
+def test_a_life_that_ends_between_listing_and_reading_hides_no_later_one(tmp_path):
+    class Slow(ControlObjects):
+        """Lets somebody end the life that was listed and begin another before it is read."""
+
+        def get(self, key, counters):
+            if key.endswith("/1.json") and lives(others, "a").live == 1:
+                end(others, "a", 1)
+                begin(others, "a", b"two")
+            return super().get(key, counters)
+
+    storage = Storage.open(tmp_path)
+    others = NamedObjects(ControlObjects(storage), "__things", is_durable=False)
+    begin(others, "a", b"one")
+    assert NamedObjects(Slow(storage), "__things", is_durable=False).find("a", Counters()).data == b"two"

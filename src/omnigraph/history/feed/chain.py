@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -20,7 +20,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import CommitId
+from omnigraph.values import BranchName, CommitId
 
 
 @record
@@ -48,19 +48,22 @@ class Chain:
             CommitHasNoParentError: it is the first of the graph.
         """
         for branch in self._store.branch_names(self._counters):
-            try:
-                line = self._store.past.line_of(self._store.snapshot(branch, self._counters), self._counters)
-            except BranchMissingError:
-                # Deleted since it was listed: then its own commits are unknown.
-                continue
-            position = line.position_of(commit_id)
-            if position is None:
-                continue
-            if position == 0:
-                raise no_parent(line.at(0))
-            return Step(parent=line.at(position - 1), commit=line.at(position))
+            # Deleted since it was listed: then its own commits are unknown.
+            with suppress(BranchMissingError):
+                step = self._find_on(branch, commit_id)
+                if step is not None:
+                    return step
         details = MissingThing(what="commit", name=str(commit_id))
         raise CommitMissingError(f"commit '{commit_id}' not found", details=details)
+
+    def _find_on(self, branch: BranchName, commit_id: CommitId) -> Step | None:
+        line = self._store.past.line_of(self._store.snapshot(branch, self._counters), self._counters)
+        position = line.position_of(commit_id)
+        if position is None:
+            return None
+        if position == 0:
+            raise no_parent(line.at(0))
+        return Step(parent=line.at(position - 1), commit=line.at(position))
 
     def steps_after(self, head: Snapshot, last: CommitId | None, cut: CommitId, limit: int) -> Sequence[Step] | None:
         """Return the first commits behind ``last``, oldest first, none later than ``cut``.

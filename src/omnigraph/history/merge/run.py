@@ -91,7 +91,8 @@ def merge_branch(
     if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
         done = authority.commit(txn)
     else:
-        tables, done = _Merging(session, authority, txn, captured).run(relation, resolve, Budget(memory_bytes))
+        merging = _Merging(session, authority, txn, captured)
+        relation, tables, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -126,10 +127,8 @@ def preview_merge(
     plan: MergePlan | None = None
     conflicts: tuple[MergeConflict, ...] = ()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        sides = _sides(session.store, relation, captured, ours, count)
-        catalog = session.catalog_at(ours)
-        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), count)
-        view = GraphView(ours, catalog, count)
+        relation, sides, plan = _plan(session, relation, captured, ours, resolve, memory_bytes, count)
+        view = GraphView(ours, session.catalog_at(ours), count)
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
     return MergePreview(
@@ -154,14 +153,15 @@ class _Merging:
     captured: Snapshot
 
     def run(
-        self, relation: _Relation, resolve: Resolution | None, budget: Budget
-    ) -> tuple[tuple[TableCounts, ...], CommitResult]:
+        self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
+    ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.session.store
         catalog = self.session.catalog_at(txn.snapshot)
         try:
-            sides = _sides(store, relation, self.captured, txn.snapshot, txn.counters)
-            plan = plan_merge(sides, catalog, resolve, budget, txn.counters)
+            relation, sides, plan = _plan(
+                self.session, relation, self.captured, txn.snapshot, resolve, memory_bytes, txn.counters
+            )
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -171,7 +171,7 @@ class _Merging:
             done = publish(self.authority, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store, txn.counters) from error
-        return plan.tables, done
+        return relation, plan.tables, done
 
     def _expect_source(self) -> None:
         """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
@@ -203,9 +203,7 @@ def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Cou
         for name in store.branch_names(counters):
             if name in sides:
                 continue
-            # A branch that ends in this moment has nothing to say any more.
-            with suppress(BranchMissingError):
-                yield store.iter_commits(store.snapshot(name, counters), counters)
+            yield _commits_while_there(store, name, counters)
 
     base = Lines(others=others).base_of(store.iter_commits(source, counters), store.iter_commits(target, counters))
     if base is None:
@@ -219,6 +217,38 @@ def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Cou
     else:
         outcome = MergeOutcome.MERGED
     return _Relation(outcome=outcome, base=base)
+
+
+def _commits_while_there(store: GraphStore, name: BranchName, counters: Counters) -> Iterator[Commit]:
+    """Yield the history of a branch that is not merged, newest first: a branch that is deleted has no more to say."""
+    with suppress(BranchMissingError):
+        yield from store.iter_commits(store.snapshot(name, counters), counters)
+
+
+def _plan(
+    session: GraphSession,
+    relation: _Relation,
+    source: Snapshot,
+    target: Snapshot,
+    resolve: Resolution | None,
+    memory_bytes: int,
+    counters: Counters,
+) -> tuple[_Relation, Sides, MergePlan]:
+    """Plan a merge; when the base goes because its branch, a third one, is deleted, start from the next best base.
+
+    Raises:
+        BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
+    """
+    catalog = session.catalog_at(target)
+    while True:
+        try:
+            sides = _sides(session.store, relation, source, target, counters)
+            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes), counters)
+        except (BranchMissingError, CommitMissingError, HistoryGoneError):
+            other = _relate(session.store, source, target, counters)
+            if other.base.id == relation.base.id:
+                raise
+            relation = other
 
 
 def _sides(store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot, counters: Counters) -> Sides:

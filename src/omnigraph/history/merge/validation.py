@@ -12,7 +12,7 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.engine.constraints.evaluator import find_violations
 from omnigraph.engine.view import GraphView
-from omnigraph.errors import MergeConflict, Violation
+from omnigraph.errors import BranchMissingError, MergeConflict, Violation
 from omnigraph.history.merge.conflicts import violation_conflict
 from omnigraph.history.merge.images import row_images
 from omnigraph.history.merge.planning import MergePlan, Sides
@@ -70,6 +70,11 @@ def _images(
 ) -> Mapping[str, dict[str, Any]]:
     kind, _, name = key.partition(":")
     owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
-    table = side.table(key, counters)
-    rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names, counters)
+    try:
+        with side.reading():
+            table = side.table(key, counters)
+            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names, counters)
+    except BranchMissingError:
+        # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
+        return {}
     return dict(zip(rows.column("id").to_pylist(), row_images(owner, rows), strict=True))
