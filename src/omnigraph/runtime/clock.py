@@ -58,3 +58,8 @@ class ManualClock:
         """Move the clock forward and return at once."""
         with self._lock:
             self._elapsed_s += max(0.0, seconds)
+
+    def set_back(self, seconds: float) -> None:
+        """Let wall time go back, as when somebody corrects a clock; monotonic time stays."""
+        with self._lock:
+            self._start_ms -= round(seconds * 1000)

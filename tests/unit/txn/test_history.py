@@ -1,9 +1,14 @@
 """The log, tags, references and the list of branches."""
 
+from dataclasses import replace
+
 import pytest
 from tests.session_graph import create_graph, open_session
-from tests.txn_graph import PERSON, TEAM, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import PERSON, TEAM, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
+from omnigraph.engine.maintenance.cleanup import Cleanup
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -16,7 +21,10 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
 from omnigraph.store.reclaim import reclaim_older
 from omnigraph.txn.log import LogFilter
+from omnigraph.txn.manifest.codec import encode_commits, encode_state
 from omnigraph.txn.manifest.commits import CommitCache, CommitLine
+from omnigraph.txn.manifest.file import StagedManifest
+from omnigraph.txn.manifest.lineage import RECENT_LIMIT
 from omnigraph.txn.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
 from omnigraph.values.temporal import format_datetime
@@ -118,6 +126,36 @@ class TestLog:
         assert [commit.published_at_ms for commit in chosen] == [moments[1]]
         assert len(log(graph, since_ms=moments[1]).commits) == 2
         assert log(graph, until_ms=moments[0] - 11_000).commits == ()
+
+    def test_publishing_times_do_not_go_back_when_a_cleanup_publishes_in_between(self, graph, clock):
+        """A cleanup makes a version and no commit, so it must not make the state forget when the last one was."""
+        for number in range(RECENT_LIMIT - 1):
+            clock.sleep(60)
+            newest = add(graph, f"p{number}")
+        settings = MaintenanceSettings(threads=1, auto_every=0, unnamed_age_s=0, settle_s=0)
+        Cleanup(graph, Retention(keep=2), settings, graph.stores.world).run()
+        clock.set_back(3600)
+        late = add(graph, "clock went back")
+        assert late.published_at_ms >= newest.published_at_ms
+        assert ids_at(graph, f"main@{format_datetime(newest.published_at_ms)}") == ids_at(graph, "main")
+
+    def test_publishing_times_do_not_go_back_after_a_state_without_recent_commits(self, graph, clock):
+        """Graphs hold such states: a cleanup used to fold every commit away."""
+        for number in range(RECENT_LIMIT - 1):
+            clock.sleep(60)
+            newest = add(graph, f"p{number}")
+        authority = authority_of(graph)
+        services = authority.services
+        base = services.load(Counters())
+        assert len(base.state.recent) == RECENT_LIMIT
+        rows = services.manifest._stage_rows(base, encode_commits(base.state.recent), Counters())
+        state = replace(base.state, version=base.state.version + 1, recent=())
+        fragments = (services.manifest._stage_rows(base, encode_state(state), Counters()),)
+        staged = StagedManifest(state=state, fragments=(*fragments, *base.dataset.fragments[1:], rows))
+        uuid = graph.stores.world.ids.uuid()
+        services.manifest.publish(base, staged, uuid=uuid, properties={}, counters=Counters())
+        clock.set_back(3600)
+        assert add(graph, "clock went back").published_at_ms >= newest.published_at_ms
 
     def test_publishing_times_never_go_back_and_creation_is_when_it_was_asked_for(self, graph, clock):
         authority = graph.authority(ROOT, Counters())

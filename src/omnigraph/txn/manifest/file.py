@@ -112,7 +112,10 @@ class ManifestFile:
         """Upload what the next version consists of. Until :meth:`publish` nobody can see it."""
         state = apply_change(base.state, change)
         lineage = list(base.lineage)
-        fold = plan_fold(len(base.state.recent), [fragment.row_count for fragment in lineage])
+        # A cleanup brings no commit. Folding upon it would leave a state that does not know when its head was made.
+        fold = (
+            plan_fold(len(base.state.recent), [fragment.row_count for fragment in lineage]) if change.commits else None
+        )
         if isinstance(fold, Flush):
             lineage.append(self._stage_rows(base, encode_commits(base.state.recent), counters))
             state = replace(state, recent=change.commits)
@@ -178,7 +181,11 @@ class ManifestFile:
             # A branch that has not committed yet still shows the head it was forked at.
             head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)
             state = replace(state, head=head)
-        return LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life)
+        loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life)
+        if state.recent or not loaded.lineage:
+            return loaded
+        line = self.commit_line(loaded, counters)
+        return replace(loaded, state=replace(state, moment_ms=line.at(len(line) - 1).published_at_ms))
 
     def _stage_rows(self, base: LoadedManifest, rows: pa.Table, counters: Counters) -> FragmentRef:
         return self._datasets.stage_fragment(base.dataset, rows, counters)

@@ -130,7 +130,8 @@ class ManifestState:
     """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet.
 
     ``batches`` is the last number of every application that streams into the branch, the one heard of longest ago
-    first; of more than ``MAX_APPS`` the first are forgotten.
+    first; of more than ``MAX_APPS`` the first are forgotten. ``moment_ms`` is when the newest folded commit was
+    published, looked up where no commit is recent.
     """
 
     version: int
@@ -141,6 +142,7 @@ class ManifestState:
     schema: AcceptedSchema
     recent: tuple[Commit, ...]
     batches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    moment_ms: int = 0
 
     def table(self, table_key: str) -> TableEntry | None:
         """Return the entry of a live table, or None."""
@@ -152,7 +154,7 @@ class ManifestState:
 
     def next_moment(self, now_ms: int) -> int:
         """Return when a publish planned at ``now_ms`` says it was: never before the commit it follows."""
-        return max([now_ms, *(commit.published_at_ms for commit in self.recent[-1:])])
+        return max([now_ms, self.moment_ms, *(commit.published_at_ms for commit in self.recent[-1:])])
 
 
 @record
