@@ -36,4 +36,5 @@ def tear(storage: Storage, point: str = "txn.commit.after_tables", nth: int = 1)
 
 def sidecars(storage: Storage) -> tuple[str, ...]:
     """The claims that are there."""
-    return ControlObjects(storage).list_keys("__recovery", Counters())
+    keys = ControlObjects(storage).list_keys("__recovery", Counters())
+    return tuple(key for key in keys if key.endswith(".json"))

@@ -58,14 +58,14 @@ class Branches:
 
     def exists(self, location: str, branch: str, counters: Counters) -> bool:
         """Whether a ref of that name exists; one call."""
-        return self._control.exists(_ref(location, branch), counters)
+        return self._control.exists(branch_ref_file(location, branch), counters)
 
     def delete(self, location: str, branch: str, counters: Counters) -> None:
         """Remove the ref, and with it the branch, then its files; harmless when either is gone.
 
         Lance's own delete reads every branch to find children. Callers know from the manifest that there are none.
         """
-        self._control.delete(_ref(location, branch), counters)
+        self._control.delete(branch_ref_file(location, branch), counters)
         self._handles.forget(location, branch)
         self._control.delete_prefix(_tree(location, branch), counters)
 
@@ -88,7 +88,8 @@ class Branches:
                 return fault
 
 
-def _ref(location: str, branch: str) -> str:
+def branch_ref_file(location: str, branch: str) -> str:
+    """Return where Lance keeps the ref of a branch, below the graph's root."""
     return f"{location}/_refs/branches/{quote(branch, safe='')}.json"
 
 

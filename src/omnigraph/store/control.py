@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from obstore import ReadableFile, WritableFile
 
 _KEYS_PER_CALL = 1000
+# Where Lance keeps the versions of a dataset.
+VERSIONS = "_versions"
 _CLIENT_OPTIONS = frozenset({"timeout", "connect_timeout", "proxy_url", "user_agent"})
 # Options of Lance's own client that the object store library takes elsewhere or not at all.
 _LANCE_ONLY = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
@@ -59,18 +62,14 @@ class ControlObjects:
         counters.add_calls("control.put", bytes_written=len(data))
         counters.add_serial_stages()
         with translating("create a control object", key, effect=Effect.UNKNOWN):
+            if sync and self._storage.is_local:
+                return self._put_durably(key, data, is_new=True)
             try:
                 obstore.put(self._writable(), self._key(key), data, mode="create", use_multipart=False)
             except Exception as error:
                 if fault_of(error) is Fault.EXISTS:
                     return False
                 raise
-            if sync:
-                try:
-                    self._sync(key)
-                except FileNotFoundError:
-                    # Somebody removed it before it was durable: whatever it was to stand for, it does not.
-                    return False
         return True
 
     def put(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> None:
@@ -78,9 +77,29 @@ class ControlObjects:
         counters.add_calls("control.put", bytes_written=len(data))
         counters.add_serial_stages()
         with translating("write a control object", key, effect=Effect.UNKNOWN):
-            obstore.put(self._writable(), self._key(key), data, use_multipart=False)
-            if sync:
-                self._sync(key)
+            if sync and self._storage.is_local:
+                self._put_durably(key, data, is_new=False)
+            else:
+                obstore.put(self._writable(), self._key(key), data, use_multipart=False)
+
+    def mark(self, key: str) -> None:
+        """Leave an empty file on a local disk without waiting for the disk; nothing on an object store.
+
+        For what only has to outlive this process. After a power failure it may be missing.
+        """
+        if self._storage.is_local:
+            with translating("write a control object", key, effect=Effect.UNKNOWN):
+                self._storage.path(self._key(key)).touch()
+
+    def is_marked(self, key: str) -> bool:
+        """Tell whether there is a file that :meth:`mark` left."""
+        return self._storage.is_local and self._storage.path(self._key(key)).exists()
+
+    def unmark(self, key: str) -> None:
+        """Remove what :meth:`mark` left."""
+        if self._storage.is_local:
+            with translating("delete a control object", key, effect=Effect.UNKNOWN):
+                self._storage.path(self._key(key)).unlink(missing_ok=True)
 
     def get(self, key: str, counters: Counters) -> bytes | None:
         """Return the object's bytes, or ``None`` when there is none."""
@@ -170,7 +189,8 @@ class ControlObjects:
         for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
             at = folder
             with suppress(OSError):
-                while at != root:
+                # The folders of a dataset that is in use stay: writers sync a folder's own place once and for all.
+                while at != root and not (at.parent / VERSIONS).is_dir():
                     at.rmdir()
                     at = at.parent
 
@@ -206,17 +226,33 @@ class ControlObjects:
         self._storage.uri(key)
         return key
 
-    def _sync(self, key: str) -> None:
-        if self._storage.is_local:
-            path = self._storage.path(key)
-            sync_file(path)
-            folder = holder = path.parent
-            sync_directory(holder)
-            # A folder's own place in the tree is synced once.
-            while holder not in self._linked and folder != self._storage.path():
-                folder = folder.parent
-                sync_directory(folder)
-            self._linked.add(holder)
+    def _put_durably(self, key: str, data: bytes, *, is_new: bool) -> bool:
+        """Write an object whose name appears when its bytes are on the disk, and wait until the name is, too.
+
+        The other way round a power failure could leave a name with nothing behind it.
+        """
+        path = self._storage.path(self._key(key))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = _write_staged(path, data)
+        try:
+            if not is_new:
+                staged.replace(path)
+            else:
+                try:
+                    path.hardlink_to(staged)
+                except FileExistsError:
+                    return False
+        finally:
+            staged.unlink(missing_ok=True)
+        folder = holder = path.parent
+        sync_directory(holder)
+        # A folder's own place in the tree is synced once.
+        while holder not in self._linked and folder != self._storage.path():
+            folder = folder.parent
+            sync_directory(folder)
+        self._linked.add(holder)
+        # What was removed before it was durable stands for nothing.
+        return path.exists()
 
     def _readable(self) -> LocalStore | S3Store | None:
         # A graph that does not exist yet has no directory, and looking for one must not create it.
@@ -232,6 +268,20 @@ class ControlObjects:
             else:
                 self._opened = open_s3(self._storage)
         return self._opened
+
+
+def _write_staged(path: Path, data: bytes) -> Path:
+    """Write bytes beside ``path`` and wait for the disk; listings leave out names that end like this one."""
+    for number in count(1):
+        staged = path.with_name(f"{path.name}#{number}")
+        with suppress(FileExistsError):
+            descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            break
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return staged
 
 
 def sync_file(path: Path) -> None:

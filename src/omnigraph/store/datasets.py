@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
 import pyarrow as pa
@@ -30,6 +30,7 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.tail import TailCache
 from omnigraph.store.transactions import fresh_uuid, read_mark, transaction_of
 from omnigraph.store.translate import translating
+from omnigraph.store.versions import VersionFiles
 from omnigraph.store.writing import write_into, write_new
 
 
@@ -74,6 +75,7 @@ class DatasetStore:
         self.world = world
         self.control = ControlObjects(storage)
         self.handles = Handles(storage)
+        self.versions = VersionFiles(storage)
         self.tails = TailCache()
         self._branches = Branches(self.handles, self.control)
 
@@ -84,8 +86,18 @@ class DatasetStore:
         tables: Sequence[pa.Table],
         properties: Mapping[str, str],
         counters: Counters,
+        *,
+        before_landing: Callable[[TablePin, Sequence[FragmentRef]], None] | None = None,
     ) -> ReplaceableDataset:
         """Create a dataset with one fragment per table, unless there is one.
+
+        Args:
+            location: where it goes.
+            schema: its columns.
+            tables: its rows.
+            properties: what its first version says about itself.
+            counters: where the calls go.
+            before_landing: told what the first version will consist of before there is one.
 
         Raises:
             AlreadyExistsError: there is one, or another creator was faster.
@@ -93,6 +105,9 @@ class DatasetStore:
         staged = [
             fragment for table in tables for fragment in write_new(self.handles, location, table, schema, counters)[0]
         ]
+        if before_landing is not None:
+            pin = TablePin(location=location, branch=None, version=1)
+            before_landing(pin, [FragmentRef.of(fragment) for fragment in staged])
         transaction = transaction_of(
             LanceOperation.Overwrite(schema, staged),
             read_version=0,

@@ -14,16 +14,16 @@ from typing import Literal
 
 from omnigraph.errors import Effect
 from omnigraph.store.blobs import iter_blob_files
+from omnigraph.store.branches import branch_ref_file
 from omnigraph.store.control import sync_directory, sync_file
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
-from omnigraph.store.staging.commit import StagedCommit, dataset_root
 from omnigraph.store.translate import translating
+from omnigraph.store.versions import dataset_folder, version_file
 
 Durability = Literal["full", "relaxed"]
 
 _WORKERS = 4
-_MAX_VERSION = (1 << 64) - 1
 
 
 class DiskSync:
@@ -45,8 +45,9 @@ class DiskSync:
     def sync_files(self, files: Iterable[str], *, record: str | None = None) -> None:
         """Wait until these files below the root, and every folder that leads to them, are on the disk.
 
-        ``record`` is a transaction's file. Versions hold their transaction themselves, and when two processes send the
-        same commit the one that loses removes the file that both wrote: it is synced if it is there.
+        ``record`` is a file that is synced if it is there: a ref, or that of a transaction. Versions hold their
+        transaction themselves, and when two processes send the same commit the one that loses removes the file that
+        both wrote.
         """
         if not self._is_needed:
             return
@@ -68,23 +69,35 @@ class DiskSync:
                 sync_directory(folder)
         self._linked.update(fresh)
 
-    def sync_commit(self, staged: StagedCommit) -> None:
-        """Wait until a landed commit is on the disk: its files, its transaction and its manifest."""
-        transaction = f"{dataset_root(staged.before)}/_transactions/{staged.before.version}-{staged.uuid}.txn"
-        self.sync_files([*staged.files, _manifest(staged.after)], record=transaction)
+    def sync_data(self, pin: TablePin, data_files: Iterable[str]) -> None:
+        """Wait until data files of a dataset, as :class:`FragmentRef` names them, are on the disk."""
+        self.sync_files([f"{dataset_folder(pin)}/data/{file}" for file in data_files])
 
-    def sync_dataset_version(self, pin: TablePin, data_files: Iterable[str] = (), *, uuid: str | None = None) -> None:
-        """Wait until one version of a dataset is on the disk.
+    def sync_version(self, pin: TablePin, *, uuid: str | None = None) -> None:
+        """Wait until one version of a dataset is on the disk, whose files are there already.
 
         Args:
             pin: the version.
-            data_files: names of data files that the version brought, as :class:`FragmentRef` gives them.
             uuid: the transaction that made it, to sync its record too.
         """
-        root = dataset_root(pin)
-        files = [f"{root}/data/{file}" for file in data_files]
-        record = None if uuid is None else f"{root}/_transactions/{pin.version - 1}-{uuid}.txn"
-        self.sync_files([*files, _manifest(pin)], record=record)
+        record = None if uuid is None else f"{dataset_folder(pin)}/_transactions/{pin.version - 1}-{uuid}.txn"
+        self.sync_files([version_file(pin)], record=record)
+
+    def sync_branch(self, pin: TablePin) -> None:
+        """Wait until the first version of a native branch, and the ref that names the branch, are on the disk."""
+        self.sync_files([version_file(pin)], record=branch_ref_file(pin.location, pin.branch or ""))
+
+    def sync_way_to_root(self) -> None:
+        """Wait until the folders that lead to the graph's root, as far as they may be new, are on the disk."""
+        if not self._is_needed:
+            return
+        with translating("sync files", self._storage.root, effect=Effect.UNKNOWN):
+            for folder in self._storage.path().parents:
+                try:
+                    sync_directory(folder)
+                except PermissionError:
+                    # What this process may not even read, it did not make.
+                    return
 
     def close(self) -> None:
         """Let the threads go."""
@@ -104,11 +117,6 @@ class DiskSync:
 def _sync_if_there(record: Path) -> None:
     with suppress(FileNotFoundError):
         sync_file(record)
-
-
-def _manifest(pin: TablePin) -> str:
-    # Lance names manifests so that the newest sorts first.
-    return f"{dataset_root(pin)}/_versions/{_MAX_VERSION - pin.version:020d}.manifest"
 
 
 def _folders(path: Path, root: Path) -> Iterable[Path]:

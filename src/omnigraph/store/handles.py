@@ -14,6 +14,8 @@ from lance.dataset import Session  # type: ignore[attr-defined]  # public, thoug
 from omnigraph.errors import (
     ForkedProcessError,
     OmnigraphError,
+    StorageCorruptError,
+    StorageFault,
     TableMissingError,
     TableRef,
     VersionMissingError,
@@ -120,6 +122,10 @@ class Handles:
         """
         self.check_process()
         handle = self._open(location, branch, None, counters)
+        if handle.version == 0:
+            # Lance takes a version file full of zeros for an empty dataset.
+            details = StorageFault(doing="open a dataset", location=location, reason="the newest version has no number")
+            raise StorageCorruptError(f"the newest version cannot be read location={location}", details=details)
         pin = TablePin(location=location, branch=branch, version=handle.version)
         return pin, self.remember(pin, handle)
 

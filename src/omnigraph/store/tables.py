@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
@@ -14,6 +15,7 @@ from omnigraph.errors import (
     ForkOccupiedError,
     HeadMoved,
     OmnigraphError,
+    TableMissingError,
     TableMovedError,
 )
 from omnigraph.runtime import Counters
@@ -30,6 +32,7 @@ from omnigraph.store.table import ROW_ID, Table
 from omnigraph.store.transactions import CommitMark, read_mark
 from omnigraph.store.translate import translating
 
+_log = logging.getLogger(__name__)
 _TABLES = 512
 _NO_ROW = f"{ROW_ID} < 0"
 # Reading back so few takes no longer than the publish that it runs beside.
@@ -72,10 +75,41 @@ class TableStore:
     def head(self, location: str, branch: str | None, counters: Counters) -> int:
         """Return the newest version of a table's branch; one call when the table is open.
 
+        A torn version is not one: a power failure left it before anything could name it.
+
         Raises:
             TableMissingError: no such table or branch.
         """
-        return self._handles.latest_version(location, branch, counters)
+        try:
+            head = self._handles.latest_version(location, branch, counters)
+        except TableMissingError:
+            raise
+        except OmnigraphError:
+            newest = self.datasets.versions.newest(location, branch)
+            if newest is None or not self._is_torn(location, branch, newest):
+                raise
+            head = newest
+        while head > 1 and self._is_torn(location, branch, head):
+            head -= 1
+        return head
+
+    def put_torn_aside(self, pin: TablePin) -> None:
+        """Move torn versions past ``pin`` away; the caller holds the claim of a branch that names none of them."""
+        versions = self.datasets.versions
+        newest = versions.newest(pin.location, pin.branch) or 0
+        for version in range(newest, pin.version, -1):
+            aside = versions.put_aside(replace(pin, version=version))
+            if aside is None:
+                return
+            _log.warning(
+                "a torn version that no commit names was put aside table=%s version=%s kept=%s",
+                pin.location,
+                version,
+                aside,
+            )
+
+    def _is_torn(self, location: str, branch: str | None, version: int) -> bool:
+        return self.datasets.versions.is_torn(TablePin(location=location, branch=branch, version=version))
 
     def fork(self, pin: TablePin, new_branch: str, counters: Counters) -> TablePin:
         """Give a table a branch that starts at ``pin``; a fork of the same pin that is still untouched is taken over.

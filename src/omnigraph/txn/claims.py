@@ -6,11 +6,12 @@ between phases A and D of version ``n``; whoever creates the next ``<n>.takeover
 
 from __future__ import annotations
 
+import logging
 import re
 
 import msgspec
 
-from omnigraph.errors import FormatMismatch, SidecarCorruptError
+from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
@@ -21,6 +22,8 @@ from omnigraph.txn.plan_codec import decode_plan, encode_plan
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.sidecar_shapes import SignShape
 from omnigraph.txn.writers import WriterIdentity
+
+_log = logging.getLogger(__name__)
 
 RECOVERY_PREFIX = "__recovery"
 _CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
@@ -63,11 +66,37 @@ class ClaimBook:
             self._control.delete(key, counters)
         self._control.delete(self._claim_key(version), counters)
 
+    def acknowledge(self, version: int) -> None:
+        """Note, before a write is acknowledged whose claim goes later, that its version is on the disk.
+
+        The note need not survive a power failure: that cannot tear a version that is on the disk. It tells a version
+        that was damaged later from one that nobody was told of.
+        """
+        try:
+            self._control.mark(self._acknowledged_key(version))
+        except OmnigraphError as error:
+            # The write does not depend on it.
+            _log.warning("an acknowledgement could not be noted version=%s: %s", version, error)
+
+    def is_acknowledged(self, version: int, counters: Counters) -> bool:
+        """Whether a version may have been acknowledged; False is proof that it was not.
+
+        The claim of a version stays until the version is on the disk and, but for the note, is released before or
+        after the acknowledgement.
+
+        Raises:
+            SidecarCorruptError: there is a claim that cannot be understood.
+        """
+        if self._control.is_marked(self._acknowledged_key(version)):
+            return True
+        return self.read(version, counters) is None
+
     def release_own(self, version: int, *, was_renewed: bool, counters: Counters) -> None:
         """Phase D of an undisturbed writer, which knows without asking what it created."""
         if was_renewed:
             self._control.delete(self._renewal_key(version), counters)
         self._control.delete(self._claim_key(version), counters)
+        self._control.unmark(self._acknowledged_key(version))
 
     def renew(self, version: int, writer: WriterIdentity, counters: Counters) -> None:
         """Say that the owner of a claim is alive and still busy."""
@@ -108,7 +137,7 @@ class ClaimBook:
         version = plan.target_version
         latest = Holding(writer=plan.writer, at_ms=plan.created_at_ms, turn=0)
         for key in self._siblings(version, counters):
-            data = self._control.get(key, counters)
+            data = self._control.get(key, counters) if key.endswith(".json") else None
             if data is None:
                 continue
             takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
@@ -120,7 +149,10 @@ class ClaimBook:
     def is_abandoned(self, holding: Holding) -> bool:
         """Whether a holder may be presumed dead: surely gone, or silent for longer than the grace period."""
         silent_ms = self._world.clock.now_ms() - holding.at_ms
-        return holding.writer.is_surely_dead() or silent_ms > self._settings.grace_s * 1000
+        return (
+            holding.writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
+            or silent_ms > self._settings.grace_s * 1000
+        )
 
     def take_over(self, version: int, after: Holding, writer: WriterIdentity, counters: Counters) -> bool:
         """Become the recoverer after ``after``; False when another one was faster."""
@@ -142,6 +174,9 @@ class ClaimBook:
 
     def _renewal_key(self, version: int) -> str:
         return f"{self._folder}/{version}.renewed.json"
+
+    def _acknowledged_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.acknowledged"
 
     def _siblings(self, version: int, counters: Counters) -> tuple[str, ...]:
         keys = self._control.list_keys(self._folder, counters)

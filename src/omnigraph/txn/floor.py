@@ -77,7 +77,7 @@ def publish_plan(
     Raises:
         CompareAndSwapLostError: the branch has moved past ``base``.
     """
-    staged = services.manifest.stage(base, plan.change, counters)
+    staged = services.phases.stage(base, plan, counters)
     return services.phases.publish(plan, base, staged, counters)
 
 

@@ -77,10 +77,13 @@ def create_graph(
     world.failpoints.hit("txn.init.before_manifest")
     rows = [encode_state(state), encode_schema(schema)]
     try:
-        created = stores.datasets.create(LOCATION, manifest_schema(), rows, {}, counters)
+        created = stores.datasets.create(
+            LOCATION, manifest_schema(), rows, {}, counters, before_landing=stores.syncing.before_publish
+        )
     except AlreadyExistsError as error:
         raise _exists(stores) from error
-    stores.syncing.after_publish(created, created.fragments, None)
+    stores.syncing.after_publish(created, None)
+    stores.syncing.disk.sync_way_to_root()
 
 
 def _has_graph(stores: GraphStores) -> bool:

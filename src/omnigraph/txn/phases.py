@@ -86,10 +86,16 @@ class Phases:
             base, staged, uuid=plan.publish_uuid, properties=properties, counters=counters
         )
         hit("txn.publish.after_cas")
+        self._syncing.after_publish(published.dataset, plan.publish_uuid)
+        return published
+
+    def stage(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> StagedManifest:
+        """Upload what the plan's version consists of; once it is visible, everything it names survives a power loss."""
+        staged = self._manifest.stage(base, plan.change, counters)
         known = {fragment.files for fragment in base.dataset.fragments}
         brought = [fragment for fragment in staged.fragments if fragment.files not in known]
-        self._syncing.after_publish(published.dataset, brought, plan.publish_uuid)
-        return published
+        self._syncing.before_publish(base.dataset.pin, brought)
+        return staged
 
     def publish_and_warm(
         self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
@@ -109,13 +115,14 @@ class Phases:
 
     def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:
         """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
-        return self._pool.submit(self._manifest.stage, base, plan.change, counters)
+        return self._pool.submit(self.stage, base, plan, counters)
 
     def _commit_one(self, commit: StagedCommit, counters: Counters) -> None:
         self._world.failpoints.hit("txn.commit.before_table")
+        self._syncing.before_landing(commit)
         self._tables.commit(commit, counters)
         self._world.failpoints.hit("txn.commit.after_table")
-        self._syncing.before_publish((commit,))
+        self._syncing.after_landing(commit)
 
     def _warm_one(self, commit: StagedCommit, counters: Counters) -> None:
         try:

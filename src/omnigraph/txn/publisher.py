@@ -222,6 +222,7 @@ class Publisher:
             manifest = confirmed
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
+        self._services.claims.acknowledge(plan.target_version)
         self._let_go(plan)
         return manifest
 

@@ -67,11 +67,13 @@ class BranchServices:
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.manifest = ManifestFile(stores.datasets, life, formats, stores.commits)
         self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
+        self.manifest = ManifestFile(
+            stores.datasets, life, formats, stores.commits, is_acknowledged=self.claims.is_acknowledged
+        )
         self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
         self.stager = Stager(stores.tables, line, stores.syncing, stores.world, stores.settings, stores.pool)
-        self.audit = AuditLog(stores.datasets)
+        self.audit = AuditLog(stores.datasets, stores.syncing)
 
     def snapshot(self, loaded: LoadedManifest) -> Snapshot:
         """Return the snapshot of a loaded manifest."""

@@ -114,7 +114,9 @@ class Stager:
         if self._line.owns(pin):
             return pin
         # The name is this attempt's own, so a fork that a crash left behind is never met again.
-        return self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}", counters)
+        fork = self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}", counters)
+        self._syncing.line(fork.location, fork.branch or "", fork.version)
+        return fork
 
     def _side_by_side(
         self, run: Callable[[_Item, Counters], _Result], items: tuple[_Item, ...], counters: Counters
@@ -284,8 +286,9 @@ class Stager:
         )
 
     def _finish(self, commit: StagedCommit, counters: Counters) -> None:
+        self._syncing.before_landing(commit)
         self._tables.commit(commit, counters)
-        self._syncing.before_publish((commit,))
+        self._syncing.after_landing(commit)
 
 
 def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction) -> ActionKind:

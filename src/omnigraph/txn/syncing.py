@@ -18,17 +18,22 @@ class Syncing:
 
     disk: DiskSync
 
-    def before_publish(self, commits: Iterable[StagedCommit]) -> None:
-        """Sync table commits: a manifest that survives must not name table versions that did not."""
-        for commit in commits:
-            self.disk.sync_commit(commit)
+    def before_landing(self, commit: StagedCommit) -> None:
+        """Sync the files of a table commit: a version that survives must not name files that did not."""
+        self.disk.sync_files(commit.files)
+
+    def after_landing(self, commit: StagedCommit) -> None:
+        """Sync the version of a table commit: a manifest that survives must not name table versions that did not."""
+        self.disk.sync_version(commit.after, uuid=commit.uuid)
 
     def line(self, location: str, branch: str, version: int) -> None:
-        """Sync the first version of a line before a ref names it."""
-        pin = TablePin(location=location, branch=branch, version=version)
-        self.disk.sync_dataset_version(pin)
+        """Sync the first version of a line or fork, and its ref, before anything names it."""
+        self.disk.sync_branch(TablePin(location=location, branch=branch, version=version))
 
-    def after_publish(self, dataset: ReplaceableDataset, fragments: Iterable[FragmentRef], uuid: str | None) -> None:
-        """Sync a manifest version and the fragments it brought: only then may the write be acknowledged."""
-        files = [file for fragment in fragments for file in fragment.files]
-        self.disk.sync_dataset_version(dataset.pin, files, uuid=uuid)
+    def before_publish(self, base: TablePin, fragments: Iterable[FragmentRef]) -> None:
+        """Sync the fragments that the next manifest version brings."""
+        self.disk.sync_data(base, [file for fragment in fragments for file in fragment.files])
+
+    def after_publish(self, dataset: ReplaceableDataset, uuid: str | None) -> None:
+        """Sync a manifest version: only then may the write be acknowledged."""
+        self.disk.sync_version(dataset.pin, uuid=uuid)

@@ -37,9 +37,21 @@ class WriterIdentity:
         pid = os.getpid()
         return cls(host=_host(), pid=pid, started=_started(pid) or "")
 
-    def is_surely_dead(self) -> bool:
-        """Whether this process is known to be gone: same host, and its pid is free or belongs to somebody else."""
-        return self.host == _host() and _started(self.pid) != self.started
+    def is_surely_dead(self, *, is_disk_local: bool = False) -> bool:
+        """Whether this process is known to be gone: same host, and its pid is free or belongs to another process.
+
+        ``is_disk_local`` says that it wrote to a disk of this machine. Then a process of another boot is gone, too.
+        """
+        here = _host()
+        if self.host == here:
+            return _started(self.pid) != self.started
+        boots = _boot_of(self.host), _boot_of(here)
+        return is_disk_local and all(boots) and boots[0] != boots[1]
+
+
+def _boot_of(host: str) -> str:
+    parts = host.rsplit("/", 2)
+    return parts[1] if len(parts) == 3 else ""
 
 
 def _host() -> str:

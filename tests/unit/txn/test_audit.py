@@ -6,13 +6,18 @@ import pytest
 
 from omnigraph.runtime import Counters, World
 from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.txn.recovery.audit import AuditLog, AuditRow
+from omnigraph.txn.syncing import Syncing
 
 
 @pytest.fixture
 def log(tmp_path):
-    return AuditLog(DatasetStore(Storage.open(str(tmp_path / "g")), World.system({})))
+    storage = Storage.open(str(tmp_path / "g"))
+    disk = DiskSync(storage)
+    yield AuditLog(DatasetStore(storage, World.system({})), Syncing(disk=disk))
+    disk.close()
 
 
 def _row(world, **changes):

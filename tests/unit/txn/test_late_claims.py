@@ -116,11 +116,11 @@ def test_an_object_that_is_removed_before_it_is_durable_was_not_created(storage,
     control = ControlObjects(storage)
 
     def remove_first(path):
-        path.unlink()
-        sync_file(path)
+        storage.path("__recovery/main~main/9.json").unlink(missing_ok=True)
+        sync_directory(path)
 
-    sync_file = control_module.sync_file
-    monkeypatch.setattr(control_module, "sync_file", remove_first)
+    sync_directory = control_module.sync_directory
+    monkeypatch.setattr(control_module, "sync_directory", remove_first)
     assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is False
     monkeypatch.undo()
     assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is True

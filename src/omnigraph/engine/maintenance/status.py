@@ -131,7 +131,7 @@ def read_status(
     inventory = Inventory(store.stores.control.list_objects("", counters), LOCATION) if storage else None
     tables = tuple(_tables(store, snapshot, catalog, inventory, counters))
     pending = tuple(
-        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX, counters) if "." in item.key
+        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX, counters) if item.key.endswith(".json")
     )
     stored = None if inventory is None else _stored_bytes(inventory)
     dead = None if inventory is None else _dead_bytes(store, settings, world)

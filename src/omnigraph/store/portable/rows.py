@@ -16,9 +16,9 @@ from omnigraph.store.fragments import data_paths, fragment_from_json, fragment_t
 from omnigraph.store.portable.ticket import TableTicket
 from omnigraph.store.process import stores_of
 from omnigraph.store.staging.change import carry_row_ids
-from omnigraph.store.staging.commit import dataset_root
 from omnigraph.store.table import ROW_ADDRESS, ROW_ID, Table
 from omnigraph.store.translate import translating
+from omnigraph.store.versions import dataset_folder
 from omnigraph.store.writing import fit, write_into
 
 _MAX_ROWS = 1 << 20
@@ -128,7 +128,7 @@ def discard_fragments(ticket: TableTicket, fragments: Sequence[str]) -> None:
         ticket: where they were uploaded to.
         fragments: their JSON texts.
     """
-    control, root = stores_of(ticket.storage).control, dataset_root(ticket.pin)
+    control, root = stores_of(ticket.storage).control, dataset_folder(ticket.pin)
     for fragment in fragments:
         for name in data_paths(fragment_from_json(json.loads(fragment))):
             control.delete(f"{root}/data/{name}", Counters())

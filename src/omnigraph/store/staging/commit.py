@@ -16,6 +16,7 @@ from omnigraph.store.pins import TablePin
 from omnigraph.store.staging.codec import operation_from_json, operation_to_json
 from omnigraph.store.table import Table
 from omnigraph.store.transactions import OPERATION_ID, fresh_uuid, transaction_of
+from omnigraph.store.versions import dataset_folder
 
 DELETIONS = "_deletions"
 
@@ -106,7 +107,7 @@ def staged_on(
         kind=kind,
         origin=origin,
         row_count=row_count,
-        files=tuple(f"{dataset_root(table.pin)}/{file}" for file in files),
+        files=tuple(f"{dataset_folder(table.pin)}/{file}" for file in files),
     )
 
 
@@ -137,11 +138,6 @@ def moved_since(base: TablePin, table: Table, what: str) -> TableMovedError:
     """Return the error for work on ``base`` that ``table``, a later version, has no use for."""
     details = HeadMoved(location=base.location, branch=base.branch, expected=base.version, actual=table.pin.version)
     return TableMovedError(f"{what} location={base.location} expected={base.version}", details=details)
-
-
-def dataset_root(pin: TablePin) -> str:
-    """Return the folder below the graph's root that files of this branch go to."""
-    return pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
 
 
 def data_files(fragments: list[Any]) -> tuple[str, ...]:

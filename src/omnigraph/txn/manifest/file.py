@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from omnigraph.errors import OmnigraphError, TableMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
@@ -28,6 +29,7 @@ from omnigraph.txn.manifest.codec import (
 from omnigraph.txn.manifest.commits import CommitCache, CommitLine
 from omnigraph.txn.manifest.lineage import Flush, Merge, plan_fold
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, ManifestState, apply_change
+from omnigraph.txn.manifest.torn import IsAcknowledged, TornVersions
 from omnigraph.values import CommitId
 
 LOCATION = "__manifest"
@@ -61,22 +63,40 @@ class ManifestFile:
     """The manifest of one branch."""
 
     def __init__(
-        self, datasets: DatasetStore, life: BranchLife, formats: FormatChain, commits: CommitCache | None = None
+        self,
+        datasets: DatasetStore,
+        life: BranchLife,
+        formats: FormatChain,
+        commits: CommitCache | None = None,
+        *,
+        is_acknowledged: IsAcknowledged | None = None,
     ) -> None:
         self._datasets = datasets
         self._formats = formats
         self._commits = commits or CommitCache()
         self._life = life
         self.line = life.line
+        self._torn = TornVersions(datasets.versions, LOCATION, self.line, is_acknowledged or (lambda *_: True))
 
     def latest_version(self, counters: Counters) -> int:
         """Return the newest version that exists: the one call by which a cached manifest is known to be current.
 
         Raises:
             BranchMissingError: the branch was deleted.
+            StorageCorruptError: it cannot be read, and may have been acknowledged.
         """
         with self._life.reading(counters):
-            return self._datasets.latest_version(LOCATION, self.line.line, counters)
+            try:
+                latest = self._datasets.latest_version(LOCATION, self.line.line, counters)
+            except TableMissingError:
+                raise
+            except OmnigraphError as error:
+                latest = self._torn.newest_after(error)
+            return self._torn.step_over(latest, counters)
+
+    def put_torn_aside(self, version: int, counters: Counters) -> None:
+        """Move a version away that was never acknowledged and is torn; the caller holds its claim."""
+        self._torn.put_aside(version, counters)
 
     def load_latest(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return the newest version, reading nothing but the probe when ``known`` still is it.
@@ -86,7 +106,7 @@ class ManifestFile:
         """
         if known is None:
             with self._life.reading(counters):
-                return self._load(self._datasets.open_latest(LOCATION, self.line.line, counters), None, counters)
+                return self._load(self._open_latest(counters), None, counters)
         latest = self.latest_version(counters)
         if latest < known.state.version:
             # A line never goes back. What is left of it is being removed, in no particular order.
@@ -150,6 +170,7 @@ class ManifestFile:
         dataset = self._datasets.replace(
             base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid, counters
         )
+        self._torn.knows_whole(dataset.version)
         return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest, life=self._life)
 
     def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
@@ -166,6 +187,20 @@ class ManifestFile:
         position = line.position_of(commit_id)
         return None if position is None else line.at(position)
 
+    def _open_latest(self, counters: Counters) -> ReplaceableDataset:
+        try:
+            dataset = self._datasets.open_latest(LOCATION, self.line.line, counters)
+        except TableMissingError:
+            raise
+        except OmnigraphError as error:
+            newest = self._torn.newest_after(error)
+            whole = self._torn.step_over(newest, counters)
+            if whole == newest:
+                raise
+            return self._datasets.open_version(LOCATION, self.line.line, whole, counters)
+        self._torn.refuse_loss(dataset.version, counters)
+        return dataset
+
     def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None, counters: Counters) -> LoadedManifest:
         stamp = self._formats.stamp_of(dataset.schema)
         if known is not None and known.dataset.fragments[_SCHEMA].files == dataset.fragments[_SCHEMA].files:
@@ -181,6 +216,7 @@ class ManifestFile:
             # A branch that has not committed yet still shows the head it was forked at.
             head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)
             state = replace(state, head=head)
+        self._torn.knows_whole(dataset.version)
         loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life)
         if state.recent or not loaded.lineage:
             return loaded

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, TableMissingError
+from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, OmnigraphError, TableMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
+from omnigraph.store.pins import TablePin
 from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.recovery.classify import Observation
+from omnigraph.txn.syncing import Syncing
 from omnigraph.values import CommitId, OperationId
+
+_log = logging.getLogger(__name__)
 
 LOCATION = "_graph_commit_recoveries.lance"
 
@@ -54,8 +59,9 @@ class AuditLog:
     cannot lose each other's rows.
     """
 
-    def __init__(self, datasets: DatasetStore) -> None:
+    def __init__(self, datasets: DatasetStore, syncing: Syncing) -> None:
         self._datasets = datasets
+        self._syncing = syncing
 
     def record(self, row: AuditRow, counters: Counters) -> None:
         """Append ``row`` unless its plan already has one: a recovery that is repeated is recorded once.
@@ -67,18 +73,24 @@ class AuditLog:
             dataset = self._open(counters)
             if dataset is None:
                 try:
-                    self._datasets.create(LOCATION, _SCHEMA, [rows], {}, counters)
+                    made = self._datasets.create(
+                        LOCATION, _SCHEMA, [rows], {}, counters, before_landing=self._syncing.before_publish
+                    )
                 except AlreadyExistsError:
                     continue
+                self._syncing.after_publish(made, None)
                 return
             if row.plan_id in self._datasets.read(dataset, None, ["plan_id"], counters)[0].to_pylist():
                 return
             fragment = self._datasets.stage_fragment(dataset, rows, counters)
+            self._syncing.before_publish(dataset.pin, [fragment])
+            fragments = (*dataset.fragments, fragment)
             try:
                 # The swap is idempotent by this id: an answer that was lost cannot append the row a second time.
-                self._datasets.replace(dataset, (*dataset.fragments, fragment), _SCHEMA, {}, row.plan_id, counters)
+                made = self._datasets.replace(dataset, fragments, _SCHEMA, {}, row.plan_id, counters)
             except CompareAndSwapLostError:
                 continue
+            self._syncing.after_publish(made, row.plan_id)
             return
 
     def rows(self, counters: Counters) -> list[dict[str, Any]]:
@@ -94,6 +106,24 @@ class AuditLog:
             return self._datasets.open_latest(LOCATION, None, counters)
         except TableMissingError:
             return None
+        except OmnigraphError:
+            if not self._put_torn_aside():
+                raise
+            return self._open(counters)
+
+    def _put_torn_aside(self) -> bool:
+        """Move the newest version away if it is torn; return whether it was.
+
+        A claim stays until its row is on the disk, so that whoever resolves the claim writes the row again.
+        """
+        versions = self._datasets.versions
+        newest = versions.newest(LOCATION, None)
+        if newest is None:
+            return False
+        aside = versions.put_aside(TablePin(location=LOCATION, branch=None, version=newest))
+        if aside is not None:
+            _log.warning("a torn version of the recovery audit was put aside version=%s kept=%s", newest, aside)
+        return aside is not None
 
 
 def _to_record(row: AuditRow) -> dict[str, Any]:

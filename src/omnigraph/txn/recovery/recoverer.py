@@ -119,6 +119,7 @@ class Recoverer:
         """
         if plan.kind is WriteKind.BRANCH_DELETE:
             return self._resolve_deletion(plan, counters)
+        self._services.manifest.put_torn_aside(plan.target_version, counters)
         try:
             recovery = self._end_floor(plan, counters) if plan.kind is WriteKind.CLEANUP else self._end(plan, counters)
         except BranchMissingError:
@@ -185,6 +186,7 @@ class Recoverer:
     def _end(self, plan: PublishPlan, counters: Counters) -> Recovery:
         for _ in range(_MAX_ROUNDS):
             base = self._services.load(counters)
+            self._put_torn_aside(plan, base)
             observations = observe_plan(plan, base.state, self._services.tables, counters)
             self._services.world.failpoints.hit("txn.recover.after_classify")
             published = self._services.manifest.find_commit(base, plan.change.commits[-1].id, counters)
@@ -203,6 +205,13 @@ class Recoverer:
                 # with another recoverer of the same tables.
                 self._pause()
         raise _busy(plan)
+
+    def _put_torn_aside(self, plan: PublishPlan, base: LoadedManifest) -> None:
+        """Move away what a power failure left of table versions that the plan was to make and nothing names."""
+        places = {(commit.before.location, commit.before.branch) for commit in plan.commits}
+        for entry in base.state.tables.values():
+            if (entry.pin.location, entry.pin.branch) in places:
+                self._services.tables.put_torn_aside(entry.pin)
 
     def _end_current(
         self, plan: PublishPlan, base: LoadedManifest, observations: tuple[Observation, ...], counters: Counters
@@ -292,7 +301,7 @@ class Recoverer:
         ]
 
     def _publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
-        staged = self._services.manifest.stage(base, plan.change, counters)
+        staged = self._services.phases.stage(base, plan, counters)
         return self._services.phases.publish(plan, base, staged, counters)
 
     def _wait_for_claim(self, version: int, counters: Counters) -> None:
