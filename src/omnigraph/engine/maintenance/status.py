@@ -1,7 +1,7 @@
 """How a graph fares: what its tables hold, how well indexes cover them, what could be given back, and what to do.
 
 All of it but the storage is told by the graph's manifest and the pinned version of each table, so that it takes as many
-calls after a million commits as after the first. What is stored takes looking at every file, and is told when asked for.
+calls after a million commits as after the first. What is stored takes a look at every file, when asked for.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class Recoverer:
         it would fail for whoever tries, and keep the branch for ever.
         """
         try:
-            return self._services.manifest.stage(base, plan.change, counters)
+            return self._services.phases.stage(base, plan, counters)
         except OmnigraphError:
             raise
         except (ValueError, TypeError) as trouble:
