@@ -16,7 +16,7 @@ from lance import LanceDataset, Transaction
 from lance import LanceOperation as Op
 from lance.commit import CommitConflictError
 from lance.dataset import Index, Session
-from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.fragment import FragmentMetadata, RowDatasetVersionMeta, RowIdSequence, write_fragments
 from lance.optimize import Compaction, CompactionTask, RewriteResult
 from lance.schema import LanceSchema
 from obstore.store import LocalStore, S3Store
@@ -377,6 +377,39 @@ def test_compaction_results_land_in_one_version_under_the_ids_given(place):
     assert after.to_table(columns=columns) == base.to_table(columns=columns)
     assert [set(part.fragment_ids) for found in after.describe_indices() for part in found.segments] == [{7}]
     assert [item.id for item in metadata(commit(after, insert(after, "c")))] == [7, 8]
+
+
+def test_compacted_fragments_stand_where_their_ids_put_them(place):
+    """``staging.compaction`` keeps rows in the order of their row ids: an id that had left, or goes, can be given."""
+    base = place.create(rows("a"), rows("b"), rows("c"))
+    originals = metadata(base)
+    (task,) = Compaction.plan(base, {}).tasks
+    plan = json.loads(task.json())
+    plan["task"]["fragments"] = plan["task"]["fragments"][:2]
+    result = CompactionTask.from_json(json.dumps(plan)).execute(base)
+    new = list(result.new_fragments)
+    new[0].id = originals[1].id
+    after = commit(base, Op.Rewrite([Op.RewriteGroup(originals[:2], new)], []))
+    assert [item.id for item in metadata(after)] == [1, 2]
+    assert after.to_table(columns=["id", "_rowid"]).to_pydict() == {"id": ["a", "b", "c"], "_rowid": [0, 1, 2]}
+
+
+def test_row_versions_of_a_fragment_that_is_listed_again_are_taken_as_they_are(place):
+    """``row_versions``: one run in place of many, in an update and in a compaction."""
+    base = place.create(rows("a"))
+    base = commit(base, insert(base, "b"))
+    (result,) = [task.execute(base) for task in Compaction.plan(base, {}).tasks]
+    columns = ["_row_created_at_version", "_row_last_updated_at_version"]
+    run = {"inline": [10, 8, 10, 4, 10, 2, 16, 2, 16, 1]}
+    new = list(result.new_fragments)
+    new[0].id = 2
+    new[0].created_at_version_meta = RowDatasetVersionMeta.from_json(json.dumps(run))
+    compacted = commit(base, Op.Rewrite([Op.RewriteGroup(list(result.original_fragments), new)], []))
+    assert compacted.to_table(columns=columns).to_pydict()[columns[0]] == [1, 1]
+    listed = metadata(compacted)[0]
+    listed.last_updated_at_version_meta = RowDatasetVersionMeta.from_json(json.dumps(run))
+    after = commit(compacted, update(compacted, updated=[listed]))
+    assert after.to_table(columns=columns).to_pydict() == {key: [1, 1] for key in columns}
 
 
 def test_compaction_results_are_rebuilt_on_each_access(place):

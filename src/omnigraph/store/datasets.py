@@ -22,7 +22,7 @@ from omnigraph.runtime import Counters, World
 from omnigraph.store.branches import Branches
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.fragments import FragmentRef
-from omnigraph.store.handles import Handles
+from omnigraph.store.handles import CacheSizes, Handles
 from omnigraph.store.landing import land, land_creation
 from omnigraph.store.location import Storage
 from omnigraph.store.metering import SCAN_STAGES, metered
@@ -70,11 +70,11 @@ class ReplaceableDataset:
 class DatasetStore:
     """The datasets of one graph, behind one shared Lance session and one cache of open handles."""
 
-    def __init__(self, storage: Storage, world: World) -> None:
+    def __init__(self, storage: Storage, world: World, caches: CacheSizes | None = None) -> None:
         self.storage = storage
         self.world = world
         self.control = ControlObjects(storage)
-        self.handles = Handles(storage)
+        self.handles = Handles(storage, caches)
         self.versions = VersionFiles(storage)
         self.tails = TailCache()
         self._branches = Branches(self.handles, self.control)

@@ -13,7 +13,9 @@ from lance.fragment import FragmentMetadata
 from omnigraph.records import record
 
 _PACKED = "base64"
-_ROW_META = ("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta")
+# Which versions created and last changed the rows of a fragment.
+ROW_VERSIONS = ("created_at_version_meta", "last_updated_at_version_meta")
+_ROW_META = ("row_id_meta", *ROW_VERSIONS)
 
 
 @record

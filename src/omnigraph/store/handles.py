@@ -20,15 +20,33 @@ from omnigraph.errors import (
     TableRef,
     VersionMissingError,
 )
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, collect, metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, translating
 
-_HANDLES = 512
-_INDEX_CACHE_BYTES = 256 << 20
-_METADATA_CACHE_BYTES = 256 << 20
+# How much memory handles may take whose versions newer ones have followed: a long run of commits leaves many of them.
+_PAST_BYTES = 2 << 20
+# What an open version takes in memory, by measurement.
+_HANDLE_BYTES = 8 << 10
+_FRAGMENT_BYTES = 1 << 10
+
+
+@record
+class CacheSizes:
+    """How much is kept in memory of a graph's storage; what was not used for longest leaves first.
+
+    Args:
+        index_bytes: pages of indexes.
+        metadata_bytes: what is known of versions and files.
+        versions: how many versions of datasets stay open.
+    """
+
+    index_bytes: int = 64 << 20
+    metadata_bytes: int = 16 << 20
+    versions: int = 512
 
 
 # Lance's threads belong to the process that first used it; one that is forked off later has none and waits for ever.
@@ -42,13 +60,16 @@ class Handles:
     what it showed. Branches and datasets of a graph carry names that are given once.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, caches: CacheSizes | None = None) -> None:
         self.storage = storage
+        self.caches = caches or CacheSizes()
         self._process_id = os.getpid()
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._by_pin: OrderedDict[TablePin, LanceDataset] = OrderedDict()
+        self._sizes: dict[TablePin, int] = {}
         self._newest: dict[tuple[str, str | None], TablePin] = {}
+        self._past_bytes = 0
 
     @property
     def options(self) -> dict[str, str]:
@@ -66,7 +87,8 @@ class Handles:
         with self._lock:
             if self._session is None:
                 self._session = Session(
-                    index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES
+                    index_cache_size_bytes=self.caches.index_bytes,
+                    metadata_cache_size_bytes=self.caches.metadata_bytes,
                 )
             return self._session
 
@@ -148,22 +170,58 @@ class Handles:
     def remember(self, pin: TablePin, handle: LanceDataset) -> LanceDataset:
         """Keep a handle for its pin; the one kept first wins and is returned."""
         with self._lock:
+            known = self._by_pin.get(pin)
+        # Counted outside of the lock: a table may have very many fragments.
+        size = 0 if known is not None else _HANDLE_BYTES + _FRAGMENT_BYTES * len(handle.get_fragments())
+        with self._lock:
             kept = self._by_pin.setdefault(pin, handle)
             self._by_pin.move_to_end(pin)
-            newest = self._newest.get((pin.location, pin.branch))
-            if newest is None or newest.version < pin.version or newest not in self._by_pin:
-                self._newest[pin.location, pin.branch] = pin
-            while len(self._by_pin) > _HANDLES:
-                self._by_pin.popitem(last=False)
+            if kept is handle and pin not in self._sizes:
+                self._sizes[pin] = size
+                self._past_bytes += size
+                self._follow(pin)
+            self._make_room(pin)
             return kept
+
+    @property
+    def past_bytes(self) -> int:
+        """What the kept handles of versions take that a newer one has followed."""
+        return self._past_bytes
+
+    def _follow(self, pin: TablePin) -> None:
+        """Make a version that was just opened the newest of its line, if it is."""
+        line = pin.location, pin.branch
+        newest = self._newest.get(line)
+        if newest is not None and newest.version > pin.version:
+            return
+        self._past_bytes += self._sizes.get(newest, 0) if newest is not None else 0
+        self._past_bytes -= self._sizes[pin]
+        self._newest[line] = pin
+
+    def _make_room(self, wanted: TablePin) -> None:
+        """Let go of what was not used for longest: versions that newer ones followed first, then whatever it is."""
+        if self._past_bytes > _PAST_BYTES:
+            for pin in list(self._by_pin):
+                if pin != wanted and self._newest.get((pin.location, pin.branch)) != pin:
+                    self._drop(pin)
+                    if self._past_bytes <= _PAST_BYTES:
+                        break
+        while len(self._by_pin) > self.caches.versions:
+            self._drop(next(iter(self._by_pin)))
+
+    def _drop(self, pin: TablePin) -> None:
+        del self._by_pin[pin]
+        size, line = self._sizes.pop(pin, 0), (pin.location, pin.branch)
+        if self._newest.get(line) == pin:
+            del self._newest[line]
+        else:
+            self._past_bytes -= size
 
     def forget(self, location: str, branch: str | None = None) -> None:
         """Drop the handles of a branch, or of a whole dataset when no branch is given."""
         with self._lock:
             for pin in [pin for pin in self._by_pin if _is_of(pin, location, branch)]:
-                del self._by_pin[pin]
-            for key in [key for key, pin in self._newest.items() if _is_of(pin, location, branch)]:
-                del self._newest[key]
+                self._drop(pin)
 
     def _open(self, location: str, branch: str | None, version: int | None, counters: Counters) -> LanceDataset:
         session = self.session

@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.handles import CacheSizes
 from omnigraph.store.location import Storage
 from omnigraph.store.tables import TableStore
 
@@ -14,6 +15,8 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 # Each holds a session with caches of its own; a worker serves one graph, rarely a second.
 _KEPT = 4
+# What works on whole tables meets each page once, and a version seldom again.
+_CACHES = CacheSizes(index_bytes=16 << 20, metadata_bytes=8 << 20, versions=16)
 _lock = threading.Lock()
 _kept: OrderedDict[_Key, TableStore] = OrderedDict()
 
@@ -28,7 +31,7 @@ def stores_of(storage: Storage) -> TableStore:
     with _lock:
         stores = _kept.get(key)
         if stores is None:
-            datasets = DatasetStore(storage, World.system())
+            datasets = DatasetStore(storage, World.system(), _CACHES)
             stores = _kept[key] = TableStore(datasets, datasets.control)
         _kept.move_to_end(key)
         while len(_kept) > _KEPT:

@@ -33,7 +33,10 @@ from omnigraph.store.transactions import CommitMark, read_mark
 from omnigraph.store.translate import translating
 
 _log = logging.getLogger(__name__)
-_TABLES = 512
+# How much memory open tables may take, and what one takes together with its handle, by measurement.
+_TABLES_BYTES = 16 << 20
+_TABLE_BYTES = 12 << 10
+_FRAGMENT_BYTES = 3 << 10
 _NO_ROW = f"{ROW_ID} < 0"
 # Reading back so few takes no longer than the publish that it runs beside.
 _WARMED_FRAGMENTS = 2
@@ -51,6 +54,7 @@ class TableStore:
         self._branches = Branches(datasets.handles, control)
         self._lock = threading.Lock()
         self._tables: OrderedDict[TablePin, Table] = OrderedDict()
+        self._tables_bytes = 0
 
     def open(self, pin: TablePin, counters: Counters) -> Table:
         """Return the table at a pin; each pin is opened once.
@@ -68,9 +72,16 @@ class TableStore:
         table = Table(pin, self._handles.open(pin, counters), self.datasets)
         with self._lock:
             kept = self._tables.setdefault(pin, table)
-            while len(self._tables) > _TABLES:
-                self._tables.popitem(last=False)
+            self._tables_bytes += _size_bytes(table) if kept is table else 0
+            most = self._handles.caches.versions
+            while len(self._tables) > 1 and (len(self._tables) > most or self._tables_bytes > _TABLES_BYTES):
+                self._tables_bytes -= _size_bytes(self._tables.popitem(last=False)[1])
             return kept
+
+    @property
+    def size_bytes(self) -> int:
+        """What the tables that are kept open take in memory."""
+        return self._tables_bytes
 
     def head(self, location: str, branch: str | None, counters: Counters) -> int:
         """Return the newest version of a table's branch; one call when the table is open.
@@ -245,4 +256,8 @@ class TableStore:
     def _forget(self, location: str, branch: str | None) -> None:
         with self._lock:
             for pin in [pin for pin in self._tables if pin.location == location and branch in {None, pin.branch}]:
-                del self._tables[pin]
+                self._tables_bytes -= _size_bytes(self._tables.pop(pin))
+
+
+def _size_bytes(table: Table) -> int:
+    return _TABLE_BYTES + _FRAGMENT_BYTES * len(table.fragments)

@@ -18,7 +18,12 @@ from lance.fragment import FragmentMetadata
 from omnigraph.records import record
 from omnigraph.store.fragments import data_paths
 
-_CAPACITY_BYTES = 128 << 20
+_CAPACITY_BYTES = 64 << 20
+# More small ones than that are no tail: they are what a long run of commits has left behind.
+_MOST_BLOCKS = 512
+# Objects, buffers and their rounding, by measurement.
+_BLOCK_BYTES = 4 << 10
+_COLUMN_BYTES = 1 << 10
 # Rows of a larger fragment are not kept, only its keys; beyond the second bound not even those.
 WHOLE_ROWS_BYTES = 4 << 20
 KEYS_ROWS = 200_000
@@ -53,8 +58,9 @@ class Block:
 
     @property
     def size_bytes(self) -> int:
-        """What the block takes in memory."""
-        return int(self.ids.nbytes + self.offsets.nbytes + (self.rows.nbytes if self.rows is not None else 0))
+        """What the block takes in memory: its values, and what holds them, which is most of a block of one row."""
+        rows_bytes = 0 if self.rows is None else self.rows.nbytes + _COLUMN_BYTES * self.rows.num_columns
+        return int(_BLOCK_BYTES + self.ids.nbytes + self.offsets.nbytes + rows_bytes)
 
     def without(self, deleted: npt.NDArray[np.uint32]) -> Block:
         """Return the block after the rows at these offsets are gone."""
@@ -89,6 +95,9 @@ class TailCache:
         self._blocks: OrderedDict[BlockKey, Block] = OrderedDict()
         self._size_bytes = 0
 
+    def __len__(self) -> int:
+        return len(self._blocks)
+
     @property
     def size_bytes(self) -> int:
         """What all blocks take in memory."""
@@ -108,6 +117,6 @@ class TailCache:
             known = self._blocks.pop(key, None)
             self._size_bytes += block.size_bytes - (known.size_bytes if known is not None else 0)
             self._blocks[key] = block
-            while self._size_bytes > self._capacity_bytes:
+            while self._size_bytes > self._capacity_bytes or len(self._blocks) > _MOST_BLOCKS:
                 _, oldest = self._blocks.popitem(last=False)
                 self._size_bytes -= oldest.size_bytes

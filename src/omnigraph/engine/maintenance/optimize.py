@@ -243,8 +243,8 @@ class Optimization:
     def _count_fragments(self, before: Snapshot, jobs: Sequence[CompactionJob]) -> None:
         after = self._newest()
         for job in jobs:
-            old = _fragment_ids(before, job.table_key, self._counters)
-            new = _fragment_ids(after, job.table_key, self._counters)
+            old = _fragment_files(before, job.table_key, self._counters)
+            new = _fragment_files(after, job.table_key, self._counters)
             table = self._tables[job.table_key]
             table.removed += len(old - new)
             table.added += len(new - old)
@@ -299,5 +299,6 @@ class Optimization:
         )
 
 
-def _fragment_ids(snapshot: Snapshot, table_key: str, counters: Counters) -> set[int]:
-    return {fragment.metadata.id for fragment in snapshot.table(table_key, counters).fragments}
+def _fragment_files(snapshot: Snapshot, table_key: str, counters: Counters) -> set[tuple[str, ...]]:
+    # A compacted fragment may have got the number of one that it replaced.
+    return {fragment.files for fragment in snapshot.table(table_key, counters).fragments}

@@ -23,6 +23,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.distinct import are_all_different
 from omnigraph.store.metering import UPLOAD_STAGES, collect
+from omnigraph.store.row_versions import flattened
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.staging.fold import Folded, fold_tail
 from omnigraph.store.table import KEY, ROW_ADDRESS, ROW_ID, Table
@@ -100,7 +101,7 @@ def stage_change(
     removed = [*folded.removed, *removed]
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
-        updated_fragments=_with_sentinel(table, updated, removed),
+        updated_fragments=_with_short_versions(table, _with_sentinel(table, updated, removed), removed),
         new_fragments=new,
         # An empty list lets Lance extend a full-text index over rewritten rows and then answer with their old text.
         fields_for_preserving_frag_bitmap=field_ids(table),
@@ -151,6 +152,19 @@ def _with_sentinel(table: Table, updated: list[FragmentMetadata], removed: Seque
     sentinel = sentinel_of(table)
     is_touched = sentinel.id in removed or any(item.id == sentinel.id for item in updated)
     return updated if is_touched else [sentinel, *updated]
+
+
+def _with_short_versions(
+    table: Table, updated: Sequence[FragmentMetadata], removed: Sequence[int]
+) -> list[FragmentMetadata]:
+    """Shorten the row versions of fragments that gathered many: no file is touched, and each is met once.
+
+    A fragment that a change writes gets its row versions from Lance when the change lands, so that only one of the
+    changes after it can shorten them.
+    """
+    touched = {item.id for item in updated}
+    others = (item.metadata for item in table.fragments if item.metadata.id not in touched.union(removed))
+    return [*(flattened(item) or item for item in updated), *filter(None, map(flattened, others))]
 
 
 def _distinct_ids(table: Table, rows: pa.Table) -> pa.Array:

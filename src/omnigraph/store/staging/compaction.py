@@ -11,9 +11,10 @@ from lance.optimize import Compaction, RewriteResult
 
 from omnigraph.errors import Effect
 from omnigraph.runtime import Counters, World
-from omnigraph.store.fragments import fragment_to_json
+from omnigraph.store.fragments import ROW_VERSIONS, fragment_to_json
 from omnigraph.store.metering import metered
 from omnigraph.store.pins import TablePin
+from omnigraph.store.row_versions import flattened
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_on
 from omnigraph.store.table import Table
 from omnigraph.store.translate import translating
@@ -53,9 +54,9 @@ def stage_compacted(
     table.datasets.handles.check_process()
     with translating("read a compaction", table.pin.location):
         rewritten = [_result(result) for result in results]
-    present = {fragment.metadata.id: fragment_to_json(fragment.metadata) for fragment in table.fragments}
+    present = {fragment.metadata.id: _content(fragment.metadata) for fragment in table.fragments}
     for original in [fragment for result in rewritten for fragment in _originals(result)]:
-        if present.get(original.id) != fragment_to_json(original):
+        if present.get(original.id) != _content(original):
             raise moved_since(base, table, f"a compacted fragment has changed fragment={original.id}")
     covered = [segment.fragment_ids for index in table.indexes(counters) for segment in index.segments]
     for result in rewritten:
@@ -68,9 +69,12 @@ def stage_compacted(
 
 def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin, counters: Counters) -> StagedCommit:
     # Lance builds these lists anew on each access, so numbers given to a fragment would be lost on the second.
-    groups = [LanceOperation.RewriteGroup(_originals(result), list(result.new_fragments)) for result in results]
+    groups = [
+        LanceOperation.RewriteGroup(_originals(result), [flattened(item) or item for item in result.new_fragments])
+        for result in results
+    ]
     written = [fragment for group in groups for fragment in group.new_fragments]
-    _number(table, written, counters)
+    _number(table, groups, counters)
     return staged_on(
         table,
         LanceOperation.Rewrite(groups, []),
@@ -81,6 +85,11 @@ def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin, count
     )
 
 
+def _content(fragment: FragmentMetadata) -> dict[str, Any]:
+    """Return what tells a fragment from another; a write may have shortened its row versions meanwhile."""
+    return {name: value for name, value in fragment_to_json(fragment).items() if name not in ROW_VERSIONS}
+
+
 def _result(text: str) -> RewriteResult:
     # Lance's own type stubs do not know the way back from JSON.
     kind: Any = RewriteResult
@@ -88,16 +97,34 @@ def _result(text: str) -> RewriteResult:
     return result
 
 
-def _number(table: Table, fragments: Sequence[FragmentMetadata], counters: Counters) -> None:
-    """Give fragments ids that no fragment of this version has and no index mentions.
+def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup], counters: Counters) -> None:
+    """Give fragments ids that no other fragment of this version has and no index mentions.
 
-    Left at zero, Lance would number them, but let full-text and vector indexes claim to cover fragment zero.
+    Left at zero, Lance would number them, but let full-text and vector indexes claim to cover fragment zero. A table
+    lists its fragments by id, and compactions keep that order. So a fragment gets an id between those around the ones
+    that it replaces, if one is free: rows in the order of their row ids have them stored as few ranges, which keeps the
+    table's manifest small. Behind what was written meanwhile, old rows would follow young ones for good.
     """
-    used = {fragment.metadata.id for fragment in table.fragments}.union(
-        *(index.fragment_ids for index in table.indexes(counters))
-    )
-    for fragment_id, fragment in enumerate(fragments, start=max(used, default=0) + 1):
-        fragment.id = fragment_id
+    mentioned = frozenset[int]().union(*(index.fragment_ids for index in table.indexes(counters)))
+    present = {fragment.metadata.id for fragment in table.fragments}
+    for group in groups:
+        old = {fragment.id for fragment in group.old_fragments}
+        new: list[FragmentMetadata] = list(group.new_fragments)
+        chosen = _id_between(old, present - old, mentioned) if len(new) == 1 else None
+        first = max(present | mentioned, default=0) + 1 if chosen is None else chosen
+        for fragment_id, fragment in enumerate(new, start=first):
+            fragment.id = fragment_id
+            present.add(fragment_id)
+        group.new_fragments = new
+
+
+def _id_between(old: set[int], others: set[int], mentioned: frozenset[int]) -> int | None:
+    """Return a free id between the fragments around those that go; None if there is none."""
+    after = min((number for number in others if number > max(old)), default=None)
+    before = max((number for number in others if number < max(old)), default=-1)
+    if after is None:
+        return None
+    return next((number for number in range(after - 1, before, -1) if number not in mentioned), None)
 
 
 def _originals(result: Any) -> list[FragmentMetadata]:
