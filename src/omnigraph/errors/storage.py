@@ -54,7 +54,7 @@ class StorageCorruptError(OmnigraphError):
         code="storage.corrupt",
         kind=Kind.INTEGRITY,
         details=StorageFault,
-        hint="stop writing to this graph and restore the missing files",
+        hint="stop writing to this graph and restore the object from a copy",
     )
 
 

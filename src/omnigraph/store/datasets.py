@@ -160,7 +160,7 @@ class DatasetStore:
         handle = dataset.handle
         width = len(dataset.fragments if fragments is None else fragments)
         with (
-            translating("read a dataset", dataset.location),
+            translating("read a dataset", dataset.location, handle=handle),
             metered(handle, counters, at_most=SCAN_STAGES, side_by_side=width),
         ):
             chosen = None
@@ -183,7 +183,10 @@ class DatasetStore:
         """Return ``count`` rows of one fragment from row ``start`` on, without reading the others."""
         self.handles.check_process()
         handle = dataset.handle
-        with translating("read a dataset", dataset.location), metered(handle, counters, at_most=SCAN_STAGES):
+        with (
+            translating("read a dataset", dataset.location, handle=handle),
+            metered(handle, counters, at_most=SCAN_STAGES),
+        ):
             chosen = [handle.get_fragments()[fragment]]
             names = None if columns is None else list(columns)
             scanner = handle.scanner(columns=names, fragments=chosen, offset=start, limit=count, scan_in_order=True)

@@ -22,10 +22,12 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.store.control import VERSIONS
 from omnigraph.store.location import Storage
 from omnigraph.store.metering import OPEN_STAGES, PROBE_STAGES, collect, metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, translating
+from omnigraph.store.versions import dataset_folder, version_file
 
 # How much memory handles may take whose versions newer ones have followed: a long run of commits leaves many of them.
 _PAST_BYTES = 2 << 20
@@ -225,7 +227,8 @@ class Handles:
 
     def _open(self, location: str, branch: str | None, version: int | None, counters: Counters) -> LanceDataset:
         session = self.session
-        with translating("open a dataset", location):
+        name = self._version_key(location, branch, version)
+        with translating("open a dataset", name):
             try:
                 handle = lance.dataset(
                     self.uri(location, branch),
@@ -240,7 +243,15 @@ class Handles:
                     raise _missing(location, branch) from error
                 raise
             collect(handle, counters, at_most=OPEN_STAGES)
-            return handle
+        # Bytes that are all zero read as a version of no number and no rows.
+        if handle.version < 1 or (version is not None and handle.version != version):
+            raise _other_version(name, handle.version)
+        return handle
+
+    def _version_key(self, location: str, branch: str | None, version: int | None) -> str:
+        """Return where a version is stored, or where the versions are when it is not known which."""
+        pin = TablePin(location=location, branch=branch, version=version or 0)
+        return f"{dataset_folder(pin)}/{VERSIONS}" if version is None else version_file(pin)
 
 
 def apart(handle: LanceDataset) -> LanceDataset:
@@ -253,6 +264,12 @@ def apart(handle: LanceDataset) -> LanceDataset:
 
 def _is_of(pin: TablePin, location: str, branch: str | None) -> bool:
     return pin.location == location and branch in {None, pin.branch}
+
+
+def _other_version(key: str, found: int) -> StorageCorruptError:
+    reason = f"it says that it is version {found}"
+    details = StorageFault(doing="open a dataset", location=key, reason=reason)
+    return StorageCorruptError(f"a stored object is damaged object={key}", details=details)
 
 
 def _missing(location: str, branch: str | None) -> TableMissingError:

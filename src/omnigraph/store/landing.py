@@ -18,11 +18,14 @@ from omnigraph.store.handles import Handles
 from omnigraph.store.metering import metered
 from omnigraph.store.pins import TablePin
 from omnigraph.store.transactions import read_mark
-from omnigraph.store.translate import Fault, fault_of, to_omnigraph_error
+from omnigraph.store.translate import Fault, fault_of, is_foreign, to_omnigraph_error
 
 # A commit looks for the newest version, puts its transaction and then its manifest; a strict overwrite need not look.
 _COMMIT_STAGES = 3
 _OVERWRITE_STAGES = 2
+
+# After these nothing is under way that could still land.
+_REFUSALS = {Fault.DENIED, Fault.UNAUTHENTICATED, Fault.INVALID, Fault.DAMAGED, Fault.BAD_ADDRESS}
 
 
 def land(handles: Handles, base: TablePin, transaction: Transaction, counters: Counters) -> LanceDataset | None:
@@ -44,7 +47,9 @@ def land(handles: Handles, base: TablePin, transaction: Transaction, counters: C
             landed = LanceDataset.commit(handle, transaction, max_retries=0)
     except CommitConflictError:
         return find_landed(handles, target, transaction.uuid, counters)
-    except (OSError, ValueError, RuntimeError) as error:
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
         return _after_doubtful_commit(handles, target, transaction.uuid, error, counters)
     return handles.remember(TablePin(location=base.location, branch=base.branch, version=landed.version), landed)
 
@@ -69,12 +74,14 @@ def land_creation(handles: Handles, location: str, transaction: Transaction, cou
             enable_stable_row_ids=True,
             storage_options=handles.options or None,
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
         match fault_of(error):
             # When version 1 exists, Lance looks for the version 0 that it would build on, and nobody writes one.
             case Fault.EXISTS | Fault.CONFLICT | Fault.MISSING:
                 return False
-            case Fault.DENIED | Fault.INVALID:
+            case fault if fault in _REFUSALS:
                 raise to_omnigraph_error(
                     error, doing="create a dataset", location=location, effect=Effect.STAGED
                 ) from error
@@ -102,13 +109,13 @@ def unknown_outcome(target: TablePin, uuid: str) -> OutcomeUnknownError:
 
 
 def _after_doubtful_commit(
-    handles: Handles, target: TablePin, uuid: str, error: Exception, counters: Counters
+    handles: Handles, target: TablePin, uuid: str, error: BaseException, counters: Counters
 ) -> LanceDataset | None:
     try:
         handle = handles.open(target, counters)
         return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
     except VersionMissingError:
-        if fault_of(error) in {Fault.DENIED, Fault.INVALID}:
+        if fault_of(error) in _REFUSALS:
             raise to_omnigraph_error(error, doing="commit", location=target.location, effect=Effect.STAGED) from error
         # Absent at this moment proves nothing: a request that is still under way could yet create it.
         raise unknown_outcome(target, uuid) from error

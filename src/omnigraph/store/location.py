@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
 from omnigraph.records import record
+from omnigraph.values import checked_text
 
 _S3 = "s3"
+_SHOWN = 200
+_FIRST_PRINTABLE, _DELETE = 0x20, "\x7f"
+_MAX_PART_BYTES = 255
+# Room for what a graph puts below its root.
+_MAX_PATH_BYTES = 4096 - 800
 
 
 @record
@@ -33,16 +40,16 @@ class Storage:
             ValueFormatError: another scheme, or an address without a bucket.
         """
         given = MappingProxyType(dict(options or {}))
-        text = str(root)
+        text = _checked_root(root)
         scheme, separator, _ = text.partition("://")
         if not separator:
             if not text:
                 raise _bad_root(text)
-            return cls(root=str(Path(text).absolute()), options=given)
+            return cls(root=_folder(text), options=given)
         parts = urlsplit(text)
         match scheme.lower():
             case "file" if parts.netloc in {"", "localhost"} and parts.path:
-                return cls(root=str(Path(unquote(parts.path)).absolute()), options=given)
+                return cls(root=_folder(_checked_root(unquote(parts.path))), options=given)
             case "s3" if parts.netloc and not parts.query and not parts.fragment:
                 prefix = "/".join(segment for segment in parts.path.split("/") if segment)
                 return cls(root=f"{_S3}://{parts.netloc}/{prefix}".rstrip("/"), options=given)
@@ -80,6 +87,30 @@ class Storage:
         return Path(self.root, _checked(relative)) if relative else Path(self.root)
 
 
+def _checked_root(root: str | Path) -> str:
+    """Return an address as text, when it is one that can be written down."""
+    if not isinstance(root, str | PurePath):
+        raise _bad_root(repr(root)[:_SHOWN], "it is neither a text nor a path")
+    text = str(root)
+    if any(ord(character) < _FIRST_PRINTABLE or character == _DELETE for character in text):
+        raise _bad_root(text[:_SHOWN], "it holds a control character")
+    checked_text("address", text)
+    return text
+
+
+def _folder(text: str) -> str:
+    """Return the absolute path of a folder, which must be one that file systems take."""
+    path = Path(text).absolute()
+    depth = 0
+    for part in path.parts[1:]:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            raise _bad_root(text[:_SHOWN], "it leads out of the root of the file system")
+    if len(os.fsencode(path)) > _MAX_PATH_BYTES or any(len(os.fsencode(part)) > _MAX_PART_BYTES for part in path.parts):
+        raise _bad_root(text[:_SHOWN], f"a name is longer than {_MAX_PART_BYTES} bytes, or all of it too long")
+    return str(path)
+
+
 def _reopened(root: str, options: dict[str, str]) -> Storage:
     return Storage(root=root, options=MappingProxyType(options))
 
@@ -92,7 +123,8 @@ def _checked(relative: str) -> str:
     return relative
 
 
-def _bad_root(text: str) -> ValueFormatError:
+def _bad_root(text: str, problem: str | None = None) -> ValueFormatError:
     details = BadValue(what="graph root", value=text.partition("?")[0], expected="a path or s3://bucket/prefix")
     hint = "give a path, file:// or s3://bucket/prefix"
-    return ValueFormatError("not a place a graph can live at", details=details, hint=hint)
+    message = "not a place a graph can live at" + ("" if problem is None else f": {problem}")
+    return ValueFormatError(message, details=details, hint=hint)

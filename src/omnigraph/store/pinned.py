@@ -202,7 +202,7 @@ class PinnedTable:
             VersionMissingError: the version was reclaimed, at the latest while the block read it.
         """
         try:
-            with translating(doing, self.pin.location):
+            with translating(doing, self.pin.location, handle=self.handle):
                 yield
         except (StorageCorruptError, TableMissingError) as error:
             if self._is_reclaimed(counters):

@@ -43,7 +43,7 @@ def references_of(datasets: DatasetStore, pin: TablePin, counters: Counters) -> 
         TableMissingError, VersionMissingError: there is no such version.
     """
     handle = datasets.handles.open_apart(pin, counters)
-    with translating("read what a version needs", pin.location), metered(handle, counters):
+    with translating("read what a version needs", pin.location, handle=handle), metered(handle, counters):
         fragments = [fragment.metadata for fragment in handle.get_fragments()]
         segments = [segment.uuid for index in handle.describe_indices() for segment in index.segments]
     data, deletions = set[str](), set[str]()

@@ -182,7 +182,7 @@ class TableStore:
         handle = self._handles.open(staged.after, counters)
         for fragment_id in staged.shrunk_fragments:
             with (
-                translating("read a deletion file", staged.after.location),
+                translating("read a deletion file", staged.after.location, handle=handle),
                 metered(handle, counters, stages=PROBE_STAGES),
             ):
                 fragment = handle.get_fragment(fragment_id)

@@ -1,22 +1,26 @@
 """The one place where errors of Lance, Arrow and the object store become ours.
 
-Types and fields decide first. Where Lance gives only text, the patterns are in :func:`fault_of`, and a surface guard
-in the test-suite fails when a release changes one of them.
+Types, error numbers and HTTP statuses decide first. Where Lance gives only text, its form decides: patterns are
+anchored at its beginning, behind the wrappers, or at its end, so that no word inside a path is ever taken for the
+message. A surface guard in the test-suite fails when a release changes one of the forms.
 """
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
 
 import pyarrow as pa
+from lance import LanceDataset
 from lance.commit import CommitConflictError
 from obstore import exceptions as obstore_errors
 
 from omnigraph.errors import (
     AlreadyExistsError,
+    BadValue,
     Effect,
     InternalError,
     OmnigraphError,
@@ -27,20 +31,31 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableMissingError,
     TableRef,
+    ValueFormatError,
 )
+from omnigraph.store.damage import damaged_object
 
 _REASON_LENGTH = 300
 # The text ends in the place of the failing line in Lance's own source, which tells a user nothing.
-_RUST_PLACE = re.compile(r",? ?/[^ ,]*\.rs:\d+:\d+")
+_RUST_PLACE = re.compile(r",? ?(?:location: )?/[^ ,]*\.rs:\d+:\d+")
+_DEBUG = "\n\nDebug source:"
 _ADDRESS = re.compile(r"https?://\S+")
+# No path holds this character, so what stands in for an address is never mistaken for a part of one.
+_PLACE = "\x00"
 # Lance looks for signals while it waits, and a stream of its batches can hand one on as text only.
 _INTERRUPTED = re.compile(r"\A(?:\w+ error: )*KeyboardInterrupt\b")
-
-
-# A store that does not know whoever asks says so in the code of its refusal.
-_UNKNOWN_CALLER = re.compile(
-    r"\b(401 Unauthorized|Unauthenticated|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)"
+# Each layer puts its name in front of what the one below says.
+_WRAPPERS = re.compile(r"\A(?:(?:External|Execution|Arrow|Wrapped|Generic N/A) error: |LanceError\([\w ()]+\): )*")
+_STREAM = "External error: "
+_ANSWER = re.compile(
+    rf"Error performing [A-Z]+ {_PLACE} in [^\n]*? - (?:Server returned non-2xx status code: (?P<status>\d{{3}})|)"
 )
+_STATUS_FIRST = re.compile(r"(?:Generic \w+ error: )?(?P<status>[45]\d\d) [A-Z]")
+# An error number stands in front of the path or at the very end, whatever is in between.
+_NUMBER_FIRST = re.compile(r"\A[A-Z][\w' -]* \(os error (\d+)\)")
+_NUMBER_LAST = re.compile(r"(?:\A|: )[A-Z][\w' -]* \(os error (\d+)\)\s*\Z")
+# A store that does not know whoever asks says so in the code of its refusal.
+_UNKNOWN_CALLER = re.compile(r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>")
 
 
 class Fault(Enum):
@@ -52,63 +67,129 @@ class Fault(Enum):
     OUTCOME_UNKNOWN = auto()
     BRANCH_TREE_EXISTS = auto()
     DENIED = auto()
+    UNAUTHENTICATED = auto()
     UNAVAILABLE = auto()
+    DAMAGED = auto()
+    BAD_ADDRESS = auto()
     INVALID = auto()
     OTHER = auto()
 
 
-# First match wins: a text that says the outcome is unknown also quotes the transport error that led to it.
-_TEXTS: tuple[tuple[re.Pattern[str], Fault], ...] = (
+# What the message says once its wrappers are off; the first form that it begins with counts.
+_FORMS: tuple[tuple[re.Pattern[str], Fault], ...] = (
     (re.compile(r"Commit result for version \d+ is unknown"), Fault.OUTCOME_UNKNOWN),
-    (re.compile(r"Clone operation should not enter build_manifest"), Fault.BRANCH_TREE_EXISTS),
-    (re.compile(r"Ref conflict error: .* already exists|Dataset already exists"), Fault.EXISTS),
-    (re.compile(r"Invalid user input"), Fault.INVALID),
-    (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), Fault.CONFLICT),
     (
-        re.compile(r"\b(403 Forbidden|401 Unauthorized|PermissionDenied|Unauthenticated|Permission denied)"),
-        Fault.DENIED,
+        re.compile(r"Encountered internal error\. [^/]*Clone operation should not enter build_manifest"),
+        Fault.BRANCH_TREE_EXISTS,
     ),
-    (re.compile(r"was not found|Not found:|NotFound|No such file or directory|Ref not found"), Fault.MISSING),
+    (re.compile(r"Dataset already exists|Ref conflict error: .* already exists"), Fault.EXISTS),
+    (re.compile(r"Dataset at path .* was not found|Not found: |Ref not found"), Fault.MISSING),
+    (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), Fault.CONFLICT),
+    (re.compile(r"Object at location .* not found: (?!.* (?:not found|already exists): )", re.DOTALL), Fault.MISSING),
+    (re.compile(r"Object at location .* already exists: ", re.DOTALL), Fault.EXISTS),
+    (re.compile(r"The operation lacked the necessary privileges"), Fault.DENIED),
+    (re.compile(r"The operation lacked valid authentication credentials"), Fault.UNAUTHENTICATED),
+    # A version says another number than its name, or its text cannot be what was written.
     (
         re.compile(
-            r"error sending request|Generic \w+ error|HTTP error|status code: (?:5\d\d|429)|timed? ?out|No space left"
-            r"|Connection (?:refused|reset)"
+            r"Version not found error: |Generic memory error: |file size is too small|failed to decode Protobuf"
+            r"|Encountered corrupt file|Schema error: Field "
+            r"|Invalid user input: (?:file does not appear to be|Dataset snapshot mixes)"
+            r"|(?:Generic LocalFileSystem error: )?failed to fill whole buffer"
         ),
-        Fault.UNAVAILABLE,
+        Fault.DAMAGED,
     ),
+    (re.compile(r"Invalid user input"), Fault.INVALID),
 )
+_NUMBERS = {
+    errno.ENOENT: Fault.MISSING,
+    errno.EEXIST: Fault.EXISTS,
+    errno.EACCES: Fault.DENIED,
+    errno.EPERM: Fault.DENIED,
+    errno.EROFS: Fault.DENIED,
+    errno.ENAMETOOLONG: Fault.BAD_ADDRESS,
+    errno.ENOTDIR: Fault.BAD_ADDRESS,
+    errno.ELOOP: Fault.BAD_ADDRESS,
+}
+_STATUSES = {401: Fault.UNAUTHENTICATED, 403: Fault.DENIED, 404: Fault.MISSING, 416: Fault.DAMAGED}
 
 
 def fault_of(error: BaseException) -> Fault:
     """Classify a foreign error."""
+    if is_panic(error):
+        return Fault.DAMAGED
     match error:
         case CommitConflictError():
             return Fault.CONFLICT
         case obstore_errors.AlreadyExistsError() | FileExistsError():
             return Fault.EXISTS
-        case obstore_errors.PermissionDeniedError() | obstore_errors.UnauthenticatedError() | PermissionError():
+        case obstore_errors.UnauthenticatedError():
+            return Fault.UNAUTHENTICATED
+        case obstore_errors.PermissionDeniedError() if _UNKNOWN_CALLER.search(str(error)):
+            return Fault.UNAUTHENTICATED
+        case obstore_errors.PermissionDeniedError() | PermissionError():
             return Fault.DENIED
         case FileNotFoundError():
             return Fault.MISSING
+        case OSError() if error.errno is not None:
+            return _NUMBERS.get(error.errno, Fault.UNAVAILABLE)
         case _:
-            return next((fault for pattern, fault in _TEXTS if pattern.search(str(error))), _fault_of_type(error))
+            return _fault_of_text(error)
 
 
-def _fault_of_type(error: BaseException) -> Fault:
-    match error:
-        case obstore_errors.BaseError() | OSError():
-            return Fault.UNAVAILABLE
-        case _:
-            return Fault.OTHER
+def is_panic(error: BaseException) -> bool:
+    """Whether Lance gave up in the middle of a call, which is no ``Exception``, and whose class cannot be imported."""
+    return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
 
 
-def to_omnigraph_error(error: Exception, *, doing: str, location: str, effect: Effect = Effect.NONE) -> OmnigraphError:
-    """Return our error for a foreign one; ``effect`` is what the failed call may have left behind."""
+def _fault_of_text(error: BaseException) -> Fault:
+    told = _told(error)
+    start = _wrappers_end(told)
+    core = told[start:]
+    by_form = next((fault for pattern, fault in _FORMS if pattern.match(core)), None)
+    if by_form is Fault.INVALID and told.startswith(_STREAM):
+        # What a caller gives is looked at before rows are read; from there on only they can be wrong.
+        return Fault.DAMAGED
+    if by_form is not None:
+        is_stranger = by_form is Fault.DENIED and _UNKNOWN_CALLER.search(told)
+        return Fault.UNAUTHENTICATED if is_stranger else by_form
+    answer = _STATUS_FIRST.match(core) or _ANSWER.search(core)
+    if answer is not None:
+        if answer["status"] == "403" and _UNKNOWN_CALLER.search(told):
+            return Fault.UNAUTHENTICATED
+        return _STATUSES.get(int(answer["status"] or 0), Fault.UNAVAILABLE)
+    number = _NUMBER_FIRST.match(core) or _NUMBER_LAST.search(core)
+    if number is not None:
+        return _NUMBERS.get(int(number[1]), Fault.UNAVAILABLE)
+    if start and not core.startswith("Generic "):
+        # Storage has answered, and what it holds was written whole and cannot be read.
+        return Fault.DAMAGED
+    is_storage = isinstance(error, obstore_errors.BaseError | OSError) or core.startswith("Generic ")
+    return Fault.UNAVAILABLE if is_storage else Fault.OTHER
+
+
+def to_omnigraph_error(
+    error: BaseException,
+    *,
+    doing: str,
+    location: str,
+    effect: Effect = Effect.NONE,
+    handle: LanceDataset | None = None,
+) -> OmnigraphError:
+    """Return our error for a foreign one.
+
+    Args:
+        error: what was raised.
+        doing: what the call was to do.
+        location: what it was about, below the graph's root.
+        effect: what the failed call may have left behind.
+        handle: the version that was read; a look at its files names the one that is damaged.
+    """
     if isinstance(error, OmnigraphError):
         return error
     details = StorageFault(doing=doing, location=location, reason=_reason(error))
     match fault_of(error):
-        case Fault.DENIED if _is_caller_unknown(error):
+        case Fault.UNAUTHENTICATED:
             return StorageUnauthenticatedError(
                 f"storage does not know who asks to {doing} location={location}",
                 details=details,
@@ -127,42 +208,71 @@ def to_omnigraph_error(error: Exception, *, doing: str, location: str, effect: E
                 effect=effect,
             )
         case Fault.MISSING if isinstance(error, pa.ArrowInvalid):
-            return StorageCorruptError(f"a stored file is missing location={location}", details=details, effect=effect)
+            return corrupt(error, "a stored object is missing", doing, location, effect=effect, handle=handle)
         case Fault.MISSING:
             return TableMissingError(
                 f"nothing is stored there location={location}", details=TableRef(location=location), effect=effect
+            )
+        case Fault.DAMAGED:
+            return corrupt(error, "a stored object is damaged", doing, location, effect=effect, handle=handle)
+        case Fault.BAD_ADDRESS:
+            expected = "a folder, and names that this disk takes"
+            return ValueFormatError(
+                f"the disk takes no such address: {details.reason}",
+                details=BadValue(what="address", value=location, expected=expected),
+                effect=effect,
             )
         case _:
             return InternalError(f"could not {doing}: {details.reason} location={location}", effect=effect)
 
 
+def corrupt(
+    error: BaseException,
+    message: str,
+    doing: str,
+    location: str,
+    *,
+    effect: Effect = Effect.NONE,
+    handle: LanceDataset | None = None,
+) -> StorageCorruptError:
+    """Return the error for damage, with the name of the damaged object, or of the dataset when that cannot be told."""
+    name = damaged_object(location, str(error), handle)
+    details = StorageFault(doing=doing, location=name, reason=_reason(error))
+    return StorageCorruptError(f"{message} object={name}", details=details, effect=effect)
+
+
 @contextmanager
-def translating(doing: str, location: str, *, effect: Effect = Effect.NONE) -> Iterator[None]:
-    """Let only errors of ours out of the block, and Ctrl-C."""
+def translating(
+    doing: str, location: str, *, effect: Effect = Effect.NONE, handle: LanceDataset | None = None
+) -> Iterator[None]:
+    """Let only errors of ours out of the block, and Ctrl-C; ``handle`` is what the block reads, if it does."""
     try:
         yield
-    except (
-        OSError,
-        ValueError,
-        RuntimeError,
-        TypeError,
-        KeyError,
-        pa.ArrowException,
-        obstore_errors.BaseError,
-    ) as error:
-        if isinstance(error, OmnigraphError):
+    except BaseException as error:
+        if isinstance(error, OmnigraphError) or not is_foreign(error):
             raise
         if _INTERRUPTED.match(str(error)):
             raise KeyboardInterrupt from error
-        raise to_omnigraph_error(error, doing=doing, location=location, effect=effect) from error
+        raise to_omnigraph_error(error, doing=doing, location=location, effect=effect, handle=handle) from error
 
 
-def _is_caller_unknown(error: Exception) -> bool:
-    is_told = isinstance(error, obstore_errors.UnauthenticatedError)
-    return is_told or _UNKNOWN_CALLER.search(str(error)) is not None
+def is_foreign(error: BaseException) -> bool:
+    """Whether an error is of a kind that Lance, Arrow and the object store raise."""
+    kinds = (OSError, ValueError, RuntimeError, TypeError, KeyError, pa.ArrowException, obstore_errors.BaseError)
+    return isinstance(error, kinds) or is_panic(error)
 
 
-def _reason(error: Exception) -> str:
+def _told(error: BaseException) -> str:
+    """What an error says, without the parts that are for those who wrote the library, and without addresses."""
+    return _ADDRESS.sub(_PLACE, _RUST_PLACE.sub("", str(error).partition(_DEBUG)[0]))
+
+
+def _wrappers_end(told: str) -> int:
+    found = _WRAPPERS.match(told)
+    return 0 if found is None else found.end()
+
+
+def _reason(error: BaseException) -> str:
     # Addresses may carry signatures in their query; the location in the details says enough.
-    first_line = str(error).partition("\n")[0]
-    return _ADDRESS.sub("<address>", _RUST_PLACE.sub("", first_line))[:_REASON_LENGTH]
+    first_line = _told(error).partition("\n")[0]
+    return first_line.replace(_PLACE, "<address>")[:_REASON_LENGTH]

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.errors import UsageError, ValueFormatError
+from omnigraph.errors import Kind, UsageError, ValueFormatError
 from omnigraph.store.location import Storage
 from omnigraph.store.pins import TablePin
 
@@ -58,3 +59,36 @@ def test_credentials_are_never_shown():
 def test_a_pin_survives_json():
     pin = TablePin(location="nodes/1", branch="b", version=7)
     assert TablePin.from_json(pin.to_json()) == pin
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "a\0b",
+        "a\nb",
+        "file:///a%00b",
+        "s3://bucket/a\nb",
+        "../" * 60 + "x",
+        "n" * 256,
+        "n/" * 2000,
+        "a\ud800",
+        b"a",
+        7,
+        None,
+    ],
+)
+def test_an_address_that_no_store_takes_is_invalid(root):
+    with pytest.raises(ValueFormatError) as refused:
+        Storage.open(root)
+    assert refused.value.kind is Kind.INVALID
+
+
+@pytest.mark.parametrize(
+    "name", ["Permission denied", "not found", "a%20b", "a#b", "a?b", "ä ö", "a'b\"c", "a:b", "a,b"]
+)
+def test_odd_names_of_folders_are_fine(tmp_path, name):
+    storage = init_graph(tmp_path / name)
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["p"]))
+        assert read_ids(graph, PERSON) == ["p"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -4,6 +4,7 @@ import obstore.exceptions
 import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
+from tests.unit.store.conftest import Bench
 
 from omnigraph.errors import (
     AlreadyExistsError,
@@ -15,6 +16,7 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableMissingError,
     UsageError,
+    VersionMissingError,
 )
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore
@@ -30,7 +32,7 @@ from omnigraph.testing.s3 import Fault as EndpointFault
         (CommitConflictError("whatever"), Fault.CONFLICT),
         (obstore.exceptions.AlreadyExistsError("x"), Fault.EXISTS),
         (obstore.exceptions.PermissionDeniedError("x"), Fault.DENIED),
-        (obstore.exceptions.UnauthenticatedError("x"), Fault.DENIED),
+        (obstore.exceptions.UnauthenticatedError("x"), Fault.UNAUTHENTICATED),
         (FileNotFoundError("x"), Fault.MISSING),
         (PermissionError("x"), Fault.DENIED),
         (obstore.exceptions.GenericError("x"), Fault.UNAVAILABLE),
@@ -117,3 +119,71 @@ def test_a_store_that_refuses_or_fails_is_named_on_every_road(on_s3, clean_s3_en
             call()
     clean_s3_endpoint.clear_faults()
     assert on_s3.commit(staged).version == 2
+
+
+# A fine name for a folder, however many messages it looks like.
+ODD_FOLDER = "Permission denied was not found already exists 403 Forbidden status code: 503 (os error 13)"
+
+
+@pytest.fixture
+def odd(tmp_path):
+    return Bench(Storage.open(tmp_path / ODD_FOLDER))
+
+
+def test_words_in_the_name_of_a_folder_are_not_taken_for_the_message(odd):
+    with pytest.raises(TableMissingError):
+        odd.datasets.open_latest("nodes/1", None, Counters())
+    pin = odd.create("a")
+    with pytest.raises(VersionMissingError):
+        odd.datasets.open_version("nodes/1", None, 9, Counters())
+    assert odd.control.get("x", Counters()) is None
+    assert odd.control.put_if_absent("x", b"1", Counters())
+    assert not odd.control.put_if_absent("x", b"2", Counters())
+    (data,) = odd.storage.path("nodes/1/data").iterdir()
+    assert odd.commit(odd.stage(pin, upserts=["b"])).version == 2
+    data.unlink()
+    with pytest.raises(StorageCorruptError) as told:
+        odd.another_process().open(pin).read(counters=Counters())
+    assert told.value.details.location == f"nodes/1/data/{data.name}"
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (ValueError(f"Dataset at path tmp/{ODD_FOLDER}/g was not found: Not found: tmp/g, /a/b.rs:1:2"), Fault.MISSING),
+        (OSError(f"Dataset already exists: /{ODD_FOLDER}/g, /a/b.rs:1:2"), Fault.EXISTS),
+        (OSError(f"Not found: /tmp/{ODD_FOLDER}, /a/b.rs:1:2"), Fault.MISSING),
+        (OSError(f'LanceError(IO): No space left on device (os error 28) at path "/{ODD_FOLDER}"'), Fault.UNAVAILABLE),
+        (
+            OSError(f"LanceError(IO): Generic LocalFileSystem error: on /{ODD_FOLDER}: Denied (os error 13)"),
+            Fault.DENIED,
+        ),
+        (
+            obstore.exceptions.GenericError(
+                f"Generic LocalFileSystem error: /{ODD_FOLDER}: Gone (os error 2)\n\nDebug source:\n"
+            ),
+            Fault.MISSING,
+        ),
+        (
+            ValueError(
+                f"LanceError(IO): Generic S3 error: Error performing GET http://h/{ODD_FOLDER.replace(' ', '+')} in 2ms"
+                " - Server returned non-2xx status code: 500 Internal Server Error: <Key>403 Forbidden</Key>"
+            ),
+            Fault.UNAVAILABLE,
+        ),
+        (OSError(36, "File name too long"), Fault.BAD_ADDRESS),
+        (ValueError("LanceError(IO): file size is too small, /a/b.rs:1:2"), Fault.DAMAGED),
+        (pa.ArrowInvalid("External error: Encountered corrupt file x: y, /a/b.rs:1:2"), Fault.DAMAGED),
+        (pa.ArrowInvalid("Float value 1.5 was truncated"), Fault.OTHER),
+        (type("PanicException", (BaseException,), {})("range end index 7 out of range"), Fault.DAMAGED),
+    ],
+)
+def test_the_form_of_a_message_decides_not_a_word_in_it(error, fault):
+    assert fault_of(error) is fault
+
+
+def test_a_panic_of_lance_is_an_error_of_ours():
+    with pytest.raises(StorageCorruptError), translating("read a table", "nodes/1"):
+        raise type("PanicException", (BaseException,), {})("range end index 7 out of range")
+    with pytest.raises(SystemExit), translating("read a table", "nodes/1"):
+        raise SystemExit

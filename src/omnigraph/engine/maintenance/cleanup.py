@@ -22,6 +22,7 @@ from omnigraph.errors import (
     BranchMissingError,
     OmnigraphError,
     StorageCorruptError,
+    StorageFault,
     TableDrift,
     TableDriftError,
     TableMissingError,
@@ -36,7 +37,7 @@ from omnigraph.txn.floor import record_floor
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.manifest.file import LOCATION
-from omnigraph.txn.manifest.rows import FloorChange, ManifestState
+from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
 from omnigraph.txn.recovery.classify import observe_table
 
 # Far longer than any writer works without looking at the newest version.
@@ -170,8 +171,7 @@ class Cleanup:
                     continue
                 seen = observe_table(entry.table_key, entry.pin, self._store.tables, self._counters)
                 if seen.head < entry.pin.version:
-                    message = f"a table is behind its published version table={entry.table_key} head={seen.head}"
-                    raise StorageCorruptError(message)
+                    raise _behind(entry, seen.head)
                 if seen.is_foreign:
                     details = TableDrift(table_key=entry.table_key, published=entry.pin.version, head=seen.head)
                     raise TableDriftError(
@@ -259,6 +259,13 @@ class Cleanup:
 def _marks(histories: Iterable[LineHistory]) -> set[tuple[BranchLine, int]]:
     """Return what changes when states that stood in these histories are let go."""
     return {(history.line, history.newest.state.head.floor) for history in histories}
+
+
+def _behind(entry: TableEntry, head: int) -> StorageCorruptError:
+    reason = f"the newest version is {head}, published is {entry.pin.version}"
+    details = StorageFault(doing="look for the newest version", location=entry.pin.location, reason=reason)
+    message = f"versions of a table are missing table={entry.table_key} object={entry.pin.location}: {reason}"
+    return StorageCorruptError(message, details=details)
 
 
 def _is_old(run: Iterable[StoredObject], ages: Ages) -> bool:

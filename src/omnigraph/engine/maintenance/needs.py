@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from omnigraph.engine.maintenance.garbage import Ages, Needs, Place
 from omnigraph.engine.maintenance.retention import KeptVersions
-from omnigraph.errors import OmnigraphError, TableMissingError
+from omnigraph.errors import OmnigraphError, StorageCorruptError, StorageFault, TableMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.inventory import Inventory
@@ -116,7 +116,7 @@ class NeedsReader:
                 # Another cleanup was faster: what it left of the files goes when it is old.
                 if pin in spare:
                     return References()
-                raise
+                raise _version_lost(pin) from None
 
         missing = [pin for pin in dict.fromkeys(pins) if pin not in self._references]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-cleanup") as pool:
@@ -127,6 +127,13 @@ class NeedsReader:
         for pin in pins:
             found[pin.location].append(self._references[pin])
         return {location: References.union(items) for location, items in found.items()}
+
+
+def _version_lost(pin: TablePin) -> StorageCorruptError:
+    """Return the error for a version that a state needs which stays."""
+    folder = pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
+    details = StorageFault(doing="read what a version needs", location=folder, reason=f"no version {pin.version}")
+    return StorageCorruptError(f"a stored version is missing object={folder} version={pin.version}", details=details)
 
 
 def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePin]:

@@ -249,7 +249,7 @@ def _write(
         return fragment.delete_rows(offsets[fragment_id].tolist())
 
     shrinking = sorted(offsets)
-    with translating("write a change", table.pin.location, effect=Effect.STAGED):
+    with translating("write a change", table.pin.location, effect=Effect.STAGED, handle=table.handle):
         try:
             if not shrinking:
                 return upload(), [], []

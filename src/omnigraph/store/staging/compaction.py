@@ -34,7 +34,10 @@ def stage_compaction(
     """
     table.datasets.handles.check_process()
     handle = table.handle
-    with translating("compact a table", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
+    with (
+        translating("compact a table", table.pin.location, effect=Effect.STAGED, handle=handle),
+        metered(handle, counters),
+    ):
         options: Any = {"target_rows_per_fragment": target_rows}
         results = [task.execute(handle) for task in Compaction.plan(handle, options).tasks]
     return _stage(table, results, Origin(operation_id=operation_id, world=world), counters) if results else None

@@ -164,7 +164,10 @@ def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int], co
     handle = apart(table.handle)
     is_known = any(index.name == build.name for index in table.indexes(counters))
     options: dict[str, Any] = {"name": build.name, "fragment_ids": list(fragment_ids), "replace": is_known}
-    with translating("build an index", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
+    with (
+        translating("build an index", table.pin.location, effect=Effect.STAGED, handle=handle),
+        metered(handle, counters),
+    ):
         match build.kind:
             case "btree":
                 return handle.create_index_uncommitted(build.column, "BTREE", **options)
@@ -185,7 +188,10 @@ def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index], cou
         return segments[0]
     # Committed as it is, a full-text segment would land and then fail every search.
     handle = apart(table.handle)
-    with translating("merge index segments", table.pin.location, effect=Effect.STAGED), metered(handle, counters):
+    with (
+        translating("merge index segments", table.pin.location, effect=Effect.STAGED, handle=handle),
+        metered(handle, counters),
+    ):
         return handle.merge_existing_index_segments(list(segments))
 
 
