@@ -32,7 +32,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.claims import ClaimBook
 from omnigraph.txn.dependants import Dependant, DependantMarks
 from omnigraph.txn.jsontext import encode_json
-from omnigraph.txn.lines import BranchLine, branch_missing
+from omnigraph.txn.lines import BranchLine, branch_missing, line_name
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.named_objects import Lives, NamedObjects, NamedRecord
 from omnigraph.txn.plan import WriteKind
@@ -221,7 +221,7 @@ class BranchRefs:
     ) -> BranchRef:
         incarnation = str(self._world.ids.ulid()).lower()
         return BranchRef(
-            line=BranchLine(name=name, incarnation=incarnation, line=f"{name}.{incarnation}"),
+            line=BranchLine(name=name, incarnation=incarnation, line=line_name(name, incarnation)),
             parent=source,
             forked_at=base.state.head.commit,
             forked_version=base.state.version,

@@ -37,7 +37,7 @@ from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.graph_init import create_graph, wire_stores
-from omnigraph.txn.lines import MAIN_LINE, BranchLine
+from omnigraph.txn.lines import MAIN_LINE, BranchLine, line_name
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.open_branches import OpenBranches
 from omnigraph.txn.past import Past
@@ -405,7 +405,7 @@ class GraphStore:
                     if not branch.is_main and self._refs.find(branch, counters) is None:
                         self._branches.forget(branch, authority)
                     continue
-            gone = BranchLine(name=branch, incarnation=incarnation, line=f"{name}.{incarnation}")
+            gone = BranchLine(name=branch, incarnation=incarnation, line=line_name(name, incarnation))
             Recoverer(self._branches.services(gone)).recover_abandoned(counters)
 
     def _upgrade(self, authority: GraphPublishAuthority, counters: Counters) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,14 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.pins import TablePin
 from omnigraph.values import MAIN, BranchName
+
+# What Lance leaves as it is; every byte of anything else is encoded twice.
+_PLAIN = frozenset(string.ascii_letters + string.digits + "-._~")
+_ENCODED_BYTES = len("%25XX")
+# A file name may have 255 bytes, of which the ref of a fork needs 9 for its own name, 5 for its ending and 39 while it
+# is being written.
+_MAX_LINE_BYTES = 255 - 9 - 5 - 39
+_LONG_NAME = "long-name"
 
 
 @record
@@ -34,6 +43,20 @@ class BranchLine:
         if self.line is None:
             return pin.branch is None
         return pin.branch is not None and pin.branch.startswith(f"{self.line}.")
+
+
+def line_name(name: str, incarnation: str) -> str:
+    """Return the Lance branch of the manifest that one life of a branch name is.
+
+    Lance writes the name of a branch, encoded, into the name of one file, so a name that would not fit there is left
+    out: the incarnation alone says which branch it is.
+
+    >>> line_name("draft", "01abc"), line_name("ä" * 100, "01abc")
+    ('draft.01abc', 'long-name.01abc')
+    """
+    plain = f"{name}.{incarnation}"
+    letters = sum(1 if letter in _PLAIN else _ENCODED_BYTES * len(letter.encode()) for letter in plain)
+    return plain if letters <= _MAX_LINE_BYTES else f"{_LONG_NAME}.{incarnation}"
 
 
 MAIN_LINE = BranchLine(name=BranchName(MAIN), incarnation=MAIN, line=None)

@@ -3,11 +3,11 @@
 import pytest
 from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.errors import BranchExistsError, BranchMissingError, FailpointError, UsageError
+from omnigraph.errors import BranchExistsError, BranchInUseError, BranchMissingError, FailpointError, UsageError
 from omnigraph.runtime import Counters, World
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import BranchName
+from omnigraph.values import MAIN, BranchName, TagName
 
 
 @pytest.fixture
@@ -122,3 +122,46 @@ def test_main_cannot_be_created_in_any_letter_case(graph, name):
     with pytest.raises(UsageError, match="cannot create branch 'main'"):
         graph.create_branch(BranchName(name))
     assert graph.branch_names(Counters()) == ["main"]
+
+
+LONG_NAMES = {
+    "the longest of plain letters": "a" * 200,
+    "the first that did not fit": "a" * 176,
+    "letters of two bytes": "ä" * 100,
+    "letters of three bytes": "日" * 66,
+    "many segments": "a/" * 99 + "bb",
+    "dots and dashes": "a-b._" * 40,
+}
+
+
+@pytest.mark.parametrize("name", LONG_NAMES.values(), ids=LONG_NAMES)
+def test_a_name_of_the_documented_length_works_on_a_local_disk(tmp_path, name):
+    branch, tag, child = BranchName.parse(name), TagName.parse(name), BranchName("z" * 200)
+    assert len(name.encode()) <= 200
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        graph.create_branch(branch)
+        insert(graph, PERSON, node_rows(["p"]), branch=branch)
+        graph.create_branch(child, source=branch)
+        insert(graph, PERSON, node_rows(["q"]), branch=child)
+        graph.create_tag(tag, branch)
+    with open_graph(storage) as graph:
+        assert {status.name for status in graph.branches(Counters())} == {MAIN, branch, child}
+        assert (read_ids(graph, PERSON, branch), read_ids(graph, PERSON, child)) == (["p"], ["p", "q"])
+        assert [found.name for found in graph.tags.list(Counters())] == [tag]
+        with pytest.raises(BranchInUseError):
+            graph.delete_branch(branch)
+        graph.delete_branch(child)
+        graph.delete_tag(tag)
+        graph.delete_branch(branch)
+        assert graph.branch_names(Counters()) == [MAIN]
+        graph.create_branch(branch)
+        assert read_ids(graph, PERSON, branch) == []
+
+
+def test_names_that_fit_are_stored_as_they_always_were(tmp_path):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        for name in ("draft", "a" * 175, "team/ä"):
+            ref = graph.create_branch(BranchName(name))
+            assert ref.line.line == f"{name}.{ref.line.incarnation}"
