@@ -63,7 +63,8 @@ def init_graph(
     from omnigraph.catalog import compile_schema  # noqa: PLC0415 - a read needs none of it
     from omnigraph.lang.pg import parse_schema  # noqa: PLC0415 - see above
 
-    source = schema_text.encode() if isinstance(schema_text, str) else schema_text
+    # Half of a surrogate pair is no UTF-8, which the parser says properly.
+    source = schema_text.encode(errors="surrogatepass") if isinstance(schema_text, str) else schema_text
     world = world or World.system()
     catalog = assign_identities(compile_schema(parse_schema(source, source_name)), str(world.ids.ulid()))
     GraphStore.init(

@@ -16,6 +16,7 @@ from omnigraph.graph.sources import GivenSource, load_sources, query_text, schem
 from omnigraph.graph.state import expected_commit
 from omnigraph.graph.timeline import Timeline
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_instance
 
 
 class BranchVerbs(Timeline):
@@ -120,6 +121,7 @@ class BranchVerbs(Timeline):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
+        check_instance("settings", settings, LoadSettings)
         return self._handle.session.load(
             load_sources(sources),
             mode,

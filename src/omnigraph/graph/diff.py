@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.results.notebook import MAX_ROWS, html_problem, html_rows
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
 from omnigraph.history.diff.images import Image
@@ -44,6 +44,12 @@ class Diff:
         rest = _total(stats) - MAX_ROWS
         more = [f"… and {rest} more changes"] if rest > 0 else []
         return "\n".join([counts_line(stats), *lines, *more])
+
+    def __reduce__(self) -> NoReturn:
+        details = BadValue(what="difference", value=repr(self), expected="to_json() of it")
+        raise UsageError(
+            "a difference cannot be sent to another process", details=details, hint="send what to_json() returns"
+        )
 
     def __repr__(self) -> str:
         return f"<Diff from {self.before} to {self.after}>"

@@ -9,13 +9,13 @@ from typing import get_args
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.engine.session import GraphSession, init_graph
-from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.graph import Graph
 from omnigraph.graph.handle import Handle
 from omnigraph.graph.sources import schema_text
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.settings import TxnSettings
+from omnigraph.values import check_choice, check_flag, check_instance
 
 
 def init(
@@ -47,6 +47,7 @@ def init(
         GraphExistsError: there is a graph already.
         ValueFormatError: a graph cannot live there.
     """
+    _check_settings(settings, maintenance, group_commit=group_commit)
     given = schema_text(schema)
     storage = Storage.open(uri, storage_options)
     init_graph(storage, given.text, actor=actor, settings=settings, source_name=given.name)
@@ -88,9 +89,8 @@ def open(  # noqa: A001 - what every library of files calls it
         UsageError: there is no such mode.
         ValueFormatError: a graph cannot live there.
     """
-    if mode not in get_args(OpenMode):
-        details = BadValue(what="mode", value=str(mode), expected=" | ".join(get_args(OpenMode)))
-        raise UsageError(f"a graph cannot be opened like that mode={mode}", details=details)
+    check_choice("mode", mode, get_args(OpenMode))
+    _check_settings(settings, maintenance, group_commit=group_commit)
     session = GraphSession.open(
         Storage.open(uri, storage_options),
         mode=mode,
@@ -100,3 +100,11 @@ def open(  # noqa: A001 - what every library of files calls it
         maintenance=maintenance,
     )
     return Graph(Handle(session, mode))
+
+
+def _check_settings(
+    settings: TxnSettings | None, maintenance: MaintenanceSettings | None, *, group_commit: bool
+) -> None:
+    check_instance("settings", settings, TxnSettings)
+    check_instance("maintenance", maintenance, MaintenanceSettings)
+    check_flag("group_commit", group_commit)

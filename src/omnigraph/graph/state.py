@@ -26,7 +26,7 @@ from omnigraph.history.feed.blame import EntityHistory, blame
 from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot as PinnedState
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, check_text
 
 
 class State:
@@ -190,6 +190,8 @@ class State:
             TypeMissingError: there is no such type.
             HistoryGoneError: a state on the way was reclaimed.
         """
+        check_text("type", type_name)
+        check_text("entity id", entity_id)
         is_edge = ":" not in type_name and type_name in self.schema.edges
         key = type_name if ":" in type_name else f"{'edge' if is_edge else 'node'}:{type_name}"
         return blame(self._handle.session.store, key, entity_id, branch=self._branch, at=self._at, limit=limit)

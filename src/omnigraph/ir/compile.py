@@ -13,6 +13,7 @@ from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
 from omnigraph.records import record
+from omnigraph.values import check_instance
 
 _MAX_TEXT = 4 << 20
 
@@ -96,6 +97,7 @@ class PlanCache:
         self, text: str | bytes, name: str | None, catalog: Catalog, source_name: str = "<query>"
     ) -> CompiledQuery:
         """Return the compiled query, from the cache if it is there; raises what :func:`compile_query` does."""
+        check_instance("query name", name, str)
         key = (text, name, catalog.shape_hash)
         with self._lock:
             found = self._entries.get(key)

@@ -39,7 +39,7 @@ class Storage:
         Raises:
             ValueFormatError: another scheme, or an address without a bucket.
         """
-        given = MappingProxyType(dict(options or {}))
+        given = MappingProxyType(_checked_options(options))
         text = _checked_root(root)
         scheme, separator, _ = text.partition("://")
         if not separator:
@@ -85,6 +85,15 @@ class Storage:
             details = BadValue(what="storage", value=self.root, expected="a local directory")
             raise UsageError("only local storage has paths", details=details)
         return Path(self.root, _checked(relative)) if relative else Path(self.root)
+
+
+def _checked_options(options: object) -> dict[str, str]:
+    """Return storage options, which are texts by name; none of them is ever shown."""
+    found = dict(options) if isinstance(options, Mapping) else None if options is not None else {}
+    if found is None or not all(isinstance(text, str) for pair in found.items() for text in pair):
+        details = BadValue(what="storage_options", value="…", expected="texts by name")
+        raise UsageError("storage_options must be texts by name", details=details)
+    return found
 
 
 def _checked_root(root: str | Path) -> str:

@@ -73,7 +73,8 @@ def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None)
     Raises:
         ValueFormatError: ``limit`` is not positive, or ``after`` is not a place in this history.
     """
-    if limit < 1:
+    given: object = limit
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         details = BadValue(what="limit", value=str(limit), expected="a positive number")
         raise ValueFormatError(f"not a number of commits: limit={limit}", details=details)
     before = len(line) if after is None else _position(line, after)

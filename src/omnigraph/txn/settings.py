@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from omnigraph.records import record
+from omnigraph.values import check_choice, check_number, check_whole
+
+_LONGEST_S = 365 * 86400.0
+_MAX_THREADS = 1024
 
 
 @record
@@ -20,6 +24,9 @@ class TxnSettings:
         tail_limit: how many small, unindexed fragments a table may have before a write folds them.
         max_group: how many waiting writes one publish may carry when group commit is on.
         threads: how many tables are staged and committed side by side.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     durability: Literal["full", "relaxed"] = "full"
@@ -29,6 +36,14 @@ class TxnSettings:
     tail_limit: int = 16
     max_group: int = 64
     threads: int = 8
+
+    def __post_init__(self) -> None:
+        check_choice("durability", self.durability, ("full", "relaxed"))
+        for name in ("grace_s", "claim_wait_s"):
+            check_number(name, getattr(self, name), most=_LONGEST_S)
+        for name in ("max_attempts", "tail_limit", "max_group"):
+            check_whole(name, getattr(self, name), least=1)
+        check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
 
     @property
     def is_durable(self) -> bool:

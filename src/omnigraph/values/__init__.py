@@ -1,5 +1,13 @@
 """Value types: ids, names and references, valid by construction and free of any storage."""
 
+from omnigraph.values.checks import (
+    check_choice,
+    check_flag,
+    check_instance,
+    check_number,
+    check_text,
+    check_whole,
+)
 from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
 from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
@@ -26,6 +34,12 @@ __all__ = [
     "TimeRef",
     "TypeId",
     "Ulid",
+    "check_choice",
+    "check_flag",
+    "check_instance",
+    "check_number",
+    "check_text",
+    "check_whole",
     "checked_text",
     "is_ulid",
     "parse_ref",

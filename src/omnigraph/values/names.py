@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.values.checks import check_text
 from omnigraph.values.ulid import is_ulid
 
 MAIN = "main"
@@ -34,6 +35,7 @@ class BranchName(str):
         >>> BranchName.parse(" review/2026-07 ")
         'review/2026-07'
         """
+        check_text("branch name", text)
         name = text.strip()
         _check_ref_name("branch", name)
         return cls(name)
@@ -64,6 +66,7 @@ class TagName(str):
         Raises:
             ValueFormatError: the name breaks a rule; the message says which.
         """
+        check_text("tag name", text)
         name = text.strip()
         _check_ref_name("tag", name)
         return cls(name)

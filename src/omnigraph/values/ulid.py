@@ -30,8 +30,9 @@ class Ulid(str):
         """
         if not is_ulid(text):
             expected = "26 upper-case Crockford base-32 characters"
-            details = BadValue(what="ulid", value=text[:64], expected=expected)
-            raise ValueFormatError(f"not a ULID: {text[:64]!r}", details=details)
+            shown = str(text)[:64]
+            details = BadValue(what="ulid", value=shown, expected=expected)
+            raise ValueFormatError(f"not a ULID: {shown!r}", details=details)
         return cls(text)
 
     @classmethod
@@ -62,11 +63,16 @@ class Ulid(str):
         return number
 
 
-def is_ulid(text: str) -> bool:
+def is_ulid(text: object) -> bool:
     """Tell whether ``text`` is a ULID in its one canonical spelling.
 
     >>> is_ulid("01ARZ3NDEKTSV4RRFFQ69G5FAV"), is_ulid("81ARZ3NDEKTSV4RRFFQ69G5FAV")
     (True, False)
     """
     # 26 characters hold 130 bits; the first may only use three of its five.
-    return len(text) == _LENGTH and text[0] in "01234567" and all(char in _VALUES for char in text)
+    return (
+        isinstance(text, str)
+        and len(text) == _LENGTH
+        and text[0] in "01234567"
+        and all(char in _VALUES for char in text)
+    )

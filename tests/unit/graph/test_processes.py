@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from tests.e2e.process import clean_environment
 from tests.warm import run_warm
 
@@ -48,3 +51,36 @@ def test_a_fork_gets_an_error_and_one_before_anything_is_opened_works(tmp_path):
     shown = f"<Graph {str(tmp_path / 'g')!r}, read_write>"
     assert ended.stderr == b""
     assert ended.stdout.decode().splitlines() == ["0", *["storage.forked_process"] * 4, shown, "0"]
+
+
+QUIET = """
+import sys, omnigraph
+from omnigraph.errors import OmnigraphError
+root = sys.argv[1]
+with omnigraph.init(root, "node Person { name: String @key  age: I32? @index }") as graph:
+    graph.mutate('query a() { insert Person { name: "x" } }')
+    graph.create_branch("draft").mutate('query a() { insert Person { name: "y" } }')
+    graph.merge("draft")
+    graph.optimize()
+    graph.status()
+    graph.cleanup(keep=1)
+    print(len(graph.query("query q() { match { $p: Person } return { $p.name } }").to_pandas()))
+try:
+    omnigraph.open(root + "-not-there")
+except OmnigraphError as error:
+    print(error.code)
+from pathlib import Path
+for path in sorted(Path(root).glob("nodes/*/data/*")):
+    path.write_bytes(path.read_bytes()[:-1])
+with omnigraph.open(root) as graph:
+    try:
+        graph.query("query q() { match { $p: Person } return { $p.name } }").rows()
+    except OmnigraphError as error:
+        print(error.code)
+"""
+
+
+def test_no_library_says_anything_on_standard_error(tmp_path):
+    command = [sys.executable, "-W", "error", "-c", QUIET, str(tmp_path / "g")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - our own
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["2", "graph.not_found", "storage.corrupt"], "", 0)

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from omnigraph.records import record
 from omnigraph.runtime import Cost
+from omnigraph.values import check_flag, check_whole
+
+_MAX_THREADS = 1024
 
 ExportFormat = Literal["jsonl", "csv", "parquet"]
 FORMATS: tuple[ExportFormat, ...] = ("jsonl", "csv", "parquet")
@@ -20,11 +23,19 @@ class ExportSettings:
         rows_per_file: a file ends behind the fragment with which it has this many rows.
         threads: how many files are written side by side.
         is_durable: whether a local folder is synced to the disk before the export is called complete.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     rows_per_file: int = 1 << 20
     threads: int = 2
     is_durable: bool = True
+
+    def __post_init__(self) -> None:
+        check_whole("rows_per_file", self.rows_per_file, least=1)
+        check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
+        check_flag("is_durable", self.is_durable)
 
 
 @record

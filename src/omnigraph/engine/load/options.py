@@ -8,8 +8,10 @@ from typing import Literal
 from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_flag, check_whole
 
 LoadMode = Literal["append", "merge", "overwrite"]
+_MAX_THREADS = 1024
 LoadPhase = Literal["read", "check", "write"]
 
 
@@ -24,6 +26,9 @@ class LoadSettings:
         threads: how many chunks are decoded side by side.
         batch_rows: how many rows of a Parquet file are converted at once.
         check_sums: whether the files of an exported folder are compared with their checksums before they are read.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     chunk_bytes: int = 16 << 20
@@ -32,6 +37,13 @@ class LoadSettings:
     threads: int = 2
     batch_rows: int = 65_536
     check_sums: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("chunk_bytes", "max_line_bytes", "batch_rows"):
+            check_whole(name, getattr(self, name), least=1)
+        check_whole("memory_bytes", self.memory_bytes)
+        check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
+        check_flag("check_sums", self.check_sums)
 
 
 @record

@@ -167,7 +167,7 @@ def _exported(source: Source, *, check_sums: bool) -> list[Source] | None:
     path = source.path
     if path == STDIN or source.format is not None or source.type_name is not None or glob.has_magic(path):
         return None
-    if _tells_format(path) if is_remote(path) else not Path(path).is_dir():
+    if _tells_format(path) if is_remote(path) else not os.path.isdir(path):  # noqa: PTH112 - false, not an error, for a path that no disk takes
         return None
     folder = FileFolder(storage=Storage.open(path, source.options))
     manifest = read_manifest(folder, Counters())
@@ -193,9 +193,9 @@ def _matches(source: Source) -> list[str]:
         with reading(source.name):
             found = list(list_objects(path, source.options))
         return found if glob.has_magic(path) or found == [path] else [name for name in found if _tells_format(name)]
-    if source.format is None and Path(path).is_dir():
+    if source.format is None and os.path.isdir(path):  # noqa: PTH112 - see above
         return sorted(str(file) for file in Path(path).iterdir() if file.is_file() and _tells_format(str(file)))
-    if Path(path).exists():
+    if os.path.exists(path):  # noqa: PTH110 - see above
         return [path]
     return sorted(glob.glob(path, recursive=True)) if glob.has_magic(path) else []  # noqa: PTH207 - the pattern may be absolute
 

@@ -15,8 +15,9 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.lines import MAIN_LINE, BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import BranchName, CommitId
+from omnigraph.values import BranchName, CommitId, check_number, check_whole
 
+_LONGEST_S = 1000 * 365 * 86400.0
 Protection = Literal["fork", "tag", "merge base"]
 Places = Mapping["CommitId | None", tuple[BranchName, int]]
 
@@ -28,7 +29,7 @@ class Retention:
     A state goes when neither keeps it. What is current always stays.
 
     Raises:
-        UsageError: neither is given, or one of them is negative.
+        UsageError: neither is given, or one of them is not a number, or negative.
     """
 
     keep: int | None = None
@@ -40,9 +41,8 @@ class Retention:
             raise UsageError(
                 "a cleanup needs to know what to keep", details=details, hint="give --keep or --older-than"
             )
-        if (self.keep or 0) < 0 or (self.older_than_s or 0) < 0:
-            details = BadValue(what="retention", value=str(self), expected="numbers that are not negative")
-            raise UsageError("a retention cannot be negative", details=details)
+        check_whole("keep", self.keep, optional=True)
+        check_number("older_than_s", self.older_than_s, most=_LONGEST_S, optional=True)
 
     def floor(self, made: Sequence[Made], now_ms: int) -> int | None:
         """Return the oldest version that stays of those that commits have made, newest first; None without any."""

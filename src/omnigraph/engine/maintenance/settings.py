@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
 from omnigraph.txn.branches import SETTLE_S
+from omnigraph.values import check_number, check_whole
 
 CONCURRENCY_VARIABLE = "OMNIGRAPH_MAINTENANCE_CONCURRENCY"
 AUTO_VARIABLE = "OMNIGRAPH_AUTO_MAINTENANCE"
 _DEFAULT_THREADS = 8
 _DEFAULT_EVERY = 64
 _MAX_THREADS = 256
+_LONGEST_S = 100 * 365 * 86400.0
 
 
 @record
@@ -28,6 +30,9 @@ class MaintenanceSettings:
         unnamed_age_s: how old a file that no state names must be before a cleanup removes it; a write that takes
             longer than that from its first file to its commit has to upload again.
         settle_s: how long a cleanup waits for branches that are being made; less only where nobody makes any.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     threads: int = _DEFAULT_THREADS
@@ -35,6 +40,13 @@ class MaintenanceSettings:
     auto_max_rows: int = 1 << 18
     unnamed_age_s: float = 7 * 86400.0
     settle_s: float = SETTLE_S
+
+    def __post_init__(self) -> None:
+        check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
+        check_whole("auto_every", self.auto_every)
+        check_whole("auto_max_rows", self.auto_max_rows)
+        check_number("unnamed_age_s", self.unnamed_age_s, most=_LONGEST_S)
+        check_number("settle_s", self.settle_s, most=_LONGEST_S)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> MaintenanceSettings:

@@ -89,6 +89,10 @@ class Result:
     def __len__(self) -> int:
         return self.num_rows
 
+    def __reduce__(self) -> tuple[Callable[..., Result], tuple[Any, ...]]:
+        # Whoever gets it gets all rows: what they come from stays in this process.
+        return _restored, (self._schema, list(self._batches), self._info, self.cost)
+
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self._batches:
             yield from host_rows(self.columns, batch)
@@ -258,3 +262,9 @@ def _text(write: Callable[[TextSink], None]) -> str:
     sink = io.StringIO()
     write(sink)
     return sink.getvalue()
+
+
+def _restored(schema: pa.Schema, batches: list[pa.RecordBatch], info: ReadInfo, cost: Cost) -> Result:
+    counters = Counters()
+    counters.add(cost)
+    return Result(schema, batches, info, counters)
