@@ -179,5 +179,5 @@ def test_what_is_closed_or_read_only_says_so(tmp_path):
             reading.mutate(ADD, {"name": "ann", "age": None})
         with pytest.raises(UsageError, match="cannot be sent or copied"):
             pickle.dumps(reading)
-    with pytest.raises(UsageError, match="mode must be .* not 'append'"):
+    with pytest.raises(UsageError, match=r"mode must be .* not 'append'"):
         omnigraph.open(graph.uri, mode="append")  # type: ignore[arg-type]  # the mistake itself
