@@ -12,6 +12,7 @@ from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
+from tests.crash.later import LaterClock, watch_for_hours
 
 PERSON, TEAM, KNOWS = "node:Person", "node:Team", "edge:Knows"
 RELAXED = TxnSettings(durability="relaxed")
@@ -61,8 +62,12 @@ def init_graph(root, options=None, *, settings=RELAXED, world=None, extra=0):
 
 
 def open_graph(storage, **kwargs):
-    """Open the graph for reading and writing, relaxed unless told otherwise."""
-    return GraphStore.open(storage, **{"settings": RELAXED, **kwargs})
+    """Open the graph for reading and writing, relaxed unless told otherwise; in a later world, look at it twice."""
+    graph = GraphStore.open(storage, **{"settings": RELAXED, **kwargs})
+    world = kwargs.get("world")
+    if world is not None and isinstance(world.clock, LaterClock):
+        watch_for_hours(graph, world)
+    return graph
 
 
 def authority_of(graph, branch=MAIN):

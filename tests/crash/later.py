@@ -1,4 +1,4 @@
-"""Worlds whose clocks are hours ahead, so that every silent claim is past its grace period without any waiting."""
+"""Worlds in which hours pass between two looks, so that every silent claim is past its grace period without waiting."""
 
 from __future__ import annotations
 
@@ -7,17 +7,36 @@ from omnigraph.runtime import SystemClock, SystemRandomness, World
 _HOUR_MS = 3_600_000
 
 
-class _LaterClock(SystemClock):
+class LaterClock(SystemClock):
+    """A clock that is hours ahead, and on which hours pass when a test says so."""
+
     def __init__(self, hours: int) -> None:
         self._hours = hours
+        self._passed_s = 0.0
 
     def now_ms(self) -> int:
         return super().now_ms() + self._hours * _HOUR_MS
 
+    def monotonic_s(self) -> float:
+        return super().monotonic_s() + self._passed_s
+
+    def let_hours_pass(self) -> None:
+        self._passed_s += self._hours * 3600.0
+
 
 def later_world(hours: int = 1) -> World:
-    """The real world, some hours from here."""
-    return World(clock=_LaterClock(hours), randomness=SystemRandomness())
+    """A world in which a graph that is opened has been watched for hours before it is used."""
+    return World(clock=LaterClock(hours), randomness=SystemRandomness())
+
+
+def watch_for_hours(graph, world) -> None:
+    """Look at an open graph a second time, hours after the first look: what was silent in between is abandoned."""
+    world.clock.let_hours_pass()
+    try:
+        graph.refresh()
+    except BaseException:
+        graph.close()
+        raise
 
 
 class Torn(BaseException):

@@ -10,7 +10,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
-from tests.crash.later import later_world
+from tests.crash.later import later_world, watch_for_hours
 from tests.crash.matrix import IS_FULL
 from tests.crash.nth_call import (
     DROP_AFTER,
@@ -137,7 +137,9 @@ def _fail_call(endpoint, storage, operation, loop, nth):
         endpoint.clear_faults()
         session.close()
     assert was_hit or error is None, f"failed without a fault: {error!r}"
-    with GraphSession.open(storage, world=later_world(hours=2), settings=IMPATIENT) as session:
+    world = later_world(hours=2)
+    with GraphSession.open(storage, world=world, settings=IMPATIENT) as session:
+        watch_for_hours(session.store, world)
         final = _look(storage, operation)
         assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"

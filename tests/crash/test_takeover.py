@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import lance
 import pytest
@@ -15,16 +16,29 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableDriftError,
 )
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.claims import ClaimBook
+from omnigraph.txn.lines import MAIN_LINE
 from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.plan_codec import encode_plan
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
 from tests.crash.torn import IMPATIENT, fill, sidecars, tear
-from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import (
+    PERSON,
+    RELAXED,
+    TEAM,
+    authority_of,
+    history,
+    init_graph,
+    insert,
+    node_rows,
+    open_graph,
+    read_ids,
+)
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -89,7 +103,7 @@ def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(open_graph, storage, world=slow)
         assert reached.wait(30)
-        with open_graph(storage, world=later_world()) as second:
+        with open_graph(storage) as second:
             assert read_ids(second, PERSON) == ["a"]
             assert _audit_kinds(second) == []
         gate.set()
@@ -101,7 +115,7 @@ def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
 
 
 def test_a_writer_recovers_the_dead_claim_in_its_way_and_goes_on(storage):
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, settings=replace(IMPATIENT, grace_s=0.0)) as graph:
         tear(storage)
         insert(graph, PERSON, node_rows(["b"]))
         assert read_ids(graph, PERSON) == ["a", "b", "torn"]
@@ -115,6 +129,8 @@ def test_a_recovery_that_failed_is_gone_on_with_by_the_process_that_holds_its_tu
     world = later_world()
     with open_graph(storage, world=world, settings=IMPATIENT) as graph:
         tear(storage)
+        graph.refresh()
+        world.clock.let_hours_pass()
         name = f"txn.recover.{point}"
         world.failpoints.enable(name, on_nth(1, fail(name)))
         with pytest.raises(FailpointError):
@@ -146,6 +162,61 @@ def test_a_claim_that_was_won_is_given_back_when_the_look_after_it_fails(storage
         insert(graph, key, node_rows(["y"]))
         assert "x" not in read_ids(graph, key)
     assert_sound(storage)
+
+
+def _move_elsewhere(storage, ahead_ms):
+    """Make the claim one of another machine, whose clock is ahead."""
+    (key,) = sidecars(storage)
+    control, counters = ControlObjects(storage), Counters()
+    book = ClaimBook(control, MAIN_LINE, World.system({}), IMPATIENT)
+    plan = book.read(int(key.rpartition("/")[2].partition(".")[0]), counters)
+    writer = replace(plan.writer, host="elsewhere", pid=1)
+    moved = replace(plan, writer=writer, created_at_ms=plan.created_at_ms + ahead_ms)
+    control.put(key, encode_plan(moved), counters)
+
+
+@pytest.mark.parametrize("ahead_h", [-1000, 0, 1000])
+def test_a_dead_writer_whose_clock_was_wrong_blocks_the_branch_for_the_grace_period_and_no_longer(storage, ahead_h):
+    """How long a claim was silent is seen, and not worked out from what its writer took for the time."""
+    tear(storage)
+    _move_elsewhere(storage, ahead_h * 3_600_000)
+    clock = ManualClock(start_ms=World.system({}).clock.now_ms())
+    world = World(clock=clock, randomness=SystemRandomness())
+    with open_graph(storage, world=world) as graph:
+        clock.sleep(RELAXED.grace_s - 1)
+        graph.refresh()
+        assert len(sidecars(storage)) == 1
+        clock.sleep(1)
+        graph.refresh()
+        assert sidecars(storage) == ()
+        assert read_ids(graph, PERSON) == ["a", "torn"]
+    assert_sound(storage)
+
+
+def test_a_write_outlasts_a_dead_writer_of_another_machine(storage):
+    tear(storage)
+    _move_elsewhere(storage, 1000 * 3_600_000)
+    world = World(clock=ManualClock(), randomness=SystemRandomness())
+    with open_graph(storage, world=world) as graph:
+        insert(graph, PERSON, node_rows(["b"]))
+        assert read_ids(graph, PERSON) == ["a", "b", "torn"]
+    assert_sound(storage)
+
+
+def test_a_holder_that_gives_signs_of_life_is_left_alone_however_long_it_takes(storage):
+    tear(storage)
+    _move_elsewhere(storage, 0)
+    (key,) = sidecars(storage)
+    version = int(key.rpartition("/")[2].partition(".")[0])
+    clock = ManualClock()
+    with open_graph(storage, world=World(clock=clock, randomness=SystemRandomness())) as graph:
+        services = authority_of(graph).services
+        for _ in range(5):
+            clock.sleep(RELAXED.grace_s * 0.9)
+            services.claims.renew(version, replace(services.writer, host="elsewhere"), Counters())
+            graph.refresh()
+        assert read_ids(graph, PERSON) == ["a"]
+        assert services.claims.describe(version, Counters()).state == "unknown"
 
 
 def test_a_live_writer_of_this_host_is_not_taken_over(storage):

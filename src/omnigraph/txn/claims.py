@@ -6,8 +6,11 @@ between phases A and D of version ``n``; whoever creates the next ``<n>.takeover
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
+import threading
+from typing import Literal
 
 import msgspec
 
@@ -33,18 +36,70 @@ _check_sign = shape_check(SignShape)
 
 @record
 class Holding:
-    """The latest sign of life of a claim: who holds it and when that was last said."""
+    """The latest sign of life of a claim: who holds it, and ``sign``, which is another one each time it is given."""
 
+    version: int
     writer: WriterIdentity
-    at_ms: int
     turn: int
+    sign: str
+
+
+@record
+class PendingClaim:
+    """A claim as this process sees it.
+
+    ``state`` is ``dead`` when its holder is known to be gone, ``alive`` when it is known to run, and ``unknown`` for a
+    process that cannot be looked at from here, ``silent_s`` being how long it was watched without a sign of life.
+    """
+
+    branch: str
+    version: int
+    kind: str
+    actor: str | None
+    holder: str
+    state: Literal["alive", "dead", "unknown"]
+    silent_s: float
+
+
+class ClaimWatch:
+    """How long claims have been silent, by this process's own monotonic clock.
+
+    What a claim says about the time is not looked at: clocks of different machines tell nothing about each other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[tuple[int, str], float]] = {}
+
+    def silent_s(self, key: str, holding: Holding, now_s: float) -> float:
+        """Return for how long a claim was seen with this sign of life; 0 at the first look."""
+        sign = holding.turn, holding.sign
+        with self._lock:
+            known, since_s = self._seen.get(key, (None, now_s))
+            if known != sign:
+                self._seen[key] = sign, now_s
+                return 0.0
+            return now_s - since_s
+
+    def forget(self, key: str) -> None:
+        """Stop watching a claim that is gone."""
+        with self._lock:
+            self._seen.pop(key, None)
 
 
 class ClaimBook:
     """The claims of one branch incarnation."""
 
-    def __init__(self, control: ControlObjects, line: BranchLine, world: World, settings: TxnSettings) -> None:
+    def __init__(
+        self,
+        control: ControlObjects,
+        line: BranchLine,
+        world: World,
+        settings: TxnSettings,
+        watch: ClaimWatch | None = None,
+    ) -> None:
         self._control = control
+        self._watch = watch or ClaimWatch()
         self._line = line
         self._world = world
         self._settings = settings
@@ -65,6 +120,7 @@ class ClaimBook:
         for key in self._siblings(version, counters):
             self._control.delete(key, counters)
         self._control.delete(self._claim_key(version), counters)
+        self._watch.forget(self._claim_key(version))
 
     def acknowledge(self, version: int) -> None:
         """Note, before a write is acknowledged whose claim goes later, that its version is on the disk.
@@ -135,24 +191,53 @@ class ClaimBook:
     def holding(self, plan: PublishPlan, counters: Counters) -> Holding:
         """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
         version = plan.target_version
-        latest = Holding(writer=plan.writer, at_ms=plan.created_at_ms, turn=0)
+        latest = Holding(version=version, writer=plan.writer, turn=0, sign=plan.operation_id)
         for key in self._siblings(version, counters):
             data = self._control.get(key, counters) if key.endswith(".json") else None
             if data is None:
                 continue
             takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
-            signed = _read_sign(key, data, turn=int(takeover["turn"]) if takeover else 0)
-            if (signed.turn, signed.at_ms) > (latest.turn, latest.at_ms):
+            signed = _read_sign(key, data, version, turn=int(takeover["turn"]) if takeover else 0)
+            # A renewal is by the owner and later than the claim itself, whatever clocks say.
+            if signed.turn >= latest.turn:
                 latest = signed
         return latest
 
     def is_abandoned(self, holding: Holding) -> bool:
-        """Whether a holder may be presumed dead: surely gone, or silent for longer than the grace period."""
-        silent_ms = self._world.clock.now_ms() - holding.at_ms
-        return (
-            holding.writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
-            or silent_ms > self._settings.grace_s * 1000
+        """Whether a holder may be presumed dead: surely gone, or watched in silence for the grace period."""
+        return self._is_dead(holding) or self._silent_s(holding) >= self._settings.grace_s
+
+    def describe(self, version: int, counters: Counters) -> PendingClaim | None:
+        """Return what is known about a claim and its holder, or None when it is gone.
+
+        Raises:
+            SidecarCorruptError: it cannot be understood.
+        """
+        plan = self.read(version, counters)
+        if plan is None:
+            return None
+        holding = self.holding(plan, counters)
+        silent_s = self._silent_s(holding)
+        state: Literal["alive", "dead", "unknown"] = "unknown"
+        if self._is_dead(holding):
+            state = "dead"
+        elif holding.writer.is_of_this_host():
+            state = "alive"
+        return PendingClaim(
+            branch=plan.branch,
+            version=version,
+            kind=plan.kind.value,
+            actor=plan.actor,
+            holder=f"{holding.writer.host.partition('/')[0]} pid {holding.writer.pid}",
+            state=state,
+            silent_s=silent_s,
         )
+
+    def _is_dead(self, holding: Holding) -> bool:
+        return holding.writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
+
+    def _silent_s(self, holding: Holding) -> float:
+        return self._watch.silent_s(self._claim_key(holding.version), holding, self._world.clock.monotonic_s())
 
     def take_over(self, version: int, after: Holding, writer: WriterIdentity, counters: Counters) -> bool:
         """Become the recoverer after ``after``; False when another one was faster."""
@@ -197,11 +282,12 @@ def branch_of_key(key: str) -> tuple[str, str]:
     return name.replace(",", "/"), incarnation
 
 
-def _read_sign(key: str, data: bytes, *, turn: int) -> Holding:
+def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:
     try:
         raw = msgspec.json.decode(data)
         _check_sign(raw)
-        return Holding(writer=WriterIdentity.from_json(raw["writer"]), at_ms=raw["at_ms"], turn=turn)
+        sign = hashlib.blake2b(data, digest_size=16).hexdigest()
+        return Holding(version=version, writer=WriterIdentity.from_json(raw["writer"]), turn=turn, sign=sign)
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
         raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error

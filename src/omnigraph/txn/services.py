@@ -11,7 +11,7 @@ from omnigraph.runtime import Calls, Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables import TableStore
-from omnigraph.txn.claims import ClaimBook
+from omnigraph.txn.claims import ClaimBook, ClaimWatch
 from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.lines import BranchLife
 from omnigraph.txn.manifest.commits import CommitCache
@@ -39,6 +39,7 @@ class GraphStores:
     world: World
     settings: TxnSettings
     commits: CommitCache = field(default_factory=CommitCache)
+    watch: ClaimWatch = field(default_factory=ClaimWatch)
     # Told of every commit of this process, on the thread that published it: whoever listens must be quick.
     listeners: list[Callable[[BranchName, Sequence[Commit]], None]] = field(default_factory=list)
     # What is asked of the graph at this moment: it is closed when the last of it has ended.
@@ -67,7 +68,7 @@ class BranchServices:
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.claims = ClaimBook(stores.control, line, stores.world, stores.settings)
+        self.claims = ClaimBook(stores.control, line, stores.world, stores.settings, stores.watch)
         self.manifest = ManifestFile(
             stores.datasets, life, formats, stores.commits, is_acknowledged=self.claims.is_acknowledged
         )

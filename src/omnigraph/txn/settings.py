@@ -18,8 +18,9 @@ class TxnSettings:
     Args:
         durability: ``full`` syncs files and directories on a local disk before a write is acknowledged; ``relaxed``
             leaves that to the operating system, for tests and throw-away graphs.
-        grace_s: how long the holder of a claim may be silent before it is presumed dead.
-        claim_wait_s: how long a writer waits for others before it gives up with a ``busy`` error.
+        grace_s: how long the holder of a claim may be watched in silence before it is presumed dead.
+        claim_wait_s: how long a writer waits for others before it gives up with a ``busy`` error; longer than
+            ``grace_s``, so that a write outlasts a holder that is gone.
         max_attempts: how often one write is rebased onto a branch that keeps moving.
         tail_limit: how many small, unindexed fragments a table may have before a write folds them.
         max_group: how many waiting writes one publish may carry when group commit is on.
@@ -31,7 +32,7 @@ class TxnSettings:
 
     durability: Literal["full", "relaxed"] = "full"
     grace_s: float = 30.0
-    claim_wait_s: float = 30.0
+    claim_wait_s: float = 45.0
     max_attempts: int = 1000
     tail_limit: int = 16
     max_group: int = 64

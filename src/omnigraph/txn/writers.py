@@ -37,6 +37,10 @@ class WriterIdentity:
         pid = os.getpid()
         return cls(host=_host(), pid=pid, started=_started(pid) or "")
 
+    def is_of_this_host(self) -> bool:
+        """Whether this process can be looked at from here: same machine, boot and pid namespace."""
+        return self.host == _host()
+
     def is_surely_dead(self, *, is_disk_local: bool = False) -> bool:
         """Whether this process is known to be gone: same host, and its pid is free or belongs to another process.
 

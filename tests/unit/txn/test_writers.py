@@ -44,3 +44,13 @@ def test_a_process_that_ended_is_dead_also_while_it_is_a_zombie():
 def test_nothing_is_sure_about_another_host():
     elsewhere = replace(WriterIdentity.of_this_process(), host="elsewhere", pid=999_999_999)
     assert not elsewhere.is_surely_dead()
+
+
+def test_a_process_of_an_earlier_boot_is_dead_when_it_wrote_to_a_disk_of_this_machine():
+    me = WriterIdentity.of_this_process()
+    name, boot, namespace = me.host.rsplit("/", 2)
+    earlier = replace(me, host=f"{name}/another-boot/{namespace}")
+    beside = replace(me, host=f"{name}/{boot}/pid:[1]")
+    assert earlier.is_surely_dead(is_disk_local=True)
+    assert not earlier.is_surely_dead()
+    assert not beside.is_surely_dead(is_disk_local=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tests.auditor import audit
-from tests.crash.later import Torn, later_world, tear_at
+from tests.crash.later import Torn, later_world, tear_at, watch_for_hours
 from tests.session_graph import create_graph, open_session, read_graph
 from tests.txn_graph import (
     PERSON,
@@ -206,7 +206,9 @@ def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tm
     with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as disturbed:
         assert disturbed.cleanup(keep=2, confirm=True).floors.keys() == {MAIN}
     assert gone
-    with open_session(tmp_path / "g", world=later_world()) as survivor:
+    world = later_world()
+    with open_session(tmp_path / "g", world=world) as survivor:
+        watch_for_hours(survivor.store, world)
         assert count(survivor, None) == 5
 
 
