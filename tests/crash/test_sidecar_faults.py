@@ -262,6 +262,46 @@ def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
     assert_sound(local)
 
 
+def test_a_sidecar_that_was_altered_is_reported_and_never_executed(local):
+    """Every byte counts, also where the result is a plan like any other."""
+    tear(local)
+    (key,) = sidecars(local)
+    control, counters = ControlObjects(local), Counters()
+    good = control.get(key, counters)
+    changed = [
+        good.replace(b'"actor":"torn"', b'"actor":"tarn"'),
+        good.replace(b'"row_count":2', b'"row_count":3'),
+        good.replace(b'"format":2', b'"format":1'),
+        good.replace(b'"checksum":', b'"checksun":'),
+        *(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :] for place in range(0, len(good), 97)),
+    ]
+    for bad in changed:
+        assert bad != good
+        control.put(key, bad, counters)
+        with pytest.raises(SidecarCorruptError) as caught:
+            open_graph(local, world=later_world())
+        assert caught.value.details.what == key
+        assert control.get(key, counters) == bad
+        with open_graph(local, mode="read_only") as graph:
+            assert read_ids(graph, PERSON) == ["a"]
+    control.put(key, good, counters)
+    with open_graph(local, world=later_world()) as graph:
+        assert read_ids(graph, PERSON) == ["a", "torn"]
+    assert_sound(local)
+
+
+def test_a_sidecar_of_the_format_before_is_still_executed(local):
+    tear(local)
+    (key,) = sidecars(local)
+    control, counters = ControlObjects(local), Counters()
+    plan = json.loads(control.get(key, counters))
+    del plan["checksum"]
+    control.put(key, json.dumps({**plan, "format": 1}).encode(), counters)
+    with open_graph(local, world=later_world()) as graph:
+        assert read_ids(graph, PERSON) == ["a", "torn"]
+    assert_sound(local)
+
+
 def test_a_damaged_sidecar_on_s3_is_refused_alike(remote):
     tear(remote)
     (key,) = sidecars(remote)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from omnigraph.cli.output import choose_output
 from omnigraph.cli.reports import PlainReport
 from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
 from omnigraph.errors import TableDriftError
+from omnigraph.txn.claims import PendingClaim
 
 app = new_app()
 
@@ -30,7 +31,7 @@ def repair(
     store: Store = None,
     branch: Branch = "main",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Adopt compactions, which change no row; otherwise only look.")
+        bool, typer.Option("--confirm", help="Adopt compactions and end silent writes; otherwise only look.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="With --confirm: adopt every other change too.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
@@ -55,21 +56,36 @@ def repair(
         "discard": discard,
         "graph_manifest_version": result.manifest_version,
         "datasets": [table.to_json() for table in result.tables],
+        **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
     }
     report = PlainReport(document=document, lines=list(_lines(result)), remarks=list(_remarks(result)))
     choose_output(as_json=as_json).show(report)
     return _REFUSED if result.is_refused else 0
 
 
+def _claim(claim: PendingClaim) -> dict[str, Any]:
+    return {
+        "branch": claim.branch,
+        "version": claim.version,
+        "operation": claim.kind,
+        "actor_id": claim.actor,
+        "holder": claim.holder,
+        "state": claim.state,
+    }
+
+
 def _remarks(result: RepairResult) -> Iterator[str]:
     actions = {table.action for table in result.tables}
-    if "preview" in actions:
+    if "preview" in actions or (result.claims and not result.tables):
         yield "nothing was changed; give --confirm to do it"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"
 
 
 def _lines(result: RepairResult) -> Iterator[str]:
+    for claim in result.claims:
+        action = "ended" if result.tables else "pending"
+        yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
     found = [table for table in result.tables if table.action != "no_op"]
     for table in found:
         operations = ", ".join(table.operations) or table.error or ""
@@ -77,5 +93,5 @@ def _lines(result: RepairResult) -> Iterator[str]:
             f"{table.table_key}: {table.action}, {table.classification}"
             f" published={table.published_version} head={table.head_version} operations={operations}"
         )
-    if not found:
+    if not found and (result.tables or not result.claims):
         yield f"no drift in {counted(len(result.tables), 'table')}"

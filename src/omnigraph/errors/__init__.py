@@ -28,7 +28,7 @@ OmnigraphError
 ├── WriteOutcomeError      a write that may be published
 ├── WriteSweptError        a cleanup came between a write and its publish
 ├── TableDriftError        a table changed outside of the protocol
-├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError
+├── RecoveryInvariantError, SidecarCorruptError, ManifestCorruptError, GraphReplacedError
 ├── ConstraintViolationError, BadRowsError   rows that break the schema
 ├── ExternalBlobError      blob content that is not given but pointed at
 ├── MemoryBudgetError      a write that does not fit the memory it may use
@@ -206,6 +206,7 @@ from omnigraph.errors.txn import (
     GraphClosedError,
     GraphExistsError,
     GraphMissingError,
+    GraphReplacedError,
     HeadMismatch,
     ManifestCorruptError,
     PreconditionFailedError,
@@ -282,6 +283,7 @@ __all__ = [
     "GraphClosedError",
     "GraphExistsError",
     "GraphMissingError",
+    "GraphReplacedError",
     "HeadMismatch",
     "HeadMoved",
     "HistoryGoneError",

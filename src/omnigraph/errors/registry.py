@@ -76,6 +76,7 @@ CLASSES: tuple[type[OmnigraphError], ...] = (
     txn.RecoveryInvariantError,
     txn.SidecarCorruptError,
     txn.ManifestCorruptError,
+    txn.GraphReplacedError,
     txn.TypeMissingError,
     txn.BranchMissingError,
     txn.CommitMissingError,

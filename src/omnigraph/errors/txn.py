@@ -189,6 +189,17 @@ class SidecarCorruptError(OmnigraphError):
     )
 
 
+class GraphReplacedError(OmnigraphError):
+    """The graph that was opened is gone, and another one was made in its place."""
+
+    row = Row(
+        code="graph.replaced",
+        kind=Kind.GONE,
+        details=MissingThing,
+        hint="open the graph again",
+    )
+
+
 class ManifestCorruptError(OmnigraphError):
     """The manifest holds rows that no version of ours writes."""
 

@@ -74,6 +74,16 @@ class VersionFiles:
         """Whether a version has a file; always on an object store, where nothing is looked at."""
         return not self._storage.is_local or self._path(pin).exists()
 
+    def identity(self, pin: TablePin) -> tuple[int, int, int] | None:
+        """Return what tells the file of a version from another one of its name; None on an object store, or if gone."""
+        if not self._storage.is_local:
+            return None
+        try:
+            found = self._path(pin).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
     def is_torn(self, pin: TablePin) -> bool:
         """Whether the file of a version is there and not whole: cut off, or with pieces that were never written."""
         if not self._storage.is_local:

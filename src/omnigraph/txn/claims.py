@@ -18,7 +18,7 @@ from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.jsontext import encode_json, shape_check
+from omnigraph.txn.jsontext import check_seal, encode_sealed, shape_check
 from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.plan import PublishPlan
 from omnigraph.txn.plan_codec import decode_plan, encode_plan
@@ -252,7 +252,7 @@ class ClaimBook:
 
     def _sign(self, writer: WriterIdentity) -> bytes:
         said = {"writer": writer.to_json(), "at_ms": self._world.clock.now_ms(), "turn_id": self._world.ids.ulid()}
-        return encode_json(said)
+        return encode_sealed(said)
 
     def _claim_key(self, version: int) -> str:
         return f"{self._folder}/{version}.json"
@@ -286,8 +286,9 @@ def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:
     try:
         raw = msgspec.json.decode(data)
         _check_sign(raw)
+        check_seal(data, is_required=False)
         sign = hashlib.blake2b(data, digest_size=16).hexdigest()
         return Holding(version=version, writer=WriterIdentity.from_json(raw["writer"]), turn=turn, sign=sign)
-    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+    except (ValueError, msgspec.MsgspecError) as error:
         details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
         raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error

@@ -8,7 +8,7 @@ import msgspec
 
 from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.store.staging import StagedCommit
-from omnigraph.txn.jsontext import encode_json, shape_check
+from omnigraph.txn.jsontext import check_seal, encode_sealed, shape_check
 from omnigraph.txn.manifest.codec import (
     commit_from_json,
     commit_to_json,
@@ -23,7 +23,9 @@ from omnigraph.txn.sidecar_shapes import PlanShape
 from omnigraph.txn.writers import WriterIdentity
 from omnigraph.values import BranchName, CommitId, OperationId, Ulid
 
-PLAN_FORMAT = 1
+PLAN_FORMAT = 2
+# Plans of the format before have no checksum; one may still wait to be recovered.
+_WITHOUT_CHECKSUM = 1
 
 _check_shape = shape_check(PlanShape)
 _WITHOUT_COMMIT = frozenset({WriteKind.BRANCH_DELETE, WriteKind.CLEANUP})
@@ -31,20 +33,21 @@ _WITHOUT_COMMIT = frozenset({WriteKind.BRANCH_DELETE, WriteKind.CLEANUP})
 
 def encode_plan(plan: PublishPlan) -> bytes:
     """Return the bytes a sidecar holds."""
-    return encode_json(_plan_to_json(plan))
+    return encode_sealed(_plan_to_json(plan))
 
 
 def decode_plan(data: bytes, key: str) -> PublishPlan:
     """Return the plan that ``data``, read from the sidecar ``key``, describes.
 
     Raises:
-        SidecarCorruptError: not JSON, another format, or a plan that contradicts itself.
+        SidecarCorruptError: not JSON, another format, altered since it was written, or a plan that contradicts itself.
     """
     try:
         raw: dict[str, Any] = msgspec.json.decode(data)
         found = raw["format"]
-        if found != PLAN_FORMAT:
+        if found not in {PLAN_FORMAT, _WITHOUT_CHECKSUM}:
             raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
+        check_seal(data, is_required=found == PLAN_FORMAT)
         _check_shape(raw)
         plan = _plan_from_json(raw)
         if not plan.change.commits and plan.kind not in _WITHOUT_COMMIT:

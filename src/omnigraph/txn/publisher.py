@@ -149,6 +149,8 @@ class Publisher:
         if plan is None:
             return base
         self._world.failpoints.hit("txn.stage.after_files")
+        # A claim in another graph that was made in the same place would be recovered there.
+        self._services.manifest.check_same(base, counters)
         self._unsettled[plan.publish_uuid] = _Unsettled(plan)
         if not self._claim(plan, counters):
             self._settled(plan)

@@ -13,7 +13,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.txn.claims import _read_sign
 from omnigraph.txn.plan_codec import PLAN_FORMAT, decode_plan
-from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.jsontext import encode_sealed
 
 pin = {"location": "x", "branch": None, "version": 1}
 commit = {
@@ -21,18 +21,18 @@ commit = {
     "files": ["x"],
 }
 writer = {"host": "x", "pid": 1, "started": "x"}
-plan = encode_json({
+plan = encode_sealed({
     "format": PLAN_FORMAT, "operation_id": "x", "kind": "x", "actor": "x", "branch": "x", "incarnation": "x",
     "base_version": 1, "base_commit": "x", "epoch": 1, "schema_hash": "x",
     "actions": [{"kind": "x", "table_key": "x", "commit": commit}], "change": {"commits": []}, "read_set": ["x"],
     "publish_uuid": "x", "writer": writer, "created_at_ms": 1,
 })
-sign = encode_json({"writer": writer, "at_ms": 1})
+sign = encode_sealed({"writer": writer, "at_ms": 1})
 tree = parse_schema(b"node A { k: String @key  n: I32?  @range(n, 0..9) } edge E: A -> A { w: F64? @index }", "s")
 schema = catalog_to_json(assign_identities(compile_schema(tree), "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 reads = {
     "plan": lambda: decode_plan(plan, "k"),
-    "sign": lambda: _read_sign("k", sign, turn=0),
+    "sign": lambda: _read_sign("k", sign, 1, turn=0),
     "schema": lambda: catalog_from_json(schema),
 }
 together = threading.Barrier(16)

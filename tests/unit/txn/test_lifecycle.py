@@ -1,17 +1,19 @@
 """Creating, opening and closing: one graph per place, whoever races for it."""
 
 import itertools
+import shutil
 import subprocess
 import sys
 import threading
 
 import pytest
-from tests.txn_graph import PERSON, history, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError
+from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError, GraphReplacedError, OmnigraphError
 from omnigraph.runtime import Counters, World, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
+from omnigraph.txn.plan import WriteKind
 from omnigraph.values import BranchName
 
 
@@ -156,3 +158,28 @@ def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
         assert not thread.is_alive()
     with open_graph(Storage.open(str(tmp_path / "g"))) as again:
         assert again.branch_names(Counters()) == ["main"]
+
+
+@pytest.mark.parametrize("versions", [1, 2, 3], ids=["fewer", "as many", "more"])
+def test_a_handle_notices_that_another_graph_was_made_in_its_place(tmp_path, versions):
+    storage = init_graph(tmp_path / "g")
+    with open_graph(storage) as graph:
+        insert(graph, PERSON, node_rows(["old"]))
+        txn = authority_of(graph).begin(WriteKind.INSERT)
+        txn.insert(PERSON, node_rows(["late"]))
+        shutil.rmtree(tmp_path / "g")
+        init_graph(tmp_path / "g")
+        with open_graph(storage) as other:
+            for number in range(versions - 1):
+                insert(other, PERSON, node_rows([f"new{number}"]))
+            before = read_ids(other, PERSON)
+        with pytest.raises(GraphReplacedError):
+            read_ids(graph, PERSON)
+        with pytest.raises(OmnigraphError):
+            authority_of(graph).commit(txn)
+        with pytest.raises(GraphReplacedError):
+            insert(graph, PERSON, node_rows(["mixed"]))
+    with open_graph(storage) as other:
+        assert read_ids(other, PERSON) == before
+        insert(other, PERSON, node_rows(["next"]))
+        assert read_ids(other, PERSON) == sorted([*before, "next"])

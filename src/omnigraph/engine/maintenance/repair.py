@@ -9,8 +9,11 @@ from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.txn.claims import PendingClaim
 from omnigraph.txn.repair import Drift, adopt_drift, discard_drift, find_drift
 from omnigraph.values import BranchName
+
+_LOOK_EVERY_S = 0.25
 
 Action = Literal["no_op", "preview", "healed", "forced", "discarded", "refused"]
 
@@ -42,11 +45,16 @@ class RepairedTable:
 
 @record
 class RepairResult:
-    """What a repair found and did. ``manifest_version`` is None when nothing was published."""
+    """What a repair found and did. ``manifest_version`` is None when nothing was published.
+
+    ``claims`` are writes that were neither finished nor known to be dead. A preview shows them and nothing else;
+    otherwise each was watched until it ended, or was taken over after the grace period without a sign of life.
+    """
 
     branch: BranchName
     manifest_version: int | None
     tables: tuple[RepairedTable, ...]
+    claims: tuple[PendingClaim, ...] = ()
 
     @property
     def is_refused(self) -> bool:
@@ -102,7 +110,12 @@ def repair(authority: GraphPublishAuthority, order: RepairOrder, counters: Count
     """
     authority.recover(counters)
     services = authority.services
-    _refuse_pending(authority, counters)
+    claims = _pending(authority, counters)
+    if claims and not order.confirm:
+        state = authority.snapshot(counters).state
+        return RepairResult(branch=state.head.branch, manifest_version=None, tables=(), claims=claims)
+    if claims:
+        _break_claims(authority, counters)
     state = authority.snapshot(counters).state
     drifts = [find_drift(services, entry, counters) for entry in state.tables.values() if services.line.owns(entry.pin)]
     actions = {drift.entry.table_key: order.action(drift) for drift in drifts}
@@ -115,7 +128,9 @@ def repair(authority: GraphPublishAuthority, order: RepairOrder, counters: Count
         version = done.state.version
     if discarded:
         version = discard_drift(services, authority.recover_claim, discarded, counters).state.version
-    return RepairResult(branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions))
+    return RepairResult(
+        branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
+    )
 
 
 def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[RepairedTable, ...]:
@@ -133,11 +148,29 @@ def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[Repai
     )
 
 
-def _refuse_pending(authority: GraphPublishAuthority, counters: Counters) -> None:
-    pending = authority.services.claims.pending_versions(counters)
-    if pending:
-        name = authority.services.line.name
-        details = ClaimHeld(branch=name, version=pending[0], holder="another writer", waited_s=0.0)
-        raise ClaimBusyError(
-            f"a write is under way or waits to be recovered branch={name} version={pending[0]}", details=details
-        )
+def _pending(authority: GraphPublishAuthority, counters: Counters) -> tuple[PendingClaim, ...]:
+    claims = authority.services.claims
+    found = (claims.describe(version, counters) for version in claims.pending_versions(counters))
+    return tuple(claim for claim in found if claim is not None)
+
+
+def _break_claims(authority: GraphPublishAuthority, counters: Counters) -> None:
+    """Watch the claims of a branch until they are gone: a holder without a sign of life loses its claim.
+
+    Raises:
+        ClaimBusyError: a writer is alive and goes on.
+    """
+    clock, settings = authority.services.world.clock, authority.services.settings
+    until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
+    while pending := _pending(authority, counters):
+        first = next((claim for claim in pending if claim.state == "alive"), pending[0])
+        if first.state == "alive" or clock.monotonic_s() > until_s:
+            details = ClaimHeld(
+                branch=first.branch, version=first.version, holder=first.holder, waited_s=first.silent_s
+            )
+            raise ClaimBusyError(
+                f"a write of '{first.holder}' is under way branch={first.branch} version={first.version}",
+                details=details,
+            )
+        clock.sleep(_LOOK_EVERY_S)
+        authority.recover(counters)

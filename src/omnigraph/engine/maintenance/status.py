@@ -20,7 +20,7 @@ from omnigraph.runtime import Counters, World
 from omnigraph.store.compacting import plan_compaction
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.table import Table
-from omnigraph.txn.claims import RECOVERY_PREFIX
+from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import Snapshot
@@ -148,7 +148,8 @@ def read_status(
         dead_bytes=dead,
         tables=tables,
         advice=(
-            *_advice(tables, pending),
+            *_claims(store, pending, counters),
+            *_advice(tables),
             *_cleanup_advice(state.version - state.head.floor, stored, dead),
         ),
     )
@@ -202,12 +203,32 @@ def _indexes(table: Table, catalog: Catalog, table_key: str, counters: Counters)
         )
 
 
-def _advice(tables: tuple[TableStatus, ...], pending: tuple[str, ...]) -> Iterator[str]:
+def _claims(store: GraphStore, pending: tuple[str, ...], counters: Counters) -> Iterator[str]:
+    """Say what is true of each write that is pending: whose it is, and whether that process is known to be there."""
+    for name in sorted({branch_of_key(key)[0] for key in pending}):
+        try:
+            claims = store.lines.authority(BranchName(name), counters).services.claims
+            found = [claims.describe(version, counters) for version in claims.pending_versions(counters)]
+        except OmnigraphError as error:
+            yield f"a pending write of branch '{name}' cannot be read: {error.message}"
+            continue
+        for claim in (claim for claim in found if claim is not None):
+            article = "an" if claim.kind[:1] in "aeiou" else "a"
+            what = f"{article} {claim.kind}"
+            told = f"{what} of '{claim.holder}' on branch '{name}'"
+            match claim.state:
+                case "alive":
+                    yield f"{told} is under way"
+                case "dead":
+                    yield f"{what} on branch '{name}' was interrupted: the next open for writing recovers it"
+                case _:
+                    yield f"{told} is pending, and cannot be seen from here: repair ends it if it is silent"
+
+
+def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
     drifted = [table.table_key for table in tables if table.skipped == "drift_needs_repair"]
     if drifted:
         yield f"run repair: something else has changed {', '.join(drifted)}"
-    if pending:
-        yield "a write is under way, or was interrupted: the next open for writing recovers it"
     behind = [
         table.table_key
         for table in tables

@@ -7,17 +7,22 @@ fragment (and rarely one more), re-lists the others and commits a strict overwri
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError, TableMissingError
+from omnigraph.errors import (
+    GraphReplacedError,
+    MissingThing,
+    OmnigraphError,
+    TableMissingError,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.fragments import FragmentRef
 from omnigraph.txn.formats import FormatChain
-from omnigraph.txn.lines import BranchLife, branch_missing
+from omnigraph.txn.lines import MAIN_LIFE, BranchLife, branch_missing
 from omnigraph.txn.manifest.codec import (
     decode_schema,
     decode_state,
@@ -44,6 +49,7 @@ class LoadedManifest:
     state: ManifestState
     format: int
     life: BranchLife
+    identity: tuple[int, int, int] | None = field(default=None, compare=False)
 
     @property
     def lineage(self) -> tuple[FragmentRef, ...]:
@@ -76,6 +82,7 @@ class ManifestFile:
         self._commits = commits or CommitCache()
         self._life = life
         self.line = life.line
+        self._graph_id: str | None = None
         self._torn = TornVersions(datasets.versions, LOCATION, self.line, is_acknowledged or (lambda *_: True))
 
     def latest_version(self, counters: Counters) -> int:
@@ -110,8 +117,14 @@ class ManifestFile:
         latest = self.latest_version(counters)
         if latest < known.state.version:
             # A line never goes back. What is left of it is being removed, in no particular order.
+            self._refuse_another_graph(known, counters)
+            if self.line.line is None:
+                raise self._torn.gone_back(known.state.version)
             raise branch_missing(self.line.name)
-        return known if latest == known.state.version else self.load_version(latest, counters, known)
+        if latest == known.state.version:
+            self.check_same(known, counters)
+            return known
+        return self.load_version(latest, counters, known)
 
     def load_version(self, version: int, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return one version; ``known`` spares reading the schema again when it did not change.
@@ -165,13 +178,21 @@ class ManifestFile:
 
         Raises:
             CompareAndSwapLostError: the branch has moved past ``base``; nothing happened.
+            GraphReplacedError: another graph was made in place of this one; nothing happened.
             OutcomeUnknownError: storage did not say whether it happened.
         """
+        self.check_same(base, counters)
         dataset = self._datasets.replace(
             base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid, counters
         )
         self._torn.knows_whole(dataset.version)
-        return LoadedManifest(dataset=dataset, state=staged.state, format=self._formats.newest, life=self._life)
+        return LoadedManifest(
+            dataset=dataset,
+            state=staged.state,
+            format=self._formats.newest,
+            life=self._life,
+            identity=self._datasets.versions.identity(dataset.pin),
+        )
 
     def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
         """Return the history that a version ends, to be read in pieces."""
@@ -186,6 +207,31 @@ class ManifestFile:
         line = self.commit_line(loaded, counters)
         position = line.position_of(commit_id)
         return None if position is None else line.at(position)
+
+    def check_same(self, known: LoadedManifest, counters: Counters) -> None:
+        """Refuse to go on with a version when another graph was made in the place of its own; costs no call.
+
+        On an object store nothing tells without a call; there it is noticed when a newer version is read.
+
+        Raises:
+            GraphReplacedError: it is another graph.
+        """
+        if known.identity is None or self._datasets.versions.identity(known.dataset.pin) == known.identity:
+            return
+        self._refuse_another_graph(known, counters)
+
+    def _refuse_another_graph(self, known: LoadedManifest, counters: Counters) -> None:
+        """Read what the place holds by now, without anything that is in memory."""
+        fresh = ManifestFile(DatasetStore(self._datasets.storage, self._datasets.world), MAIN_LIFE, self._formats)
+        if fresh.load_latest(counters).state.graph_id != known.state.graph_id:
+            raise self._replaced(known.state.graph_id)
+
+    def _replaced(self, graph_id: str) -> GraphReplacedError:
+        details = MissingThing(what="graph", name=graph_id)
+        root = self._datasets.storage.root
+        return GraphReplacedError(
+            f"another graph was made in place of the one that was opened at {root}", details=details
+        )
 
     def _open_latest(self, counters: Counters) -> ReplaceableDataset:
         try:
@@ -212,12 +258,16 @@ class ManifestFile:
             is_schema = pa.compute.equal(rows["object_type"], "schema")
             schema = decode_schema(rows.filter(is_schema))
         state = decode_state(dataset.version, rows, schema)
+        if self._graph_id is not None and state.graph_id != self._graph_id:
+            raise self._replaced(self._graph_id)
+        self._graph_id = state.graph_id
         if state.head.branch != self.line.name:
             # A branch that has not committed yet still shows the head it was forked at.
             head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)
             state = replace(state, head=head)
         self._torn.knows_whole(dataset.version)
-        loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life)
+        identity = self._datasets.versions.identity(dataset.pin)
+        loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life, identity=identity)
         if state.recent or not loaded.lineage:
             return loaded
         line = self.commit_line(loaded, counters)

@@ -108,6 +108,10 @@ class TornVersions:
             return
         raise self._damaged(self._pin(hinted), "the newest version of a branch is missing")
 
+    def gone_back(self, version: int) -> StorageCorruptError:
+        """Return the error for a version that this process has seen and that is gone."""
+        return self._damaged(self._pin(version), "a version of a branch is missing")
+
     def _pin(self, version: int) -> TablePin:
         return TablePin(location=self._location, branch=self._line.line, version=version)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 import lance
 import pytest
 from tests.auditor import audit
-from tests.session_graph import create_graph, open_session, read_graph
+from tests.crash.later import Torn, tear_at
+from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
-from omnigraph.runtime import World
+from omnigraph.runtime import ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail
+from omnigraph.txn import writers
 
 SCHEMA = "node Person { name: String @key }\n"
 ADD = "query a($n: String) { insert Person { name: $n } }"
@@ -76,3 +80,27 @@ def test_nothing_is_settled_while_a_write_waits_to_be_recovered(session, tmp_pat
         world.failpoints.disable("txn.recover.after_classify")
         broken.mutate(ADD, {"n": "d"})
     assert found(session.repair()) == ("no_drift", "no_op")
+
+
+def test_a_repair_shows_a_silent_write_and_ends_it_when_it_was_watched_long_enough(tmp_path, monkeypatch):
+    create_graph(tmp_path / "g", SCHEMA)
+    with monkeypatch.context() as patched:
+        patched.setattr(writers, "_host", lambda: "elsewhere")
+        going = tear_at(World.system({}), "txn.commit.after_tables")
+        with open_session(tmp_path / "g", world=going) as torn, pytest.raises(Torn):
+            torn.mutate(ADD, {"n": "d"}, actor="ann")
+    clock = ManualClock()
+    world = World(clock=clock, randomness=SystemRandomness())
+    with open_session(tmp_path / "g", world=world) as session:
+        for _ in range(2):
+            (claim,) = session.repair().claims
+            assert (claim.kind, claim.actor, claim.state) == ("insert", "ann", "unknown")
+            assert claim.holder == f"elsewhere pid {os.getpid()}"
+        assert any("an insert of 'elsewhere pid" in line for line in session.status().advice)
+        before_s = clock.monotonic_s()
+        done = session.repair(confirm=True)
+        assert clock.monotonic_s() - before_s >= RELAXED.grace_s - 1
+        assert [one.version for one in done.claims] == [claim.version]
+        assert session.repair().claims == ()
+        assert people(session) == ["d"]
+    assert audit(str(tmp_path / "g"), edges={}) == []
