@@ -6,6 +6,7 @@ from omnigraph.values.checks import (
     check_instance,
     check_number,
     check_text,
+    check_texts,
     check_whole,
 )
 from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
@@ -39,6 +40,7 @@ __all__ = [
     "check_instance",
     "check_number",
     "check_text",
+    "check_texts",
     "check_whole",
     "checked_text",
     "is_ulid",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.values.text import checked_text
@@ -66,6 +66,21 @@ def check_text(what: str, value: object) -> None:
     """
     if checked_text(what, value) is None:
         raise unfit(what, value, "text")
+
+
+def check_texts(what: str, values: object) -> None:
+    """Refuse what is not a collection of texts; None passes, as it stands for all of them.
+
+    Raises:
+        UsageError: it is something else, a single text among them, whose characters would be taken for names.
+        ValueFormatError: one of them is not a text that can be encoded.
+    """
+    if values is None:
+        return
+    if isinstance(values, str | bytes) or not isinstance(values, Collection):
+        raise unfit(what, values, "a list of texts")
+    for value in values:
+        check_text(what, value)
 
 
 def check_flag(what: str, value: object) -> None:

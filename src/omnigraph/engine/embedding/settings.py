@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from omnigraph.errors import BadValue, EmbeddingSettingsError
 from omnigraph.records import record
+from omnigraph.values import check_instance, checked_text
 
 ProviderKind = Literal["openai-compatible", "openai", "gemini", "local", "mock"]
 PROVIDERS: tuple[ProviderKind, ...] = get_args(ProviderKind)
@@ -104,10 +105,13 @@ class EmbeddingSettings:
 
     def __post_init__(self) -> None:
         if self.provider not in PROVIDERS:
-            raise unknown_provider(self.provider)
+            raise unknown_provider(str(self.provider))
+        checked_text("model", self.model)
+        checked_text("base_url", self.base_url)
+        check_instance("api_key", self.api_key, Secret)
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if not least <= value <= LARGEST:
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
                 raise bad_number(name, str(value), least)
         if self.base_url is not None:
             object.__setattr__(self, "base_url", _checked_url(self.base_url))

@@ -9,7 +9,7 @@ from typing import Literal, cast
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import memory_bytes
-from omnigraph.values import size_of
+from omnigraph.values import check_instance, check_texts, size_of
 
 ExpandMode = Literal["auto", "indexed", "csr"]
 
@@ -50,6 +50,10 @@ class QueryOptions:
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
                 raise _unfit(name, value, "an integer that is not negative, or none")
+        if not isinstance(self.rules_off, frozenset | set):
+            raise _unfit("rules_off", self.rules_off, "a set of names")
+        check_texts("rules_off", self.rules_off)
+        check_instance("cancel", self.cancel, threading.Event)
 
     @property
     def most_memory_bytes(self) -> int:

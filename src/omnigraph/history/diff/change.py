@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.images import Image
 from omnigraph.records import record
+from omnigraph.values.checks import check_texts, unfit
 
 EntityKind = Literal["node", "edge"]
 ChangeOp = Literal["insert", "update", "delete"]
@@ -18,6 +19,8 @@ ChangeOp = Literal["insert", "update", "delete"]
 # The order in which operations on one id would stand.
 OP_RANKS: Mapping[ChangeOp, int] = {"insert": 0, "update": 1, "delete": 2}
 _SEPARATOR = b"\x1f"
+
+_WORDS = ("kinds", "types", "ops", "ids")
 
 
 @record
@@ -93,7 +96,11 @@ class ChangeFilter:
 
         Raises:
             UsageError: a kind or an operation is none.
+            ValueFormatError: something among them is not a text.
         """
+        kinds, type_names, ops, ids = (
+            _texts(*given) for given in zip(_WORDS, (kinds, type_names, ops, ids), strict=True)
+        )
         return cls(
             kinds=frozenset(_known(kinds, "kind", get_args(EntityKind))),
             type_names=frozenset(type_names),
@@ -122,6 +129,14 @@ class ChangeFilter:
 
 
 NO_FILTER = ChangeFilter()
+
+
+def _texts(what: str, given: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise unfit(what, given, "a list of texts")
+    several = tuple(given)
+    check_texts(what, several)
+    return several
 
 
 def _known(words: Iterable[str], what: str, known: tuple[Any, ...]) -> Iterable[Any]:

@@ -9,6 +9,7 @@ import msgspec
 from omnigraph.errors import BadValue, ChangeLimitError, LimitExceeded, UsageError
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.records import record
+from omnigraph.values.checks import unfit
 
 DEFAULT_CHANGES, MAX_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MAX_BYTES = 4 << 20, 32 << 20
@@ -67,6 +68,8 @@ class PageBudget:
 
 
 def _within(value: int, limit: int, resource: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise unfit(resource, value, "a whole number")
     if value < 1:
         details = BadValue(what=resource, value=str(value), expected="at least 1")
         raise UsageError(f"a page must be able to carry something {resource}={value}", details=details)
