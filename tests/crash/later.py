@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from omnigraph.runtime import SystemClock, SystemRandomness, World
+from omnigraph.runtime.failpoints import fail
 
 _HOUR_MS = 3_600_000
+_OWN_END = "txn.recover.after_classify"
 
 
 class LaterClock(SystemClock):
@@ -51,6 +53,9 @@ def tear_at(world: World, point: str, nth: int = 1) -> World:
         nonlocal hits
         hits += 1
         if hits >= nth:
+            # A process that died cannot end its own write when it is closed, either.
+            if point != _OWN_END:
+                world.failpoints.enable(_OWN_END, fail(_OWN_END))
             raise Torn
 
     world.failpoints.enable(point, tear)
