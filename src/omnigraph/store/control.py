@@ -190,7 +190,7 @@ class ControlObjects:
             at = folder
             with suppress(OSError):
                 # The folders of a dataset that is in use stay: writers sync a folder's own place once and for all.
-                while at != root and not (at.parent / VERSIONS).is_dir():
+                while at != root and not _is_in_use(at.parent):
                     at.rmdir()
                     at = at.parent
 
@@ -268,6 +268,14 @@ class ControlObjects:
             else:
                 self._opened = open_s3(self._storage)
         return self._opened
+
+
+def _is_in_use(folder: Path) -> bool:
+    """Whether a folder is a dataset that has a version."""
+    try:
+        return any((folder / VERSIONS).iterdir())
+    except OSError:
+        return False
 
 
 def _write_staged(path: Path, data: bytes) -> Path:
