@@ -12,7 +12,7 @@ from omnigraph.runtime import Calls, Counters, World, counted
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import MAIN, BranchName
+from omnigraph.values import MAIN, BranchName, check_callable
 
 if TYPE_CHECKING:
     from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
@@ -63,8 +63,9 @@ class ExportCalls:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
             StorageUnavailableError, StorageDeniedError: the folder cannot be written.
         """
-        from omnigraph.engine.export import export_folder  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.export import check_export, export_folder  # noqa: PLC0415 - a read needs none of it
 
+        check_export(format, progress, settings)
         counters = counters or Counters()
         return export_folder(
             self.export_cut(branch, at, types, counters),
@@ -92,8 +93,10 @@ class ExportCalls:
 
         Takes and raises what :meth:`export` does; whatever was written before an error is to be thrown away.
         """
-        from omnigraph.engine.export import export_stream  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.export import check_sink, export_stream  # noqa: PLC0415 - a read needs none of it
 
+        check_sink(sink)
+        check_callable("progress", progress)
         counters = counters or Counters()
         cut = self.export_cut(branch, at, types, counters)
         return export_stream(cut, sink, world=self._world, progress=progress, counters=counters)

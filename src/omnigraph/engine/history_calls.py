@@ -8,7 +8,7 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.log import LogFilter, LogPage
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.tags import Tag
-from omnigraph.values import MAIN, BranchName, CommitId, TagName, Ulid
+from omnigraph.values import MAIN, BranchName, CommitId, TagName, Ulid, check_text, check_whole
 from omnigraph.values.temporal import parse_datetime
 
 
@@ -49,6 +49,18 @@ class HistoryCalls:
             BranchMissingError: there is no such branch.
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
         """
+        check_whole("limit", limit, least=1)
+        given = {
+            "after": after,
+            "actor": actor,
+            "operation": operation,
+            "type_name": type_name,
+            "since": since,
+            "until": until,
+        }
+        for what, value in given.items():
+            if value is not None:
+                check_text(what, value)
         wanted = LogFilter(
             actor=actor,
             operation=operation,

@@ -9,7 +9,7 @@ from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.runtime import Calls, Counters, World, counted
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.values import MAIN, BranchName
+from omnigraph.values import MAIN, BranchName, check_flag
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
@@ -52,9 +52,10 @@ class MaintenanceCalls:
             BranchMissingError, TypeMissingError: there is no such branch or type.
             ReadOnlyError: the graph is open for reading only.
         """
-        from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.optimize import Optimization, check_policy  # noqa: PLC0415 - a read needs none of it
         from omnigraph.engine.maintenance.running import LocalRunner  # noqa: PLC0415 - a read needs none of it
 
+        check_policy(policy)
         authority = self.store.current(BranchName.parse(branch), Counters())[0]
         chosen = runner or LocalRunner(self.store.storage, self.maintenance.threads)
         return Optimization(authority, self._catalogs.get, chosen, policy=policy, actor=actor).run(types)
@@ -94,6 +95,7 @@ class MaintenanceCalls:
         from omnigraph.engine.maintenance.cleanup import Cleanup  # noqa: PLC0415 - a read needs none of it
         from omnigraph.engine.maintenance.retention import Retention  # noqa: PLC0415 - a read needs none of it
 
+        check_flag("confirm", confirm)
         retention = Retention(keep=keep, older_than_s=older_than_s)
         work = Cleanup(self.store, retention, self.maintenance, self._world)
         return work.run() if confirm else work.preview()
@@ -112,6 +114,7 @@ class MaintenanceCalls:
         """
         from omnigraph.engine.maintenance.status import read_status  # noqa: PLC0415 - a read needs none of it
 
+        check_flag("storage", storage)
         name = BranchName.parse(branch)
         schema = self.store.snapshot(name, counters or Counters()).state.schema
         return read_status(

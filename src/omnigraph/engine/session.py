@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 from omnigraph.catalog import Catalog, assign_identities
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
@@ -35,7 +35,7 @@ from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_choice, check_flag, check_instance
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -221,6 +221,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
 
         Takes and raises what :meth:`query` does.
         """
+        check_flag("run", run)
         call = read_call(text, params, name, params_form, branch, at, options, source_name)
         return self._reads.explain(call, run=run)
 
@@ -257,6 +258,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
         """
+        check_choice("params_form", params_form, get_args(ParamsForm))
         call = _Call(text=text, name=name, branch=branch, actor=actor, expected_head=expected_head, source=source_name)
         return self._mutate(call, lambda query: decode_call(query.checked.parameters, params, params_form))
 
@@ -284,6 +286,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
             QueryParameterError: a parameter is missing or does not fit; says in which row, counted from 1.
             OmnigraphError: whatever :meth:`mutate` does.
         """
+        check_choice("params_form", params_form, get_args(ParamsForm))
         call = _Call(text=text, name=name, branch=branch, actor=actor, expected_head=expected_head, source=source_name)
         return self._mutate(call, lambda query: decode_calls(query.checked.parameters, rows, params_form))
 
@@ -338,6 +341,7 @@ class GraphSession(HistoryCalls, LoadCalls, ExportCalls, MaintenanceCalls):
         """
         from omnigraph.engine.schema import apply_schema  # noqa: PLC0415 - a read needs none of it
 
+        check_flag("allow_data_loss", allow_data_loss)
         return apply_schema(
             self.store,
             BranchName.parse(branch),
@@ -360,7 +364,13 @@ def read_call(
     options: QueryOptions | None,
     source_name: str,
 ) -> ReadCall:
-    """Return the read that a caller of any engine asks for; see :meth:`GraphSession.query`."""
+    """Return the read that a caller of any engine asks for; see :meth:`GraphSession.query`.
+
+    Raises:
+        UsageError: the options are none, or the form of the parameters is not known.
+    """
+    check_instance("options", options, QueryOptions)
+    check_choice("params_form", params_form, get_args(ParamsForm))
     return ReadCall(
         text=text,
         name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings
 from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -16,7 +16,6 @@ from omnigraph.graph.sources import GivenSource, load_sources, query_text, schem
 from omnigraph.graph.state import expected_commit
 from omnigraph.graph.timeline import Timeline
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import check_choice, check_instance, check_texts
 
 
 class BranchVerbs(Timeline):
@@ -121,8 +120,6 @@ class BranchVerbs(Timeline):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
-        check_instance("settings", settings, LoadSettings)
-        check_choice("mode", mode, get_args(LoadMode))
         return self._handle.session.load(
             load_sources(sources),
             mode,
@@ -175,7 +172,6 @@ class BranchVerbs(Timeline):
             TypeMissingError: there is no such type.
             ReadOnlyError: the graph is open for reading only.
         """
-        check_texts("types", types)
         return self._handle.session.optimize(self._branch, types, actor=actor)
 
     def status(self, *, storage: bool = False) -> GraphStatus:

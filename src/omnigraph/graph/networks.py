@@ -11,6 +11,7 @@ from omnigraph.engine.results.network import Network, NetworkEdge, NodeKey, chec
 from omnigraph.runtime import Counters
 from omnigraph.store.table import KEY
 from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import check_whole
 
 
 def network_of_state(pinned: Snapshot, catalog: Catalog, limit: int) -> Network:
@@ -19,6 +20,7 @@ def network_of_state(pinned: Snapshot, catalog: Catalog, limit: int) -> Network:
     Raises:
         ViewTooLargeError: there are more than ``limit`` of them; no row was read.
     """
+    check_whole("limit", limit)
     check_size("entities", sum(entry.row_count for entry in pinned.state.tables.values()), limit)
     nodes: dict[NodeKey, dict[str, Any]] = {}
     for owner in catalog.nodes.values():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
-from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings
+from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.engine.session import GraphSession, init_graph
 from omnigraph.graph.graph import Graph
@@ -47,7 +47,7 @@ def init(
         GraphExistsError: there is a graph already.
         ValueFormatError: a graph cannot live there.
     """
-    _check_settings(settings, maintenance, group_commit=group_commit)
+    _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     given = schema_text(schema)
     storage = Storage.open(uri, storage_options)
     init_graph(storage, given.text, actor=actor, settings=settings, source_name=given.name)
@@ -90,7 +90,7 @@ def open(  # noqa: A001 - what every library of files calls it
         ValueFormatError: a graph cannot live there.
     """
     check_choice("mode", mode, get_args(OpenMode))
-    _check_settings(settings, maintenance, group_commit=group_commit)
+    _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     session = GraphSession.open(
         Storage.open(uri, storage_options),
         mode=mode,
@@ -103,8 +103,9 @@ def open(  # noqa: A001 - what every library of files calls it
 
 
 def _check_settings(
-    settings: TxnSettings | None, maintenance: MaintenanceSettings | None, *, group_commit: bool
+    settings: TxnSettings | None, maintenance: MaintenanceSettings | None, embedding: object, *, group_commit: bool
 ) -> None:
     check_instance("settings", settings, TxnSettings)
     check_instance("maintenance", maintenance, MaintenanceSettings)
+    check_embedding(embedding)
     check_flag("group_commit", group_commit)

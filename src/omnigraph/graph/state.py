@@ -26,7 +26,7 @@ from omnigraph.history.feed.blame import EntityHistory, blame
 from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot as PinnedState
-from omnigraph.values import BranchName, check_text, check_texts, check_whole
+from omnigraph.values import BranchName, check_text
 
 
 class State:
@@ -130,7 +130,6 @@ class State:
             ExportTypeError: the schema has no such type.
             StorageUnavailableError, StorageDeniedError: the folder cannot be written.
         """
-        check_texts("types", types)
         return self._handle.session.export(
             to, format, branch=self._branch, at=self._at, types=types, progress=progress, settings=settings
         )
@@ -143,7 +142,6 @@ class State:
         Raises:
             ExportTypeError: the schema has no such type.
         """
-        check_texts("types", types)
         return self._handle.session.export_stream(
             sink, branch=self._branch, at=self._at, types=types, progress=progress
         )
@@ -194,7 +192,6 @@ class State:
         """
         check_text("type", type_name)
         check_text("entity id", entity_id)
-        check_whole("limit", limit, least=1)
         is_edge = ":" not in type_name and type_name in self.schema.edges
         key = type_name if ":" in type_name else f"{'edge' if is_edge else 'node'}:{type_name}"
         return blame(self._handle.session.store, key, entity_id, branch=self._branch, at=self._at, limit=limit)
@@ -209,7 +206,6 @@ class State:
             ViewTooLargeError: there are more than ``limit`` nodes and edges; none was read.
             LibraryMissingError: networkx is not installed.
         """
-        check_whole("limit", limit)
         pinned = self._pinned()
         return network_of_state(pinned, self._handle.session.catalog_at(pinned), limit).to_networkx()
 

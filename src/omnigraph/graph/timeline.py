@@ -22,7 +22,7 @@ from omnigraph.history.merge import (
 from omnigraph.runtime import Counters, counted
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.tags import Tag
-from omnigraph.values import BranchName, check_instance, checked_text
+from omnigraph.values import BranchName
 
 
 class Timeline(State):
@@ -69,16 +69,6 @@ class Timeline(State):
         Raises:
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
         """
-        texts = {
-            "after": after,
-            "actor": actor,
-            "operation": operation,
-            "type": type_name,
-            "since": since,
-            "until": until,
-        }
-        for what, given in texts.items():
-            checked_text(what, given)
         page = self._handle.session.log(
             self._branch,
             limit=limit,
@@ -127,9 +117,6 @@ class Timeline(State):
             ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
         """
-        for what, given in (("start", start), ("cursor", cursor), ("page token", page_token)):
-            checked_text(what, given)
-        check_instance("limits", limits, PageLimits)
         wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops)
         return self._handle.reader.poll(
             self._branch, start=start, cursor=cursor, page_token=page_token, wanted=wanted, limits=limits

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
-from omnigraph.errors import BadValue, UsageError
-from omnigraph.values.text import checked_text
+from omnigraph.errors import BadValue, UsageError, ValueFormatError
 
 _SHOWN = 100
 # What every counter and size of this package fits into.
@@ -52,9 +53,35 @@ def check_choice(what: str, value: object, choices: Sequence[str]) -> None:
     """
     if isinstance(value, str) and value in choices:
         return
-    near = difflib.get_close_matches(value.lower(), choices, n=1) if isinstance(value, str) else []
-    hint = f"did you mean {near[0]!r}?" if near else None
-    raise unfit(what, value, " | ".join(choices), hint)
+    raise unfit(what, value, " | ".join(choices), meant(value, choices))
+
+
+def checked_text(what: str, text: object) -> str | None:
+    """Return ``text`` if it is one that can be stored, or None if there is none.
+
+    Args:
+        what: what the text is, for the error.
+        text: the text.
+
+    Raises:
+        ValueFormatError: it is not a text, or holds half of a surrogate pair, which no encoding can hold.
+
+    >>> checked_text("actor", "Mira")
+    'Mira'
+    """
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        details = BadValue(what=what, value=repr(text)[:200], expected="text")
+        raise ValueFormatError(f"{what} must be text, not {type(text).__name__}", details=details)
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        details = BadValue(what=what, value=ascii(text)[:200], expected="valid Unicode")
+        raise ValueFormatError(
+            f"{what} is not valid Unicode at character {problem.start + 1}: {ascii(text)[:80]}", details=details
+        ) from problem
+    return text
 
 
 def check_text(what: str, value: object) -> None:
@@ -68,19 +95,24 @@ def check_text(what: str, value: object) -> None:
         raise unfit(what, value, "text")
 
 
-def check_texts(what: str, values: object) -> None:
-    """Refuse what is not a collection of texts; None passes, as it stands for all of them.
+def check_path(what: str, value: object) -> None:
+    """Refuse what cannot be the path of a file of this machine.
 
     Raises:
-        UsageError: it is something else, a single text among them, whose characters would be taken for names.
-        ValueFormatError: one of them is not a text that can be encoded.
+        UsageError: it is of another type.
+        ValueFormatError: no file can have such a name.
     """
-    if values is None:
-        return
-    if isinstance(values, str | bytes) or not isinstance(values, Collection):
-        raise unfit(what, values, "a list of texts")
-    for value in values:
-        check_text(what, value)
+    if not isinstance(value, str | PurePath) or not str(value):
+        raise unfit(what, value, "a path")
+    try:
+        # Names that are no UTF-8 are in order here: systems have such files, and Python spells them its own way.
+        is_name = b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        shown = ascii(str(value))[:_SHOWN]
+        details = BadValue(what=what, value=shown, expected="a name that a file can have")
+        raise ValueFormatError(f"{what} is not a name that a file can have: {shown}", details=details)
 
 
 def check_flag(what: str, value: object) -> None:
@@ -93,6 +125,37 @@ def check_flag(what: str, value: object) -> None:
         raise unfit(what, value, "True or False")
 
 
+def check_flags(**given: object) -> None:
+    """Refuse each of several arguments that is neither True nor False, as :func:`check_flag` does."""
+    for what, value in given.items():
+        check_flag(what, value)
+
+
+def check_callable(what: str, value: object) -> None:
+    """Refuse what cannot be called; None passes, as it stands for the default.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if value is not None and not callable(value):
+        raise unfit(what, value, "a function")
+
+
+def checked_names(what: str, value: object) -> tuple[str, ...]:
+    """Return several texts, from anything that holds them but one text, which would fall apart into letters.
+
+    Raises:
+        UsageError: it is of another type, or something in it is.
+        ValueFormatError: one of them holds half of a surrogate pair.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise unfit(what, value, "several names")
+    names = tuple(value)
+    for name in names:
+        check_text(what, name)
+    return names
+
+
 def check_instance(what: str, value: object, kind: type | tuple[type, ...]) -> None:
     """Refuse what is not of a type; None passes, as it stands for the default.
 
@@ -102,6 +165,12 @@ def check_instance(what: str, value: object, kind: type | tuple[type, ...]) -> N
     if value is not None and not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         raise unfit(what, value, " | ".join(one.__name__ for one in kinds))
+
+
+def meant(value: object, choices: Iterable[str]) -> str | None:
+    """Return the hint that names the nearest of the words that are known, if one is near."""
+    near = difflib.get_close_matches(value[:_SHOWN].lower(), list(choices), n=1) if isinstance(value, str) else []
+    return f"did you mean {near[0]!r}?" if near else None
 
 
 def unfit(what: str, value: object, expected: str, hint: str | None = None) -> UsageError:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
+import threading
+from pathlib import Path
 
 import pytest
 
 import omnigraph
+from omnigraph.engine.embedding import Secret
 from omnigraph.errors import Kind, OmnigraphError, UsageError
+from omnigraph.store.compacting import CompactionPolicy
 from omnigraph.store.location import Storage
 
 RELAXED = omnigraph.TxnSettings(durability="relaxed")
 SCHEMA = "node Person { name: String @key  age: I32? }"
 EVERYBODY = "query q() { match { $p: Person } return { $p.name } }"
+NODES = "query q() { match { $p: Person } return { $p } }"
+INSERT = "query a($name: String) { insert Person { name: $name } }"
 NOT_NUMBERS = ["x", True, None, [], math.nan, math.inf, -1]
 SETTINGS = {
     omnigraph.TxnSettings: {
@@ -35,9 +42,22 @@ SETTINGS = {
         "is_durable": ["no", 1, None],
     },
     omnigraph.QueryOptions: {
-        "mode": ["Auto", "", 1],
-        **{name: ["x", True, 1.5, math.nan, -1] for name in ("memory_bytes", "timeout_ms", "max_rows")},
+        "mode": ["Auto", "", 1, []],
+        **{name: ["x", True, 1.5, math.nan, -1, 1 << 64] for name in ("memory_bytes", "timeout_ms", "max_rows")},
+        "rules_off": ["push_filters", 7, None, [7], [[]], ["\ud800"]],
+        "cancel": [True, "x", object(), threading.Event],
+        "streams": ["no", 1, None],
     },
+    omnigraph.EmbeddingSettings: {
+        "provider": ["Mock", "", None, 7, []],
+        "model": [7, b"x", [], "\ud800"],
+        "base_url": [7, b"http://x", [], "x", "http://\ud800"],
+        "api_key": ["sk-1", 7, Secret(7), Secret("\ud800")],  # type: ignore[arg-type]
+        "timeout_ms": [*NOT_NUMBERS, 0, 1.5],
+        "attempts": [*NOT_NUMBERS, 0, 1.5],
+        **{name: [*NOT_NUMBERS, 1.5] for name in ("deadline_ms", "backoff_ms")},
+    },
+    omnigraph.PageLimits: {name: [*NOT_NUMBERS, 0, 1.5] for name in ("changes", "size_bytes", "commits")},
 }
 CASES = [(kind, name, value) for kind, names in SETTINGS.items() for name, values in names.items() for value in values]
 
@@ -49,16 +69,26 @@ def test_a_setting_that_makes_no_sense_is_refused_when_it_is_made(kind, name, va
     assert (refused.value.kind, refused.value.details.what) == (Kind.INVALID, name)
 
 
-def test_the_word_that_was_meant_is_suggested():
-    with pytest.raises(UsageError) as refused:
-        omnigraph.TxnSettings(durability="Full")
-    assert refused.value.hint == "did you mean 'full'?"
+@pytest.mark.parametrize(
+    ("make", "meant"),
+    [
+        (lambda: omnigraph.TxnSettings(durability="Full"), "full"),  # type: ignore[arg-type]
+        (lambda: omnigraph.QueryOptions(mode="Indexd"), "indexed"),  # type: ignore[arg-type]
+        (lambda: omnigraph.EmbeddingSettings(provider="Gemini"), "gemini"),  # type: ignore[arg-type]
+    ],
+    ids=["durability", "mode", "provider"],
+)
+def test_the_word_that_was_meant_is_suggested(make, meant):
+    with pytest.raises(OmnigraphError) as refused:
+        make()
+    assert f"did you mean '{meant}'?" in refused.value.hint
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     with omnigraph.init(str(tmp_path_factory.mktemp("g") / "g"), SCHEMA, settings=RELAXED) as graph:
         graph.mutate('query a() { insert Person { name: "x" } }')
+        graph.create_branch("side")
         yield graph
 
 
@@ -114,14 +144,127 @@ ARGUMENTS = {
     "half a character in a schema": lambda graph: omnigraph.init(f"{graph.uri}2", SCHEMA + " // \ud800"),
     "half a character in a query": lambda graph: graph.query(EVERYBODY + " // \ud800"),
     "a pickled difference": lambda graph: pickle.dumps(graph.diff("~1")),
+    "options": lambda graph: graph.query(EVERYBODY, options="x"),
+    "options of a plan": lambda graph: graph.explain(EVERYBODY, options={}),
+    "run": lambda graph: graph.explain(EVERYBODY, run="no"),
+    "a rule that is not there": lambda graph: graph.query(
+        EVERYBODY, options=omnigraph.QueryOptions(rules_off=frozenset({"push_filter"}))
+    ),
+    "embedding": lambda graph: omnigraph.open(graph.uri, embedding="mock"),
+    "embedding of a number": lambda graph: omnigraph.open(graph.uri, embedding=7),
+    "embedding of a dict": lambda graph: omnigraph.open(graph.uri, embedding={"provider": "mock"}),
+    "embedding of a class": lambda graph: omnigraph.open(graph.uri, embedding=omnigraph.EmbeddingSettings),
+    "embedding of a new graph": lambda graph: omnigraph.init(f"{graph.uri}2", SCHEMA, embedding="mock"),
+    "storage": lambda graph: graph.status(storage="no"),
+    "confirm of a cleanup": lambda graph: graph.cleanup(keep=1000, confirm="no"),
+    "patch": lambda graph: graph.load("/dev/null", "merge", patch="no"),
+    "mode of a load": lambda graph: graph.load("/dev/null", "Merge"),
+    "mode of a load as a list": lambda graph: graph.load("/dev/null", []),
+    "progress of a load": lambda graph: graph.load("/dev/null", progress="x"),
+    "errors_to": lambda graph: graph.load("/dev/null", errors_to=7),
+    "errors_to of a name that is none": lambda graph: graph.load("/dev/null", errors_to="a\0b"),
+    "errors_to of half a character": lambda graph: graph.load("/dev/null", errors_to="\ud800"),
+    "allow_data_loss": lambda graph: graph.apply_schema(SCHEMA, allow_data_loss="no"),
+    "target of an export": lambda graph: graph.export(7),
+    "format": lambda graph: graph.export(f"{graph.uri}-out", "JSONL"),
+    "format as a list": lambda graph: graph.export(f"{graph.uri}-out", []),
+    "types of an export": lambda graph: graph.export(f"{graph.uri}-out", types="Person"),
+    "types of an export that are none": lambda graph: graph.export(f"{graph.uri}-out", types=[[]]),
+    "progress of an export": lambda graph: graph.export(f"{graph.uri}-out", progress=7),
+    "settings of an export": lambda graph: graph.export(f"{graph.uri}-out", settings="x"),
+    "sink": lambda graph: graph.export_stream("out.jsonl"),
+    "no sink": lambda graph: graph.export_stream(None),
+    "a sink for texts": lambda graph: graph.export_stream(io.StringIO()),
+    "a closed sink": lambda graph: graph.export_stream(_closed(io.BytesIO())),
+    "a sink for reading": lambda graph: graph.export_stream(io.BufferedReader(io.BytesIO())),
+    "progress of a stream": lambda graph: graph.export_stream(io.BytesIO(), progress=7),
+    "types of a stream": lambda graph: graph.export_stream(io.BytesIO(), types="Person"),
+    "a type that is a list": lambda graph: graph.optimize([[]]),
+    "after": lambda graph: graph.log(after=7),
+    "after half a character": lambda graph: graph.log(after="\ud800"),
+    "limit of 0": lambda graph: graph.log(limit=0),
+    "actor of a log": lambda graph: graph.log(actor=7),
+    "operation of a log": lambda graph: graph.log(operation=[]),
+    "type of a log": lambda graph: graph.log(type_name=[]),
+    "since": lambda graph: graph.log(since=7),
+    "until": lambda graph: graph.log(until=[]),
+    "limit of a history": lambda graph: graph.blame("Person", "x", limit="x"),
+    "limit of a history nan": lambda graph: graph.blame("Person", "x", limit=math.nan),
+    "limit of a history below": lambda graph: graph.blame("Person", "x", limit=-1),
+    "limit of a network": lambda graph: graph.to_networkx(limit="x"),
+    "limit of a network nan": lambda graph: graph.to_networkx(limit=math.nan),
+    "limit of a network below": lambda graph: graph.to_networkx(limit=-1),
+    "limit of a network of rows": lambda graph: graph.query(NODES).to_networkx(limit="x"),
+    "limit of a network of rows below": lambda graph: graph.query(NODES).to_networkx(limit=-1),
+    "width of a table": lambda graph: graph.query(EVERYBODY).to_table(max_column_width="x"),
+    "layout of a table": lambda graph: graph.query(EVERYBODY).to_table(layout="Wrap"),
+    "javascript": lambda graph: graph.query(EVERYBODY).to_json(javascript="no"),
+    "start of a feed": lambda graph: graph.changes(start=7),
+    "cursor": lambda graph: graph.changes(cursor=7),
+    "page token": lambda graph: graph.changes(page_token=7),
+    "page token of a commit": lambda graph: graph.changes_of(graph.log()[0], page_token=7),
+    "limits": lambda graph: graph.changes(limits=7),
+    "kinds": lambda graph: graph.changes(kinds="node"),
+    "kinds that are none": lambda graph: graph.changes(kinds=[[]]),
+    "kinds as a number": lambda graph: graph.changes(kinds=7),
+    "types of a feed": lambda graph: graph.changes(types="Person"),
+    "types of a feed that are none": lambda graph: graph.changes(types=[7]),
+    "ops": lambda graph: graph.diff("~1", ops=["Insert"]),
+    "ops as a text": lambda graph: graph.diff("~1", ops="insert"),
+    "ids": lambda graph: graph.diff("~1", ids=[[]]),
+    "ids as a text": lambda graph: graph.diff("~1", ids="x"),
+    "resolve": lambda graph: graph.merge("side", resolve="Ours"),
+    "resolve as a list": lambda graph: graph.preview_merge("side", resolve=[]),
+    "resolve of a revert": lambda graph: graph.revert(graph.log()[0], resolve=7),
+    "expected_head": lambda graph: graph.mutate(EVERYBODY, expected_head=7),
+    "rows of a batch": lambda graph: graph.mutate_batch(INSERT, 7),
+    "rows of a batch as a text": lambda graph: graph.mutate_batch(INSERT, "x"),
+    "params": lambda graph: graph.mutate(INSERT, 7),
+    "actor": lambda graph: graph.mutate(INSERT, {}, actor=7),
+    "message": lambda graph: graph.tag("t", message=7),
+    "policy": lambda graph: graph.session.optimize(policy="x"),
+    "limit of problems": lambda graph: graph.session.load(["/dev/null"], limit="x"),
+    "the form of parameters": lambda graph: graph.session.query(EVERYBODY, params_form="Host"),
 }
+FLAGS = [{name: value} for name in ("confirm", "force", "discard") for value in ("x", "no", 1, None, [])]
+NOT_POLICIES = {
+    "target_rows": [*NOT_NUMBERS, 0, 1.5],
+    "fair_share": NOT_NUMBERS,
+    "deleted_share": [*NOT_NUMBERS, 1.5],
+    "max_rows": ["x", True, -1, math.nan, 1.5],
+}
+
+
+def _closed(sink):
+    sink.close()
+    return sink
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+def test_a_repair_decides_nothing_by_what_is_not_a_flag(graph, flags):
+    with pytest.raises(UsageError) as refused:
+        graph.repair(**{"confirm": True, **flags})
+    assert refused.value.details.what == next(iter(flags))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in NOT_POLICIES.items() for value in values]
+)
+def test_a_policy_that_makes_no_sense_compacts_nothing(graph, name, value):
+    with pytest.raises(UsageError) as refused:
+        graph.session.optimize(policy=CompactionPolicy(**{name: value}))
+    assert refused.value.details.what == name
 
 
 @pytest.mark.parametrize("case", ARGUMENTS)
 def test_an_argument_that_makes_no_sense_is_an_error_of_ours(graph, case):
+    head = graph.log()[0].id
     with pytest.raises(OmnigraphError) as refused:
         ARGUMENTS[case](graph)
     assert refused.value.code != "internal"
+    assert graph.log()[0].id == head
+    assert not Path(f"{graph.uri}2").exists()
+    assert not Path(f"{graph.uri}-out").exists()
 
 
 def test_results_logs_and_storage_can_be_sent_to_another_process(graph):

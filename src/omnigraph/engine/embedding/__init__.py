@@ -2,7 +2,7 @@
 
 from omnigraph.engine.embedding.embedder import Embedder
 from omnigraph.engine.embedding.environment import settings_from_environment
-from omnigraph.engine.embedding.provider import EmbeddingProvider, Role
+from omnigraph.engine.embedding.provider import EmbeddingProvider, Role, check_embedding
 from omnigraph.engine.embedding.settings import EmbeddingSettings, ProviderKind, Secret
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "ProviderKind",
     "Role",
     "Secret",
+    "check_embedding",
     "settings_from_environment",
 ]

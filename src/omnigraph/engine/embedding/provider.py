@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from omnigraph.engine.embedding.settings import EmbeddingSettings
+from omnigraph.values import unfit
+
 # What a text is for; some models embed a question and the passages it should find differently.
 Role = Literal["query", "document"]
 
@@ -37,3 +40,17 @@ class EmbeddingProvider(Protocol):
 
     def close(self) -> None:
         """Let go of connections; harmless when closed already."""
+
+
+def check_embedding(given: object) -> None:
+    """Refuse what is neither settings nor a provider; None passes, as the environment tells then.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if given is None or isinstance(given, EmbeddingSettings):
+        return
+    # A class has what its objects have, and is none of them.
+    is_provider = not isinstance(given, type) and callable(getattr(given, "embed", None))
+    if not is_provider or not callable(getattr(given, "close", None)):
+        raise unfit("embedding", given, "EmbeddingSettings or a provider with embed and close")

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from omnigraph.errors import BadValue, EmbeddingSettingsError
 from omnigraph.records import record
-from omnigraph.values import check_instance, checked_text
+from omnigraph.values import check_text, meant
 
 ProviderKind = Literal["openai-compatible", "openai", "gemini", "local", "mock"]
 PROVIDERS: tuple[ProviderKind, ...] = get_args(ProviderKind)
@@ -21,6 +21,7 @@ LOCAL_MODEL = "all-MiniLM-L6-v2"
 LARGEST = 2**31 - 1
 _LEAST = MappingProxyType({"timeout_ms": 1, "deadline_ms": 0, "attempts": 1, "backoff_ms": 0})
 # What an HTTP header can carry without quoting.
+_SHOWN = 100
 _KEY = re.compile(r"[\x21-\x7e]+")
 
 
@@ -104,20 +105,20 @@ class EmbeddingSettings:
     backoff_ms: int = 200
 
     def __post_init__(self) -> None:
-        if self.provider not in PROVIDERS:
-            raise unknown_provider(str(self.provider))
-        checked_text("model", self.model)
-        checked_text("base_url", self.base_url)
-        check_instance("api_key", self.api_key, Secret)
+        # As objects, since callers without a type checker give anything at all.
+        provider: object = self.provider
+        if not isinstance(provider, str) or provider not in PROVIDERS:
+            raise unknown_provider(provider)
         for name, least in _LEAST.items():
-            value = getattr(self, name)
+            value: object = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-                raise bad_number(name, str(value), least)
+                raise bad_number(name, ascii(value)[:_SHOWN], least)
+        if self.model is not None:
+            check_text("model", self.model)
         if self.base_url is not None:
             object.__setattr__(self, "base_url", _checked_url(self.base_url))
-        if self.api_key is not None and not _KEY.fullmatch(self.api_key.reveal()):
-            details = BadValue(what="api_key", value="…", expected="visible ASCII characters")
-            raise EmbeddingSettingsError("the API key has characters that cannot be sent", details=details)
+        if self.api_key is not None:
+            _check_key(self.api_key)
 
     @property
     def active_model(self) -> str:
@@ -130,13 +131,14 @@ class EmbeddingSettings:
         return self.base_url or DEFAULTS[self.provider].base_url or ""
 
 
-def unknown_provider(name: str) -> EmbeddingSettingsError:
+def unknown_provider(name: object) -> EmbeddingSettingsError:
     """Return the error for a provider that does not exist."""
-    details = BadValue(what="provider", value=name, expected=" | ".join(PROVIDERS))
+    shown = ascii(name)[:_SHOWN]
+    details = BadValue(what="provider", value=name if isinstance(name, str) else shown, expected=" | ".join(PROVIDERS))
     return EmbeddingSettingsError(
-        f"no embedding provider has this name: provider={name!r}",
+        f"no embedding provider has this name: provider={shown}",
         details=details,
-        hint=f"set OMNIGRAPH_EMBED_PROVIDER to one of: {', '.join(PROVIDERS)}",
+        hint=meant(name, PROVIDERS) or f"set OMNIGRAPH_EMBED_PROVIDER to one of: {', '.join(PROVIDERS)}",
     )
 
 
@@ -158,7 +160,17 @@ def bad_number(name: str, value: str, least: int) -> EmbeddingSettingsError:
     return EmbeddingSettingsError(f"{name} must be {expected}, got {value!r}", details=details)
 
 
-def _checked_url(url: str) -> str:
+def _check_key(key: object) -> None:
+    # Whatever was given instead may be a key: it is not shown either.
+    text: object = key.reveal() if isinstance(key, Secret) else None
+    if isinstance(text, str) and _KEY.fullmatch(text):
+        return
+    expected = "a Secret of visible ASCII characters"
+    details = BadValue(what="api_key", value="…", expected=expected)
+    raise EmbeddingSettingsError(f"the API key must be {expected}", details=details)
+
+
+def _checked_url(url: object) -> str:
     # Neither the text nor a part of it is repeated in the error: it may hold a password.
     expected = "http:// or https:// with a host, without user, query or fragment"
     details = BadValue(what="base_url", value="…", expected=expected)
@@ -167,6 +179,8 @@ def _checked_url(url: str) -> str:
         details=details,
         hint="set OMNIGRAPH_EMBED_BASE_URL",
     )
+    if not isinstance(url, str):
+        raise problem
     try:
         parts = urlsplit(url)
         has_port = parts.port is None or parts.port > 0

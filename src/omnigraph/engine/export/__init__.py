@@ -6,9 +6,10 @@ from omnigraph.engine.export.options import (
     ExportProgress,
     ExportResult,
     ExportSettings,
+    check_export,
 )
 from omnigraph.engine.export.run import export_folder
-from omnigraph.engine.export.stream import export_stream
+from omnigraph.engine.export.stream import check_sink, export_stream
 
 __all__ = [
     "ExportFormat",
@@ -16,6 +17,8 @@ __all__ = [
     "ExportResult",
     "ExportSettings",
     "ExportedType",
+    "check_export",
+    "check_sink",
     "export_folder",
     "export_stream",
 ]

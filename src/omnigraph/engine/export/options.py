@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from omnigraph.records import record
 from omnigraph.runtime import Cost
-from omnigraph.values import check_flag, check_whole
+from omnigraph.values import check_callable, check_choice, check_flag, check_instance, check_whole
 
 _MAX_THREADS = 1024
 
@@ -36,6 +36,17 @@ class ExportSettings:
         check_whole("rows_per_file", self.rows_per_file, least=1)
         check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
         check_flag("is_durable", self.is_durable)
+
+
+def check_export(form: object, progress: object, settings: object) -> None:
+    """Refuse what an export could not begin with.
+
+    Raises:
+        UsageError: there is no such format, or ``progress`` or ``settings`` are something else.
+    """
+    check_choice("format", form, FORMATS)
+    check_callable("progress", progress)
+    check_instance("settings", settings, ExportSettings)
 
 
 @record

@@ -21,11 +21,12 @@ from omnigraph.engine.export.options import (
 )
 from omnigraph.engine.export.parts import ExportPart, plan_parts, write_part
 from omnigraph.engine.export.selection import ExportCut
-from omnigraph.errors import BadValue, ExportTargetError, OmnigraphError, UsageError
+from omnigraph.errors import BadValue, ExportTargetError, OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
+from omnigraph.values import check_choice
 from omnigraph.values.temporal import format_datetime
 
 WriteParts = Callable[[Sequence[ExportPart]], Iterable[ExportedFile]]
@@ -111,9 +112,7 @@ class ExportJob:
             ValueFormatError: the target is no place for files.
             ExportTargetError: the target lies inside the graph.
         """
-        if form not in FORMATS:
-            details = BadValue(what="format", value=str(form), expected=", ".join(FORMATS))
-            raise UsageError(f"no such export format format={form}", details=details)
+        check_choice("format", form, FORMATS)
         storage = _storage(target, graph)
         if f"{storage.root}/".startswith(f"{graph.root}/"):
             details = BadValue(what="folder", value=storage.root, expected="a folder outside of the graph")

@@ -10,6 +10,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import ExportTypeError, MissingThing
 from omnigraph.records import record
 from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import checked_names
 
 
 @record
@@ -26,10 +27,12 @@ class ExportCut:
 
         Raises:
             ExportTypeError: the schema has no such type.
+            UsageError: these are not several names.
         """
         owners: list[NodeType | EdgeType] = [catalog.nodes[name] for name in sorted(catalog.nodes)]
         owners += [catalog.edges[name] for name in sorted(catalog.edges)]
         if types is not None:
+            types = checked_names("types", types)
             for name in types:
                 if not any(name in {owner.name, owner.table_key} for owner in owners):
                     raise _unknown(name, [owner.name for owner in owners])

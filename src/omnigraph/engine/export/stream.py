@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from omnigraph.engine.export.parts import BATCH_BLOB_ROWS, BATCH_ROWS
 from omnigraph.engine.export.selection import ExportCut
 from omnigraph.runtime import Counters, World
 from omnigraph.store.table import KEY, ROW_ID, Table
+from omnigraph.values import unfit
 
 # No piece of output is larger, so that a slow reader holds up little memory.
 _CHUNK_BYTES = 64 << 10
@@ -26,6 +28,17 @@ class ByteSink(Protocol):
 
     def write(self, data: bytes, /) -> object:
         """Take the bytes."""
+
+
+def check_sink(sink: object) -> None:
+    """Refuse what takes no bytes: a path, a file for texts, one that is closed or open for reading.
+
+    Raises:
+        UsageError: it is such a thing.
+    """
+    is_open = not getattr(sink, "closed", False) and (not isinstance(sink, io.IOBase) or sink.writable())
+    if not callable(getattr(sink, "write", None)) or isinstance(sink, io.TextIOBase | type) or not is_open:
+        raise unfit("sink", sink, "a binary file that is open for writing")
 
 
 def export_stream(

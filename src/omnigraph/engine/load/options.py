@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import check_flag, check_whole
+from omnigraph.values import check_callable, check_choice, check_flag, check_path, check_whole
 
 LoadMode = Literal["append", "merge", "overwrite"]
 _MAX_THREADS = 1024
@@ -44,6 +44,20 @@ class LoadSettings:
         check_whole("memory_bytes", self.memory_bytes)
         check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
         check_flag("check_sums", self.check_sums)
+
+
+def check_load(mode: object, *, errors_to: object, progress: object, limit: object) -> None:
+    """Refuse what a load, wherever it runs, could not begin with.
+
+    Raises:
+        UsageError: there is no such mode, or an argument is of another type or out of bounds.
+        ValueFormatError: no file can have the name of ``errors_to``.
+    """
+    check_choice("mode", mode, get_args(LoadMode))
+    if errors_to is not None:
+        check_path("errors_to", errors_to)
+    check_callable("progress", progress)
+    check_whole("limit", limit)
 
 
 @record

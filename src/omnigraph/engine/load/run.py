@@ -15,7 +15,7 @@ from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.load.change import LoadChange, build_change, build_patch
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import Intake
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, Progress
+from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, Progress, check_load
 from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source, expand_sources
 from omnigraph.engine.load.spool import Spool, open_spool
@@ -36,7 +36,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.authority import CommitResult, GraphPublishAuthority
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.transaction import CommitView, WriteTxn
-from omnigraph.values import CommitId
+from omnigraph.values import CommitId, check_flag, check_instance
 
 KINDS: dict[LoadMode, WriteKind] = {
     "append": WriteKind.LOAD_APPEND,
@@ -92,6 +92,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         SchemaMovedError, PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError:
             as for any commit.
     """
+    check_load(mode, errors_to=errors_to, progress=progress, limit=limit)
+    check_flag("patch", patch)
+    check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
         raise UsageError("only a merge can patch", details=details)

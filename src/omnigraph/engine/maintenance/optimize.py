@@ -33,7 +33,7 @@ from omnigraph.txn.changes import BuiltIndexes, CompactedTable
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.plan import WriteKind
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, check_instance, check_number, check_whole
 
 MANIFEST_KEY = "__manifest"
 # An index that covers every row, be there none, is nothing that anybody waits for.
@@ -103,6 +103,20 @@ class _Progress:
     skipped: SkipReason | None = None
     attempts: int = 0
     has_committed: bool = False
+
+
+def check_policy(policy: object) -> None:
+    """Refuse a policy by which no sensible compaction could be planned; None passes, as it stands for the default.
+
+    Raises:
+        UsageError: it is something else, or holds a value of another type or out of bounds.
+    """
+    check_instance("policy", policy, CompactionPolicy)
+    if isinstance(policy, CompactionPolicy):
+        check_whole("target_rows", policy.target_rows, least=1)
+        check_number("fair_share", policy.fair_share)
+        check_number("deleted_share", policy.deleted_share, most=1)
+        check_whole("max_rows", policy.max_rows, optional=True)
 
 
 class Optimization:

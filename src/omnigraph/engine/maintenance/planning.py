@@ -19,7 +19,7 @@ from omnigraph.store.table import Table
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values.checks import unfit
+from omnigraph.values import checked_names
 
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
 IndexAction = Literal["built", "extended", "rebuilt", "skipped"]
@@ -75,11 +75,8 @@ def tables_of(snapshot: Snapshot, types: Sequence[str] | None) -> tuple[str, ...
     known = tuple(snapshot.state.tables)
     if types is None:
         return known
-    given: object = types
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise unfit("types", given, "several names of types")
     wanted = []
-    for name in types:
+    for name in checked_names("types", types):
         found = [key for key in known if name in {key, key.partition(":")[2]}]
         if not found:
             details = MissingThing(what="type", name=name, near=known)

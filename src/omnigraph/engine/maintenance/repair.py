@@ -11,7 +11,7 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.claims import PendingClaim
 from omnigraph.txn.repair import Drift, adopt_drift, discard_drift, find_drift
-from omnigraph.values import BranchName
+from omnigraph.values import BranchName, check_flags
 
 _LOOK_EVERY_S = 0.25
 
@@ -72,7 +72,7 @@ class RepairOrder:
         discard: undo every drift instead.
 
     Raises:
-        UsageError: ``force`` or ``discard`` without ``confirm``, or both of them.
+        UsageError: ``force`` or ``discard`` without ``confirm``, or both of them, or something that is not a flag.
     """
 
     confirm: bool = False
@@ -80,6 +80,7 @@ class RepairOrder:
     discard: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(confirm=self.confirm, force=self.force, discard=self.discard)
         if (self.force or self.discard) and not self.confirm:
             details = BadValue(what="arguments", value="", expected="--confirm")
             raise UsageError("a repair that decides needs --confirm", details=details, hint="give --confirm")

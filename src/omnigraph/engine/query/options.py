@@ -6,10 +6,9 @@ import os
 import threading
 from typing import Literal, cast
 
-from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import memory_bytes
-from omnigraph.values import check_instance, check_texts, size_of
+from omnigraph.values import check_choice, check_flag, check_instance, check_whole, checked_names, size_of, unfit
 
 ExpandMode = Literal["auto", "indexed", "csr"]
 
@@ -33,6 +32,9 @@ class QueryOptions:
         max_rows: how many rows it may return.
         cancel: set from another thread to stop the read.
         streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     mode: ExpandMode = "auto"
@@ -44,16 +46,12 @@ class QueryOptions:
     streams: bool = False
 
     def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise _unfit("mode", self.mode, " | ".join(_MODES))
+        check_choice("mode", self.mode, _MODES)
         for name in ("memory_bytes", "timeout_ms", "max_rows"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise _unfit(name, value, "an integer that is not negative, or none")
-        if not isinstance(self.rules_off, frozenset | set):
-            raise _unfit("rules_off", self.rules_off, "a set of names")
-        check_texts("rules_off", self.rules_off)
+            check_whole(name, getattr(self, name), optional=True)
+        object.__setattr__(self, "rules_off", frozenset(checked_names("rules_off", self.rules_off)))
         check_instance("cancel", self.cancel, threading.Event)
+        check_flag("streams", self.streams)
 
     @property
     def most_memory_bytes(self) -> int:
@@ -65,7 +63,7 @@ class QueryOptions:
             return memory_bytes() // _MEMORY_SHARE
         size = size_of(asked)
         if size is None:
-            raise _unfit(_MEMORY_VARIABLE, asked, "a size, such as 256M or 2G")
+            raise unfit(_MEMORY_VARIABLE, asked, "a size, such as 256M or 2G")
         return size
 
     @property
@@ -74,11 +72,5 @@ class QueryOptions:
         forced = os.environ.get(_MODE_VARIABLE, "").strip()
         if self.mode != "auto" or not forced:
             return self.mode
-        if forced not in _MODES:
-            raise _unfit(_MODE_VARIABLE, forced, " | ".join(_MODES))
+        check_choice(_MODE_VARIABLE, forced, _MODES)
         return cast("ExpandMode", forced)
-
-
-def _unfit(what: str, value: object, expected: str) -> UsageError:
-    details = BadValue(what=what, value=str(value), expected=expected)
-    return UsageError(f"query option {what} does not fit: value={value}", details=details)

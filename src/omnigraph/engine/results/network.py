@@ -14,6 +14,7 @@ from omnigraph.engine.results.libraries import library
 from omnigraph.engine.results.pattern import PropertyColumn, ResultPattern
 from omnigraph.errors import BadValue, LimitExceeded, ResultWithoutNodesError, ViewTooLargeError
 from omnigraph.records import record
+from omnigraph.values import check_whole
 
 # What a network of Python objects takes a few hundred megabytes for.
 MAX_ENTITIES = 100_000
@@ -73,6 +74,7 @@ def network_of_rows(pattern: ResultPattern, batches: Iterable[pa.RecordBatch], l
         ResultWithoutNodesError: no column is a node.
         ViewTooLargeError: there are more than ``limit`` of them.
     """
+    check_whole("limit", limit)
     if not pattern.nodes:
         details = BadValue(what="result", value="no column that is a node", expected="node variables in the return")
         raise ResultWithoutNodesError("the rows of this query hold no nodes", details=details)

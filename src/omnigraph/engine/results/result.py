@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
 from omnigraph.engine.results.notebook import MAX_ROWS, html_table
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, write_table
 from omnigraph.runtime import Cost, Counters
+from omnigraph.values import check_choice, check_flag, check_whole
 
 
 class Result:
@@ -217,10 +218,12 @@ class Result:
             sink: an open text file, or anything else with ``write``.
             javascript: write integers beyond ±9007199254740991 as text, since a JavaScript number cannot hold them.
         """
+        check_flag("javascript", javascript)
         encodings.write_json(self._content(), sink, is_javascript=javascript)
 
     def write_jsonl(self, sink: TextSink, *, javascript: bool = False) -> None:
         """Write a line of metadata, then one JSON object per row; takes what :meth:`write_json` takes."""
+        check_flag("javascript", javascript)
         encodings.write_jsonl(self._content(), sink, is_javascript=javascript)
 
     def write_csv(self, sink: TextSink) -> None:
@@ -247,6 +250,9 @@ class Result:
             layout: whether longer cells are cut or broken into lines.
             max_width: the widest a line may be; columns shrink for it, to 4 at the least.
         """
+        check_whole("max_column_width", max_column_width)
+        check_choice("layout", layout, get_args(CellLayout))
+        check_whole("max_width", max_width, optional=True)
         write_table(self._content(), sink, max_column_width=max_column_width, layout=layout, max_width=max_width)
 
     def _content(self) -> Content:

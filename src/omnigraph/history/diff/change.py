@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.images import Image
 from omnigraph.records import record
-from omnigraph.values.checks import check_texts, unfit
+from omnigraph.values import checked_names, meant
 
 EntityKind = Literal["node", "edge"]
 ChangeOp = Literal["insert", "update", "delete"]
@@ -19,8 +19,6 @@ ChangeOp = Literal["insert", "update", "delete"]
 # The order in which operations on one id would stand.
 OP_RANKS: Mapping[ChangeOp, int] = {"insert": 0, "update": 1, "delete": 2}
 _SEPARATOR = b"\x1f"
-
-_WORDS = ("kinds", "types", "ops", "ids")
 
 
 @record
@@ -95,17 +93,13 @@ class ChangeFilter:
         """Return the filter for words as a request brings them.
 
         Raises:
-            UsageError: a kind or an operation is none.
-            ValueFormatError: something among them is not a text.
+            UsageError: a kind or an operation is none, or a dimension is not several names.
         """
-        kinds, type_names, ops, ids = (
-            _texts(*given) for given in zip(_WORDS, (kinds, type_names, ops, ids), strict=True)
-        )
         return cls(
-            kinds=frozenset(_known(kinds, "kind", get_args(EntityKind))),
-            type_names=frozenset(type_names),
-            ops=frozenset(_known(ops, "op", get_args(ChangeOp))),
-            ids=frozenset(ids),
+            kinds=frozenset(_known(checked_names("kinds", kinds), "kind", get_args(EntityKind))),
+            type_names=frozenset(checked_names("types", type_names)),
+            ops=frozenset(_known(checked_names("ops", ops), "op", get_args(ChangeOp))),
+            ids=frozenset(checked_names("ids", ids)),
         )
 
     def wants_type(self, kind: EntityKind, name: str) -> bool:
@@ -131,19 +125,11 @@ class ChangeFilter:
 NO_FILTER = ChangeFilter()
 
 
-def _texts(what: str, given: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise unfit(what, given, "a list of texts")
-    several = tuple(given)
-    check_texts(what, several)
-    return several
-
-
 def _known(words: Iterable[str], what: str, known: tuple[Any, ...]) -> Iterable[Any]:
     for word in words:
         if word not in known:
             details = BadValue(what=what, value=word, expected=" | ".join(known))
-            raise UsageError(f"there is no such {what} {what}={word!r}", details=details)
+            raise UsageError(f"there is no such {what} {what}={word!r}", details=details, hint=meant(word, known))
         yield word
 
 

@@ -23,7 +23,7 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.commits import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import MAIN, BranchName
+from omnigraph.values import MAIN, BranchName, check_whole
 
 _SHOWN = {SRC: "from", DST: "to"}
 _ADDRESS_BITS = 32
@@ -102,10 +102,12 @@ def blame(
         counters: where the calls go.
 
     Raises:
+        UsageError: the limit is not a number of events.
         TypeMissingError: there is no such type in the newest of the states.
         BranchMissingError, TagMissingError, CommitMissingError: there is no such state.
         HistoryGoneError: a state on the way was reclaimed.
     """
+    check_whole("limit", limit, least=1)
     count, name = counters or Counters(), BranchName.parse(branch)
     state = store.past.resolve_ref(str(name) if at is None else at, name, count)
     line = store.past.line_of(state.snapshot, count)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from omnigraph.errors import BadValue, ChangeLimitError, LimitExceeded, UsageError
+from omnigraph.errors import ChangeLimitError, LimitExceeded
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.records import record
-from omnigraph.values.checks import unfit
+from omnigraph.values import check_whole
 
 DEFAULT_CHANGES, MAX_CHANGES = 1_000, 8_192
 DEFAULT_BYTES, MAX_BYTES = 4 << 20, 32 << 20
@@ -26,7 +26,7 @@ class PageLimits:
         commits: how many commits a poll looks at.
 
     Raises:
-        UsageError: a limit is below 1.
+        UsageError: a limit is not a whole number, or below 1.
         ChangeLimitError: a limit is above what one answer may carry.
     """
 
@@ -35,6 +35,8 @@ class PageLimits:
     commits: int = DEFAULT_COMMITS
 
     def __post_init__(self) -> None:
+        for name in ("changes", "size_bytes", "commits"):
+            check_whole(name, getattr(self, name), least=1)
         _within(self.changes, MAX_CHANGES, "commit_changes_page_changes")
         _within(self.size_bytes, MAX_BYTES, "commit_changes_page_bytes")
         _within(self.commits, MAX_COMMITS, "change_feed_commits_per_poll")
@@ -68,11 +70,6 @@ class PageBudget:
 
 
 def _within(value: int, limit: int, resource: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise unfit(resource, value, "a whole number")
-    if value < 1:
-        details = BadValue(what=resource, value=str(value), expected="at least 1")
-        raise UsageError(f"a page must be able to carry something {resource}={value}", details=details)
     if value > limit:
         exceeded = LimitExceeded(resource=resource, limit=limit, actual=value)
         raise ChangeLimitError(f"a page cannot be that large {resource}={value} limit={limit}", details=exceeded)

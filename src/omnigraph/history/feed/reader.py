@@ -28,7 +28,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_instance, check_text
 
 _AFTER = "after:"
 
@@ -114,6 +114,7 @@ class ChangeReader:
             ChangeFeedGapError: the history it needs was reclaimed.
             ChangeCursorError: the token is none of this request.
         """
+        check_instance("limits", limits, PageLimits)
         count = counters or Counters()
         chain = Chain(self._store, self._deltas, count)
         step = chain.find(CommitId(Ulid.parse(commit_id)))
@@ -159,6 +160,9 @@ class ChangeReader:
             ChangeSchemaBoundaryError: the next commit changed the schema of a type.
             BranchMissingError: there is no such branch.
         """
+        check_instance("limits", limits, PageLimits)
+        if start is not None:
+            check_text("start", start)
         count, limits = counters or Counters(), limits or PageLimits()
         head = self._store.snapshot(BranchName.parse(branch), count)
         state = head.state

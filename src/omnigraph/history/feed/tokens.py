@@ -14,6 +14,7 @@ import msgspec
 from omnigraph.errors import BadValue, ChangeCursorError, ChangeLimitError, LimitExceeded
 from omnigraph.history.diff.change import OP_RANKS, EntityChange
 from omnigraph.records import record
+from omnigraph.values import check_instance
 
 MAX_TOKEN = 4096
 PURPOSE = "changes/forward"
@@ -143,7 +144,9 @@ def decode_token(text: str) -> Token:
 
     Raises:
         ChangeCursorError: it is damaged, or none of ours.
+        UsageError: it is not a text.
     """
+    check_instance("cursor", text, str)
     if len(text) > MAX_TOKEN:
         reject("it is too long", text)
     try:

@@ -17,21 +17,25 @@ from omnigraph.history.merge.conflicts import ConflictKind
 from omnigraph.history.merge.three_way import RowConflicts, TableMerge
 from omnigraph.store.table import KEY
 from omnigraph.txn.changes import id_array
+from omnigraph.values import meant
 
 Resolution = Literal["ours", "theirs", "properties"]
 RESOLUTIONS: tuple[Resolution, ...] = ("ours", "theirs", "properties")
+_SHOWN = 100
 Mask = npt.NDArray[np.bool_]
 
 
-def check_resolution(resolve: str | None) -> None:
+def check_resolution(resolve: object) -> None:
     """Return if ``resolve`` names a way to resolve conflicts, or none.
 
     Raises:
         UsageError: it does not.
     """
-    if resolve is not None and resolve not in RESOLUTIONS:
-        details = BadValue(what="resolve", value=resolve, expected=", ".join(RESOLUTIONS))
-        raise UsageError(f"no such way to resolve conflicts resolve={resolve!r}", details=details)
+    if resolve is not None and not (isinstance(resolve, str) and resolve in RESOLUTIONS):
+        shown = resolve if isinstance(resolve, str) and resolve.isascii() else ascii(resolve)
+        details = BadValue(what="resolve", value=shown[:_SHOWN], expected=", ".join(RESOLUTIONS))
+        message = f"no such way to resolve conflicts resolve={ascii(resolve)[:_SHOWN]}"
+        raise UsageError(message, details=details, hint=meant(resolve, RESOLUTIONS))
 
 
 def resolve_rows(merge: TableMerge, resolve: Resolution) -> TableMerge:

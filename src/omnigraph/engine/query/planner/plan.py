@@ -20,6 +20,7 @@ from omnigraph.engine.query.planner.top_rows import cut_early
 from omnigraph.engine.query.steps import QueryPlan, Scan, Step, Unless
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import AntiJoin, Expand, NodeScan, Operator, ReadPlan
+from omnigraph.values import meant
 
 Rule = Callable[[QueryPlan, Facts], QueryPlan]
 
@@ -47,7 +48,7 @@ def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozense
     """
     for name in sorted(rules_off - RULES.keys()):
         details = BadValue(what="rewrite rule", value=name, expected=" | ".join(RULES))
-        raise UsageError(f"no rewrite rule is called '{name}'", details=details)
+        raise UsageError(f"no rewrite rule is called '{name}'", details=details, hint=meant(name, RULES))
     variables = _variables(read.operators, {})
     steps = _translate(read.operators, variables)
     plan = QueryPlan(read=read, steps=steps, variables=variables, columns=all_columns(facts))
