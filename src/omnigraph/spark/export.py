@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, ExportSettings
+from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, ExportSettings, check_export
 from omnigraph.engine.export.manifest import ExportedFile
 from omnigraph.engine.export.options import Progress
 from omnigraph.engine.export.parts import ExportPart, write_part
@@ -60,6 +60,7 @@ def export(
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         SparkJobError: the job failed for a reason of its own.
     """
+    check_export(format, progress, settings)
     session, counters = session_of(graph), Counters()
     cut = session.export_cut(branch, at, types, counters)
     settings = settings or ExportSettings()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from omnigraph.engine.maintenance.optimize import OptimizeResult
+from omnigraph.engine.maintenance.optimize import OptimizeResult, check_policy
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
 from omnigraph.engine.session import GraphSession
 from omnigraph.records import record
@@ -16,7 +16,7 @@ from omnigraph.store.compacting import CompactionPolicy
 from omnigraph.store.location import Storage
 from omnigraph.store.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
 from omnigraph.store.staging import BuiltIndex, IndexBuild
-from omnigraph.values import MAIN
+from omnigraph.values import MAIN, check_callable, checked_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +66,11 @@ def optimize_on_spark(
         SparkJobError: a job failed for a reason of its own.
     """
     session = session_of(graph)
+    # Before there is a session of Spark.
+    check_policy(policy)
+    check_callable("progress", progress)
+    if types is not None:
+        types = checked_names("types", types)
     runner = ExecutorMaintenance(session.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
     return session.optimize(branch, types, actor=actor, policy=policy, runner=runner)
 

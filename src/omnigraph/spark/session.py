@@ -16,6 +16,7 @@ from omnigraph.spark.gateway import ENDING_S, Host, host_of, set_environment, st
 from omnigraph.spark.java import find_java
 from omnigraph.spark.launch import java_options, spark_home
 from omnigraph.spark.workers import check_workers
+from omnigraph.values import check_flags, check_number, check_path, check_text, checked_text, unfit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,12 +47,19 @@ def session(
         saves_classes: Keep what speeds up the next start in the user's cache folder.
 
     Raises:
-        UsageError: both a master and a remote.
+        UsageError: both a master and a remote, or an argument of another type.
+        ValueFormatError: a text among them cannot be encoded.
         SparkMissingError: PySpark is not installed.
         JavaMissingError, JavaTooOldError: there is no Java for it.
         SparkStartError: it does not start, or cannot be reached.
         SparkWorkerError: its workers cannot run our code.
     """
+    for what, text in (("master", master), ("remote", remote)):
+        checked_text(what, text)
+    _check_conf(conf)
+    if log is not None:
+        check_path("log", log)
+    check_flags(is_short=is_short, saves_classes=saves_classes)
     if master is not None and remote is not None:
         raise UsageError(
             "a session has a master or a remote, not both",
@@ -70,10 +78,13 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
     """Return the session that a caller gave, fit for our work, or the one of this process.
 
     Raises:
+        UsageError: it is no session.
         SparkWorkerError: the workers of the caller's session cannot run our code.
     """
     if spark is None:
         return session()
+    if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
+        raise unfit("spark", spark, "a session of Spark")
     check_workers(spark)
     return spark
 
@@ -100,6 +111,7 @@ def active_session() -> SparkSession | None:
 
 def stop(spark: SparkSession, *, patience_s: float = ENDING_S) -> None:
     """Stop a session, and end the process behind it if it was started here; by force if it takes too long."""
+    check_number("patience_s", patience_s)
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
@@ -136,6 +148,16 @@ def settings_for(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(2 * _cores(master)),
     }
+
+
+def _check_conf(conf: object) -> None:
+    if conf is None:
+        return
+    if not isinstance(conf, Mapping):
+        raise unfit("conf", conf, "settings of Spark by name")
+    for name, value in conf.items():
+        check_text("conf", name)
+        check_text(name, value)
 
 
 def _start_fit(

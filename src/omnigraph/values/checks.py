@@ -156,13 +156,13 @@ def checked_names(what: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def check_instance(what: str, value: object, kind: type | tuple[type, ...]) -> None:
-    """Refuse what is not of a type; None passes, as it stands for the default.
+def check_instance(what: str, value: object, kind: type | tuple[type, ...], *, optional: bool = True) -> None:
+    """Refuse what is not of a type; unless ``optional`` says otherwise None passes, as it stands for the default.
 
     Raises:
         UsageError: it is of another type.
     """
-    if value is not None and not isinstance(value, kind):
+    if not (optional and value is None) and not isinstance(value, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         raise unfit(what, value, " | ".join(one.__name__ for one in kinds))
 

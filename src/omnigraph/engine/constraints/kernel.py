@@ -14,10 +14,12 @@ from omnigraph.engine.constraints.set_rules import SetRule
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
 from omnigraph.records import record
+from omnigraph.values import check_flag, check_whole
 
 if TYPE_CHECKING:
     import duckdb
 
+_MAX_THREADS = 1024
 _MIB = 1 << 20
 
 
@@ -28,12 +30,21 @@ class KernelSettings:
     Changes of ``parallel_from_rows`` and more are looked at by all threads; fewer rows are not worth starting any.
     ``uses_proofs`` lets a rule be taken as kept when a cheap look at the change proves so; without it every text is
     run.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     memory_limit_bytes: int = 1024 * _MIB
     threads: int = 2
     parallel_from_rows: int = 50_000
     uses_proofs: bool = True
+
+    def __post_init__(self) -> None:
+        check_whole("memory_limit_bytes", self.memory_limit_bytes, least=1)
+        check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
+        check_whole("parallel_from_rows", self.parallel_from_rows)
+        check_flag("uses_proofs", self.uses_proofs)
 
 
 class Kernel:

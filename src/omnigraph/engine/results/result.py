@@ -20,6 +20,9 @@ from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, write_table
 from omnigraph.runtime import Cost, Counters
 from omnigraph.values import check_choice, check_flag, check_whole
 
+# As good as 8, like everything below it.
+_NARROWEST = -(1 << 31)
+
 
 class Result:
     """The rows of a read, kept as Arrow. Threads may share it.
@@ -250,7 +253,7 @@ class Result:
             layout: whether longer cells are cut or broken into lines.
             max_width: the widest a line may be; columns shrink for it, to 4 at the least.
         """
-        check_whole("max_column_width", max_column_width)
+        check_whole("max_column_width", max_column_width, least=_NARROWEST)
         check_choice("layout", layout, get_args(CellLayout))
         check_whole("max_width", max_width, optional=True)
         write_table(self._content(), sink, max_column_width=max_column_width, layout=layout, max_width=max_width)

@@ -19,6 +19,7 @@ from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import RowsFile
 from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
+from omnigraph.values import checked_names, meant, unfit
 
 # A column by type, or the word for the usual ones.
 ClusterBy = Literal["key"] | Mapping[str, str]
@@ -37,6 +38,9 @@ def cluster_columns(catalog: Catalog, wanted: ClusterBy | None) -> dict[str, str
     if wanted == "key":
         nodes = {node.table_key: node.key[0] if node.key else "id" for node in catalog.nodes.values()}
         return nodes | {edge.table_key: "src" for edge in catalog.edges.values()}
+    if not isinstance(wanted, Mapping):
+        raise unfit("cluster_by", wanted, "'key' or a column by type", meant(wanted, ("key",)))
+    checked_names("cluster_by", (*wanted, *wanted.values()))
     chosen = {}
     for name, column in wanted.items():
         owner = catalog.node(name) or catalog.edge(name)

@@ -18,7 +18,7 @@ from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.session import GraphSession
 from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.asked import request_of
+from omnigraph.spark.load.asked import check_frames, request_of
 from omnigraph.spark.load.clustering import ClusterBy
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
@@ -75,7 +75,8 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     Raises:
         OmnigraphError: whatever :func:`omnigraph.spark.load` does.
     """
-    session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
+    check_frames(frames, columns)
+    session = session_of(graph)
     request = request_of(
         session,
         mode=mode,
@@ -89,6 +90,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         cluster_by=cluster_by,
         settings=settings,
     )
+    runner = SparkRunner(spark=given_or_started(spark))
     job = LoadJob(session, request, runner)
 
     def read(written: list[WrittenPart]) -> Places:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from omnigraph.engine.load import LoadResult, LoadSettings
 from omnigraph.records import record
 from omnigraph.spark.rules import RuleSettings
+from omnigraph.values import check_instance, check_whole
 
 _MIB = 1 << 20
 
@@ -26,6 +27,9 @@ class SparkLoadSettings:
         merge_rows: how many rows one task compares with the stored ones.
         rules: how the rules about sets of rows are asked.
         attempts: how often a merge starts again on rows that somebody else changed meanwhile.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     read: LoadSettings = field(default_factory=lambda: LoadSettings(threads=1))
@@ -36,6 +40,13 @@ class SparkLoadSettings:
     merge_rows: int = 1 << 19
     rules: RuleSettings = field(default_factory=RuleSettings)
     attempts: int = 8
+
+    def __post_init__(self) -> None:
+        check_instance("read", self.read, LoadSettings, optional=False)
+        check_whole("part_bytes", self.part_bytes, least=1, optional=True)
+        for name in ("part_rows", "fragment_rows", "flush_bytes", "merge_rows", "attempts"):
+            check_whole(name, getattr(self, name), least=1)
+        check_instance("rules", self.rules, RuleSettings, optional=False)
 
 
 @record

@@ -15,7 +15,7 @@ from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.session import GraphSession
 from omnigraph.spark.given import session_of
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.asked import request_of
+from omnigraph.spark.load.asked import check_sources, request_of
 from omnigraph.spark.load.clustering import ClusterBy
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
@@ -72,7 +72,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         SparkJobError: a job failed for a reason of its own.
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    session, runner = session_of(graph), SparkRunner(spark=given_or_started(spark))
+    check_sources(sources)
+    session = session_of(graph)
     request = request_of(
         session,
         mode=mode,
@@ -86,7 +87,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         cluster_by=cluster_by,
         settings=settings,
     )
-    return run_load(session, sources, request, runner)
+    # Started last: a call that makes no sense is refused before there is a session of Spark.
+    return run_load(session, sources, request, SparkRunner(spark=given_or_started(spark)))
 
 
 def run_load(

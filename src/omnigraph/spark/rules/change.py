@@ -12,6 +12,7 @@ from omnigraph.records import record
 from omnigraph.spark.keys import KeysFile, Places
 from omnigraph.store.portable import TableTicket
 from omnigraph.store.scratch import ScratchPlace
+from omnigraph.values import check_instance, check_whole
 
 
 @record
@@ -76,9 +77,18 @@ class RuleSettings:
         kernel_rows: changes of more rows are judged by Spark's joins, if there is a session.
         scan_rows: how many rows a task of Spark reads at a time.
         hash_rows: Spark's hash joins do not spill; more rows than these in one shuffle partition are sorted instead.
+
+    Raises:
+        UsageError: a value is of another type, or out of bounds.
     """
 
     kernel: KernelSettings = field(default_factory=KernelSettings)
     kernel_rows: int = 8_000_000
     scan_rows: int = 1_000_000
     hash_rows: int = 2_000_000
+
+    def __post_init__(self) -> None:
+        check_instance("kernel", self.kernel, KernelSettings, optional=False)
+        check_whole("kernel_rows", self.kernel_rows)
+        check_whole("scan_rows", self.scan_rows, least=1)
+        check_whole("hash_rows", self.hash_rows)

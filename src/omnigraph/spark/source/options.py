@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, cast, get_args
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.store.location import Storage
-from omnigraph.values import MAIN
+from omnigraph.values import MAIN, check_choice, check_text
 
 WriteMode = Literal["append", "overwrite", "merge"]
 
@@ -40,6 +40,7 @@ _KNOWN = frozenset(
 )
 # What Spark itself puts beside the options of a source.
 _SPARKS_OWN = frozenset({"path", "checkpointlocation", "queryname"})
+_MOST = 100_000
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
@@ -98,6 +99,10 @@ class SourceOptions:
         """
         options = {key.lower(): value for key, value in given.items()}
         _refuse_unknown(options)
+        for key, value in options.items():
+            # Credentials may stand in this one, so that nothing of it is shown.
+            if key != "storage_options":
+                check_text(key, value)
         root = options.get("graph") or options.get("path")
         if not root:
             _refuse("graph", "", "the path or s3:// address of a graph")
@@ -140,7 +145,7 @@ class SourceOptions:
 def _refuse_unknown(options: Mapping[str, str]) -> None:
     for key in options:
         if key not in _KNOWN | _SPARKS_OWN and not key.startswith("spark."):
-            near = difflib.get_close_matches(key, sorted(_KNOWN), n=1)
+            near = difflib.get_close_matches(key[:200], sorted(_KNOWN), n=1)
             _refuse("option", key, f"{near[0]}, perhaps" if near else ", ".join(sorted(_KNOWN)))
 
 
@@ -156,16 +161,17 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
 def _mode(text: str | None) -> WriteMode | None:
     if text is None:
         return None
-    if text.lower() not in get_args(WriteMode):
-        _refuse("mode", text, " | ".join(get_args(WriteMode)))
+    check_choice("mode", text.lower(), get_args(WriteMode))
     return cast("WriteMode", text.lower())
 
 
 def _count(name: str, text: str | None) -> int | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 100_000):
-        _refuse(name, text, "a number between 1 and 100000")
+    # Python refuses to read thousands of digits with an error of its own.
+    is_short = len(text) <= len(str(_MOST))
+    if not (is_short and text.isascii() and text.isdigit() and 0 < int(text) <= _MOST):
+        _refuse(name, text, f"a number between 1 and {_MOST}")
     return int(text)
 
 
@@ -182,7 +188,7 @@ def _object(name: str, text: str | None) -> Mapping[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         _refuse(name, text, "a JSON object")
@@ -192,7 +198,7 @@ def _object(name: str, text: str | None) -> Mapping[str, Any]:
 def _storage_options(text: str | None) -> Mapping[str, str]:
     try:
         value = {} if text is None else json.loads(text)
-    except ValueError:
+    except (TypeError, ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         # It may hold credentials, so nothing of it is shown.
