@@ -33,6 +33,7 @@ _CHANGING = {
     "seconds": re.compile(r'"\w*(?:elapsed|waited|seconds)\w*": (\d+(?:\.\d+)?)|\bin (\d+\.\d+(?:ns|µs|ms|s))\b'),
     "ms": re.compile(r"(?m)\d ( *\d+\.\d\d)$|\belapsed_ms=(\d+)|\"\w*ms\": (\d+(?:\.\d+)?)"),
     "file": re.compile(r"/data/(\w+)\.lance"),
+    "process": re.compile(r"([\w.-]+ pid \d+)"),
 }
 _MARKS = ("$ ", "# exit ", "! ")
 

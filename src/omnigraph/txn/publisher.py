@@ -309,7 +309,7 @@ class Publisher:
             try:
                 self._settle(left, counters)
             except Exception as trouble:  # noqa: BLE001 - whatever is wrong with it is not wrong with other writes
-                _log.warning("a write that broke off could not be ended plan=%s: %s", left.plan.publish_uuid, trouble)
+                _log.info("a write that broke off could not be ended plan=%s: %s", left.plan.publish_uuid, trouble)
 
     def _settle(self, left: _Unsettled, counters: Counters) -> None:
         plan = left.plan
