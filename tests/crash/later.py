@@ -6,6 +6,7 @@ from omnigraph.runtime import SystemClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail
 
 _HOUR_MS = 3_600_000
+_WAIT_S = 10.0
 _OWN_END = "txn.recover.after_classify"
 
 
@@ -21,6 +22,11 @@ class LaterClock(SystemClock):
 
     def monotonic_s(self) -> float:
         return super().monotonic_s() + self._passed_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let a wait pass in a few looks: long enough for silence to count before the patience of a writer ends."""
+        super().sleep(min(seconds, 0.01))
+        self._passed_s += _WAIT_S
 
     def let_hours_pass(self) -> None:
         self._passed_s += self._hours * 3600.0

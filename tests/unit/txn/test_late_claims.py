@@ -92,7 +92,7 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
     holding = []
 
     def fence():
-        with open_graph(storage) as other:
+        with open_graph(storage, settings=IMPATIENT) as other:
             insert(other, TEAM, node_rows(["fences"]))
         ManualClock.sleep(clock, 100)
 
