@@ -33,9 +33,9 @@ class Cut:
         """Make a folder of it."""
         root.mkdir(parents=True)
         for path, data in sorted(self.files.items()):
-            if data is None:
-                (root / path).mkdir(exist_ok=True)
-            else:
+            # Threads make and remove folders while a moment is drawn up, so that one may lack what it stands in.
+            (root / path if data is None else (root / path).parent).mkdir(parents=True, exist_ok=True)
+            if data is not None:
                 (root / path).write_bytes(data)
         return root
 

@@ -25,7 +25,7 @@ QUEUE = (queue, calls)
 PUBLISHING = (authority, batch, publisher, keeper, release)
 CLOSING = (graph_store, open_branches, services, authority, publisher, queue, calls, keeper, release)
 # Every line of the queue, where an interrupt is no rare guest, and a fixed choice of the rest.
-STEP = 1 if IS_FULL else 4
+STEP = 1 if IS_FULL else 8
 
 
 def _files(modules):
