@@ -11,15 +11,16 @@ _ATTEMPTS = 5
 
 
 def assert_hops(endpoint, run, target, *, stages, prepare=None):
-    """Assert that ``run`` takes at most ``target`` hops by the clock, and as many as the product itself counts.
+    """Assert that ``run`` takes at most ``target`` hops by the clock, and about as many as the product itself counts.
 
-    ``prepare`` precedes each attempt, without latency.
+    On a slow machine work that overlaps with waiting flattens the line by a hop or two, the more tables the more; only
+    hops make it steeper. ``prepare`` precedes each attempt, without latency.
     """
     slopes = []
     for _ in range(_ATTEMPTS):
         if prepare is not None:
             prepare()
         slopes.append(serial_hops(run, endpoint, latencies_ms=LATENCIES_MS, repeat=REPEAT))
-        if slopes[-1] <= target + NOISE and abs(slopes[-1] - stages) <= 1:
+        if slopes[-1] <= target + NOISE and -2 <= slopes[-1] - stages <= 1:
             return
     raise AssertionError(f"target={target} stages={stages} slopes={slopes}")
