@@ -26,7 +26,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName
 

@@ -13,13 +13,13 @@ from bench.generate import SCHEMA_PATH
 from bench.load import LADYBUG_TABLES
 from bench.query_cases import DIMENSION, Case, GraphName, Parameters
 
-from omnigraph.catalog.indexes import index_intents
+from omnigraph.catalog.model import index_intents
 from omnigraph.engine.session import GraphSession, init_graph
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 Rows = list[tuple[Any, ...]]

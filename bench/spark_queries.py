@@ -25,7 +25,7 @@ from bench.spark_alone import alone, timed
 from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
 from omnigraph.spark.query import query
-from omnigraph.store.portable import TableTicket, fragment_sizes, read_fragments
+from omnigraph.store.tables.portable import TableTicket, fragment_sizes, read_fragments
 
 TARGET = 1.3
 TEXT = "query q() { match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n } }"

@@ -32,11 +32,11 @@ from rich.table import Table
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.testing.s3 import S3Endpoint
-from omnigraph.txn.authority import GraphPublishAuthority
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from omnigraph.catalog.lint_codes import LINT_CODES
+from omnigraph.catalog.lint import LINT_CODES
 from omnigraph.catalog.migration import FAMILIES, PLAN_RULES, STEP_CODES
 from omnigraph.catalog.rules import RULES as SCHEMA_RULES
 from omnigraph.errors import CLASSES, Kind
-from omnigraph.ir.check.rules import RULES as TYPE_RULES
+from omnigraph.ir.check.scope import RULES as TYPE_RULES
 from omnigraph.ir.lint import CODES as QUERY_LINT_CODES
 
 ERRORS_PAGE = Path(__file__).parent / "user" / "errors.md"

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.engine.session import init_graph
 from omnigraph.runtime import Counters
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.session_graph import RELAXED
 

@@ -6,10 +6,9 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog, compile_schema
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.constraints.kernel import KernelSettings
-from omnigraph.engine.view import GraphView
+from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import TableReplace

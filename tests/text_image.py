@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.runtime import Counters
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 
 
 def no_limit(size_bytes):

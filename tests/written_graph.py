@@ -7,15 +7,15 @@ from itertools import count
 import lance
 import pyarrow as pa
 
-from omnigraph.engine.change import GraphChange, TypeChange
 from omnigraph.engine.constraints import find_violations
+from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import Violations
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_number
 from omnigraph.spark.rules import WrittenChange, WrittenType
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
-from omnigraph.store.portable import TableTicket
 from omnigraph.store.scratch import ScratchPlace
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.portable import TableTicket
 from tests.constraint_graph import owner_of, table_of, view_of
 
 SOURCES = ("a.jsonl", "b.jsonl")

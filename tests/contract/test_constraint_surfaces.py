@@ -22,7 +22,7 @@ from omnigraph.engine.session import GraphSession
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.runtime import Counters
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.constraint_graph import change_of, owner_of, part
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog.migration import PLAN_RULES, STEP_CODES, MigrationPlan, Step, plan_creation, plan_migration
-from omnigraph.catalog.migration.reasons import FRAGMENTS
+from omnigraph.catalog.migration.codes import FRAGMENTS
 from omnigraph.errors import DiagnosticError
 from omnigraph.lang.pg import parse_schema
 from tests.corpus.cases import Case, load_cases, read_expectation

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.query.planner import RULES
 from omnigraph.engine.session import GraphSession
 from omnigraph.ir import decode_parameter_text

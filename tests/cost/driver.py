@@ -10,7 +10,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild
 from omnigraph.testing.s3 import measure
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from tests.txn_graph import (
     KNOWS,
     PERSON,

@@ -5,11 +5,11 @@ import pytest
 
 from omnigraph.history.diff.compare import GraphDiff
 from omnigraph.history.diff.selection import select_differing
-from omnigraph.history.feed.pages import PageLimits
 from omnigraph.history.feed.reader import ChangeReader
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.history_graph import PERSON, SCHEMAS, compact, create, open_store, write
 

@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.runtime import Counters
 from omnigraph.testing.s3 import measure
-from omnigraph.txn.log import LogFilter
+from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
 from tests.cost.conftest import DEPTHS
 from tests.txn_graph import open_graph

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.session import GraphSession
 from omnigraph.store.location import Storage
 from tests.big_graph import add_people, create_empty

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from omnigraph.catalog import compile_schema
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.status import read_status
 from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters, World

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.catalog import assign_identities, compile_schema
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.optimize import Optimization
+from omnigraph.engine.maintenance.planning import LocalRunner
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.running import LocalRunner
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import TableTicket, carried_fragments, write_fragments_for
 from omnigraph.store.staging import IndexBuild
+from omnigraph.store.tables.portable import TableTicket, carried_fragments, write_fragments_for
 from omnigraph.txn.changes import (
     Compaction,
     IndexBuilds,
@@ -27,10 +27,10 @@ from omnigraph.txn.changes import (
     TableReplace,
     WrittenRows,
 )
-from omnigraph.txn.formats import FormatChain
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.rows import AcceptedSchema
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.txn_graph import (
     EDGE_SCHEMA,

@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from omnigraph.runtime import World
 from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.run import run_load
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.location import Storage
 from tests.crash.child import Job, main

@@ -13,7 +13,13 @@ import pytest
 
 from omnigraph.errors import InternalError
 from omnigraph.runtime import calls, start_thread
-from omnigraph.txn import authority, batch, graph_store, keeper, open_branches, publisher, queue, release, services
+from omnigraph.txn import graph_store, services
+from omnigraph.txn.branches import open as open_branches
+from omnigraph.txn.claims import heartbeat as keeper
+from omnigraph.txn.publish import batch, publisher
+from omnigraph.txn.publish import publisher as release
+from omnigraph.txn.publish import writer as authority
+from omnigraph.txn.publish import writer as queue
 from tests.auditor import audit
 from tests.crash.interrupting import Interrupt, interrupting, noting
 from tests.crash.matrix import IS_FULL

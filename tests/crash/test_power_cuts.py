@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from omnigraph.runtime import Counters
-from omnigraph.txn import writers
+from omnigraph.txn.claims import identity as writers
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import BranchName, TagName
 from tests.crash.checks import assert_sound, state_of, without_indexes

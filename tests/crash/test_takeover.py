@@ -19,10 +19,9 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.claims import ClaimBook
-from omnigraph.txn.lines import MAIN_LINE
-from omnigraph.txn.plan import WriteKind
-from omnigraph.txn.plan_codec import encode_plan
+from omnigraph.txn.branches.incarnation import MAIN_LINE
+from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.publish.plan import WriteKind, encode_plan
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world

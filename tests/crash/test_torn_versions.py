@@ -8,10 +8,10 @@ import pytest
 from omnigraph.errors import StorageCorruptError
 from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.versions import version_file
-from omnigraph.txn import writers
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.claims import identity as writers
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import BranchName
 from tests.crash.checks import assert_sound, recovery_kinds

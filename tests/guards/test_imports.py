@@ -45,7 +45,7 @@ def test_front_end_loads_nothing_optional():
 
 
 def test_commands_that_may_run_on_spark_do_not_load_it_for_that():
-    code = "import omnigraph.cli.load, omnigraph.cli.query, omnigraph.cli.export, omnigraph.cli.optimize"
+    code = "from omnigraph.cli.commands import export, load, maintenance, query"
     assert not packages_after(f"{code}\nassert 'omnigraph.spark' not in sys.modules") & {"pyspark", "py4j"}
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import omnigraph
 from omnigraph.engine.maintenance import cleanup as cleaning
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.graph import Graph
 from tests.multiprocess import mixed_reads as reads
 from tests.multiprocess import mixed_writes as writes

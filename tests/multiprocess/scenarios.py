@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from omnigraph.runtime import SystemRandomness
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from tests.multiprocess.fleet import Fleet, Slot
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import Journal

@@ -7,10 +7,10 @@ import pytest
 
 import omnigraph
 from omnigraph.engine.export import ExportSettings
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.errors import ChangeFeedGapError, HistoryGoneError
-from omnigraph.history.feed.pages import PageLimits
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.txn.settings import TxnSettings
 
 SCHEMA = "node Person { name: String @key  note: String }\nedge Knows: Person -> Person\n"

@@ -42,7 +42,7 @@ from omnigraph.lang.gq.ast import (
     Update,
     Variable,
 )
-from omnigraph.lang.gq.tree import BASE_TYPES
+from omnigraph.lang.gq.builder import BASE_TYPES
 from omnigraph.lang.source import Ident
 
 KEYWORDS = (

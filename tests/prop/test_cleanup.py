@@ -14,19 +14,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.errors import (
-    BranchInUseError,
-    Effect,
-    ExpectedVersionMismatchError,
-    HistoryGoneError,
-    OmnigraphError,
-)
+from omnigraph.errors import BranchInUseError, Effect, ExpectedVersionMismatchError, HistoryGoneError, OmnigraphError
 from omnigraph.runtime import Counters, World
 from omnigraph.store.location import Storage
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
 from tests.auditor import audit
 from tests.history_graph import (

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.blame import blame
-from omnigraph.history.feed.pages import PageLimits
 from omnigraph.history.feed.reader import ChangeReader
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName

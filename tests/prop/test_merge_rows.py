@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.history.diff.rows import TableDelta
-from omnigraph.history.merge.resolve import resolve_rows
-from omnigraph.history.merge.three_way import adopt, merge_rows
+from omnigraph.history.merge.three_way import adopt, merge_rows, resolve_rows
 from tests.prop.model_merge import combine_values, merge_values, take_source
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"

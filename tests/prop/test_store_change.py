@@ -22,8 +22,8 @@ from omnigraph.store.staging import (
     stage_overwrite,
     stage_undo,
 )
-from omnigraph.store.table import Search
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.pinned import Search
+from omnigraph.store.tables.store import TableStore
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 SCHEMA = pa.schema(

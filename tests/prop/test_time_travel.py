@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Counters, World
 from omnigraph.txn.changes import Compaction
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.prop.choices import choices
 from tests.prop.model_mutations import SCHEMA, SEED

@@ -13,9 +13,9 @@ from pathlib import Path
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.load import SparkLoadSettings, load, written
 from omnigraph.spark.load.job import LoadRequest
-from omnigraph.spark.load.run import run_load
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.runner import SparkRunner
-from omnigraph.store.portable import write_fragments_for
+from omnigraph.store.tables.portable import write_fragments_for
 from tests.auditor import audit
 from tests.load_graph import export, load_lines, make_graph
 

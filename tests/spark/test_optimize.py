@@ -7,8 +7,8 @@ import shutil
 from omnigraph.runtime import Counters
 from omnigraph.spark.optimize import ExecutorMaintenance, OptimizeStep, optimize_on_spark
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
-from omnigraph.store.compacting import CompactionPolicy
-from omnigraph.store.table import Search
+from omnigraph.store.staging.compaction import CompactionPolicy
+from omnigraph.store.tables.pinned import Search
 from tests.session_graph import add_rows, create_graph, open_session, read_graph
 
 SCHEMA = """

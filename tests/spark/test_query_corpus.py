@@ -11,15 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import Limits, QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryRowLimitError
 from omnigraph.runtime import World, start_thread
 from omnigraph.spark.query import frame, query
-from omnigraph.spark.query.dataframes import FrameRelations
-from omnigraph.spark.query.run import collect, lower
-from omnigraph.spark.query.walks import Sizes
-from omnigraph.spark.query.watching import watched
+from omnigraph.spark.query.reading import Sizes
+from omnigraph.spark.query.relations import FrameRelations
+from omnigraph.spark.query.run import collect, lower, watched
 from tests.arrow_relations import prepared_read
 from tests.corpus.cases import read_expectation
 from tests.corpus.test_reads import CASES, _parameters, _Sessions, _world_of

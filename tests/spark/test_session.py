@@ -14,8 +14,7 @@ import pytest
 from omnigraph.errors import SparkWorkerError, UsageError
 from omnigraph.spark import check_workers, session, workers
 from omnigraph.spark.java import find_java
-from omnigraph.spark.progress import watch_tasks
-from omnigraph.spark.runner import SparkRunner
+from omnigraph.spark.runner import SparkRunner, watch_tasks
 
 # Ends without a word about the session, as a program that fails does.
 PROGRAM = """

@@ -8,9 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.catalog.codec import catalog_from_json, catalog_hash, catalog_to_json
-from omnigraph.catalog.describe import describe_catalog
 from omnigraph.catalog.identity import IdentityMatches, TypeKind, assign_identities, carry_identities
-from omnigraph.catalog.indexes import IndexIntent, IndexKind, index_intents
 from omnigraph.catalog.model import (
     AnnotationValue,
     CardinalityRule,
@@ -18,15 +16,18 @@ from omnigraph.catalog.model import (
     CheckRule,
     EdgeType,
     Embed,
+    IndexIntent,
+    IndexKind,
     InterfaceType,
     NodeType,
     PropertyDef,
     PropertyType,
     RangeRule,
     Scalar,
+    index_intents,
 )
 from omnigraph.catalog.rules import RULES
-from omnigraph.catalog.shape import shape_hash
+from omnigraph.catalog.shape import describe_catalog, shape_hash
 
 if TYPE_CHECKING:
     from omnigraph.catalog.compile import compile_schema

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, combinations
 
-from omnigraph.catalog.agreement import check_agreement
 from omnigraph.catalog.annotations import (
     CONSTRAINT_WORDS,
+    annotation_value,
     check_head,
     check_property,
     check_rename_hint,
@@ -15,8 +16,9 @@ from omnigraph.catalog.annotations import (
     kept_annotations,
 )
 from omnigraph.catalog.constraints import Constraints, compile_constraints
-from omnigraph.catalog.expand import ExpandedProperty, ExpandedType, expand_declarations
+from omnigraph.catalog.expand import Contribution, ExpandedProperty, ExpandedType, expand_declarations, property_type
 from omnigraph.catalog.model import (
+    AnnotationValue,
     CardinalityRule,
     Catalog,
     EdgeType,
@@ -24,10 +26,105 @@ from omnigraph.catalog.model import (
     NodeType,
     PropertyDef,
 )
-from omnigraph.catalog.property_types import property_type
+from omnigraph.catalog.rules import broken_rule
 from omnigraph.catalog.shape import shape_hash
-from omnigraph.lang.pg.ast import EdgeDecl, InterfaceDecl, NodeDecl, SchemaFile
-from omnigraph.lang.source import Source
+from omnigraph.lang.parsing import nearest_name
+from omnigraph.lang.pg.ast import Declaration, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
+from omnigraph.lang.source import Ident, Source
+
+
+def check_agreement(tree: SchemaFile, expanded: Iterable[ExpandedType]) -> None:
+    """Check unique names, edge endpoints, edge names in other letter case, and interfaces that share a property.
+
+    Raises:
+        SchemaCheckError: with the rule that is broken.
+    """
+    _check_unique_names(tree)
+    _check_edges(tree)
+    for owner in expanded:
+        for prop in owner.properties:
+            _check_contributions(owner, prop, tree.source)
+
+
+def _check_unique_names(tree: SchemaFile) -> None:
+    seen: dict[tuple[str, str], Ident] = {}
+    for declaration in tree.declarations:
+        kind = _kind(declaration)
+        name = declaration.name
+        first = seen.setdefault((kind, name.text), name)
+        if first is not name:
+            msg = f"duplicate {kind} '{name.text}'"
+            suggestion = f"the first one stands in line {tree.source.place(first.span).line}"
+            raise broken_rule(f"duplicate_{kind}", msg, tree.source, name.span, suggestion=suggestion)
+
+
+def _kind(declaration: Declaration) -> str:
+    match declaration:
+        case InterfaceDecl():
+            return "interface"
+        case NodeDecl():
+            return "node"
+        case EdgeDecl():
+            return "edge"
+
+
+def _check_edges(tree: SchemaFile) -> None:
+    nodes = {one.name.text for one in tree.declarations if isinstance(one, NodeDecl)}
+    interfaces = {one.name.text for one in tree.declarations if isinstance(one, InterfaceDecl)}
+    folded: dict[str, str] = {}
+    for edge in tree.declarations:
+        if not isinstance(edge, EdgeDecl):
+            continue
+        for end, word in ((edge.source, "source"), (edge.target, "target")):
+            if end.text not in nodes:
+                near = nearest_name(end.text, nodes)
+                suggestion = f"did you mean '{near}'?" if near else None
+                if end.text in interfaces:
+                    suggestion = f"'{end.text}' is an interface; edges join node types"
+                msg = f"edge {edge.name.text} has unknown {word} type '{end.text}'"
+                raise broken_rule(f"unknown_{word}", msg, tree.source, end.span, suggestion=suggestion)
+        first = folded.setdefault(edge.name.text.lower(), edge.name.text)
+        if first != edge.name.text:
+            msg = f"edge names '{first}' and '{edge.name.text}' are the same after case folding"
+            raise broken_rule("edge_name_case", msg, tree.source, edge.name.span)
+
+
+def _check_contributions(owner: ExpandedType, prop: ExpandedProperty, source: Source) -> None:
+    if prop.own is not None:
+        _check_redeclaration(prop, prop.own, source)
+    for earlier, later in combinations(prop.inherited, 2):
+        if not _agree(prop, earlier, later):
+            one, other = earlier.interface.name.text, later.interface.name.text
+            msg = f"interfaces {one} and {other} give property '{prop.name}' incompatible property semantics"
+            suggestion = f"make both alike, or say in {owner.declaration.name.text} what holds for '{prop.name}'"
+            raise broken_rule("interface_conflict", msg, source, later.via.span, suggestion=suggestion)
+
+
+def _check_redeclaration(prop: ExpandedProperty, own: Property, source: Source) -> None:
+    ours = embed_of(own.annotations)
+    for contribution in prop.inherited:
+        theirs = embed_of(contribution.property.annotations)
+        if ours is not None and theirs is not None and ours != theirs:
+            interface = contribution.interface.name.text
+            msg = f"property '{prop.name}' has another @embed than interface {interface} gives it"
+            raise broken_rule("interface_mismatch", msg, source, own.name.span, suggestion="leave @embed out")
+
+
+def _agree(prop: ExpandedProperty, earlier: Contribution, later: Contribution) -> bool:
+    """Tell whether two interfaces say the same, as far as the node does not say it itself."""
+    if prop.own is None:
+        same_type = property_type(earlier.property.type) == property_type(later.property.type)
+        return same_type and _meaning(earlier.property) == _meaning(later.property)
+    overridden = {annotation.name.text for annotation in prop.own.annotations}
+    both = chain(_meaning(earlier.property), _meaning(later.property))
+    said: dict[str, AnnotationValue] = {}
+    # A constraint that only one interface demands does not contradict the other; a text that differs does.
+    return all(one.name in overridden or said.setdefault(one.name, one) == one for one in both)
+
+
+def _meaning(prop: Property) -> list[AnnotationValue]:
+    values = (annotation_value(one) for one in prop.annotations if one.name.text != "rename_from")
+    return sorted(values, key=lambda one: one.name)
 
 
 def compile_schema(tree: SchemaFile) -> Catalog:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
-from omnigraph.values.identity import EntityId
+from omnigraph.values.ids import EntityId
 
 _INTEGER_BOUNDS = {
     Scalar.I32: (-(1 << 31), (1 << 31) - 1),

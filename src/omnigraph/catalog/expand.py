@@ -6,13 +6,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from omnigraph.catalog.model import PropertyType
-from omnigraph.catalog.property_types import property_type
+from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
-from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
+from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile, TypeRef
 from omnigraph.lang.source import Ident, Source, Span
 from omnigraph.records import record
+
+
+def property_type(written: TypeRef) -> PropertyType:
+    """Return the meaning of a written type; enum values are sorted because their order says nothing.
+
+    >>> str(property_type(TypeRef(scalar="String", is_list=True, nullable=True)))
+    '[String]?'
+    """
+    if written.scalar == "enum":
+        values = tuple(sorted(value.text for value in written.enum_values))
+        return PropertyType(scalar=Scalar.STRING, nullable=written.nullable, enum_values=values)
+    return PropertyType(
+        scalar=Scalar(written.scalar),
+        nullable=written.nullable,
+        is_list=written.is_list,
+        dimension=written.dimension,
+    )
 
 
 @record

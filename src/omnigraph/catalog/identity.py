@@ -13,7 +13,7 @@ from typing import Literal, cast
 
 from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, NodeType, PropertyDef
 from omnigraph.records import record
-from omnigraph.values.identity import IncarnationId, PropertyId, TypeId
+from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 TypeKind = Literal["interface", "node", "edge"]
 

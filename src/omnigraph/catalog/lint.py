@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import assert_never
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, assert_never
 
-from omnigraph.catalog import lint_codes as codes
-from omnigraph.catalog.lint_codes import LINT_CODES, Finding, LintCode
+from omnigraph.catalog.migration.codes import Severity
 from omnigraph.catalog.model import Catalog
+from omnigraph.errors import Place
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import (
     Annotation,
@@ -22,6 +23,99 @@ from omnigraph.lang.pg.ast import (
 )
 from omnigraph.lang.source import Ident, Source, Span
 from omnigraph.records import record
+
+
+@record
+class LintCode:
+    """A rule of schema lint; what the code means never changes."""
+
+    code: str
+    severity: Severity
+    meaning: str
+
+
+@record
+class Finding:
+    """One remark about a schema that compiles: what is doubtful about it, and where it stands."""
+
+    severity: Severity
+    code: str
+    message: str
+    type_name: str | None = None
+    property: str | None = None
+    place: Place
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the finding as JSON values; what it is not about is left out."""
+        named = {"type_name": self.type_name, "property": self.property}
+        return {
+            "severity": self.severity.value,
+            "code": self.code,
+            "message": self.message,
+            **{name: value for name, value in named.items() if value is not None},
+            "place": {"line": self.place.line, "column": self.place.column},
+        }
+
+
+UNKNOWN_ANNOTATION = LintCode(
+    code="OG-NM-201", severity=Severity.WARNING, meaning="annotation that nothing reads, perhaps a misspelt one"
+)
+NODE_NAME_CASE = LintCode(
+    code="OG-NM-202", severity=Severity.WARNING, meaning="node types whose names differ only in letter case"
+)
+PROPERTY_NAME_CASE = LintCode(
+    code="OG-NM-203", severity=Severity.WARNING, meaning="properties of one type whose names differ only in letter case"
+)
+ENDPOINT_NAME = LintCode(
+    code="OG-NM-204", severity=Severity.WARNING, meaning="edge property that mutations cannot address: from, to"
+)
+TOMBSTONE_NAME = LintCode(
+    code="OG-NM-205", severity=Severity.WARNING, meaning="property that load files cannot fill: _tombstone"
+)
+KEYLESS_EDGE = LintCode(
+    code="OG-ED-201", severity=Severity.INFO, meaning="edge type without @key, so that loading a file twice doubles it"
+)
+MINIMUM_CARDINALITY = LintCode(
+    code="OG-ED-202", severity=Severity.INFO, meaning="@card minimum, which does not oblige every node to have an edge"
+)
+KEYLESS_NODE = LintCode(
+    code="OG-OW-201", severity=Severity.INFO, meaning="node type without @key, whose ids the graph makes up"
+)
+UNUSED_INTERFACE = LintCode(
+    code="OG-OW-202", severity=Severity.WARNING, meaning="interface that no node type implements"
+)
+EMPTY_RANGE = LintCode(code="OG-MF-201", severity=Severity.ERROR, meaning="@range that no value can satisfy")
+REDUNDANT_UNIQUE = LintCode(
+    code="OG-LK-201", severity=Severity.WARNING, meaning="@unique over the columns that @key makes unique already"
+)
+REDUNDANT_INDEX = LintCode(
+    code="OG-LK-202", severity=Severity.WARNING, meaning="@index that builds nothing, its columns being indexed anyway"
+)
+EMBED_WITHOUT_INDEX = LintCode(
+    code="OG-VE-201", severity=Severity.INFO, meaning="@embed vector without @index, searched by a full scan"
+)
+
+LINT_CODES: Mapping[str, LintCode] = MappingProxyType(
+    {
+        row.code: row
+        for row in (
+            UNKNOWN_ANNOTATION,
+            NODE_NAME_CASE,
+            PROPERTY_NAME_CASE,
+            ENDPOINT_NAME,
+            TOMBSTONE_NAME,
+            KEYLESS_EDGE,
+            MINIMUM_CARDINALITY,
+            KEYLESS_NODE,
+            UNUSED_INTERFACE,
+            EMPTY_RANGE,
+            REDUNDANT_UNIQUE,
+            REDUNDANT_INDEX,
+            EMBED_WITHOUT_INDEX,
+        )
+    }
+)
+
 
 __all__ = ["LINT_CODES", "Finding", "lint_schema"]
 
@@ -77,7 +171,7 @@ class _Linter:
         nodes = [declaration.name for declaration in tree.declarations if isinstance(declaration, NodeDecl)]
         for first, later in _same_but_for_case(nodes):
             msg = f"node type {later.text} differs from {first.text} only in letter case"
-            yield self._finding(codes.NODE_NAME_CASE, msg, later.text, None, later.span)
+            yield self._finding(NODE_NAME_CASE, msg, later.text, None, later.span)
 
     def unused_interfaces(self, tree: SchemaFile) -> Iterator[Finding]:
         used = {name for node in self.catalog.nodes.values() for name in node.implements}
@@ -85,13 +179,13 @@ class _Linter:
             if isinstance(declaration, InterfaceDecl) and declaration.name.text not in used:
                 name = declaration.name
                 msg = f"no node type implements interface {name.text}"
-                yield self._finding(codes.UNUSED_INTERFACE, msg, name.text, None, name.span)
+                yield self._finding(UNUSED_INTERFACE, msg, name.text, None, name.span)
 
     def _node(self, node: NodeDecl) -> Iterator[Finding]:
         name = node.name
         if self.catalog.nodes[name.text].key is None:
             msg = f"node type {name.text} has no @key: its ids are generated and loading a row twice makes two nodes"
-            yield self._finding(codes.KEYLESS_NODE, msg, name.text, None, name.span)
+            yield self._finding(KEYLESS_NODE, msg, name.text, None, name.span)
         for item in node.items:
             if isinstance(item, Constraint) and item.name == "range":
                 yield from self._range(node, item)
@@ -103,13 +197,13 @@ class _Linter:
         low, high = (None if end is None else end.value for end in (bounds.low, bounds.high))
         if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
             msg = f"no value of {node.name.text}.{column.text} lies between {low} and {high}"
-            yield self._finding(codes.EMPTY_RANGE, msg, node.name.text, column.text, bounds.span)
+            yield self._finding(EMPTY_RANGE, msg, node.name.text, column.text, bounds.span)
 
     def _edge(self, edge: EdgeDecl) -> Iterator[Finding]:
         name = edge.name
         if self.catalog.edges[name.text].key is None:
             msg = f"edge type {name.text} has no @key: loading a file twice doubles its edges; consider @key(src, dst)"
-            yield self._finding(codes.KEYLESS_EDGE, msg, name.text, None, name.span)
+            yield self._finding(KEYLESS_EDGE, msg, name.text, None, name.span)
         card = edge.cardinality
         if card is not None and card.minimum > 0:
             source = edge.source.text
@@ -117,12 +211,12 @@ class _Linter:
                 f"the minimum {card.minimum} of {name.text} is checked where edges change; "
                 f"it does not oblige every {source} to have one"
             )
-            yield self._finding(codes.MINIMUM_CARDINALITY, msg, name.text, None, card.span)
+            yield self._finding(MINIMUM_CARDINALITY, msg, name.text, None, card.span)
 
     def _property_names(self, declaration: Declaration) -> Iterator[Finding]:
         for first, later in _same_but_for_case([prop.name for prop in _own_properties(declaration)]):
             msg = f"property {later.text} differs from {first.text} only in letter case"
-            yield self._finding(codes.PROPERTY_NAME_CASE, msg, declaration.name.text, later.text, later.span)
+            yield self._finding(PROPERTY_NAME_CASE, msg, declaration.name.text, later.text, later.span)
         if isinstance(declaration, NodeDecl):
             yield from self._received_names(declaration)
 
@@ -138,22 +232,22 @@ class _Linter:
                 msg = (
                     f"property {later.text}, received from an interface, differs from {first.text} only in letter case"
                 )
-                yield self._finding(codes.PROPERTY_NAME_CASE, msg, node.name.text, later.text, later.span)
+                yield self._finding(PROPERTY_NAME_CASE, msg, node.name.text, later.text, later.span)
 
     def _property(self, declaration: Declaration, prop: Property) -> Iterator[Finding]:
         owner, name = declaration.name.text, prop.name
         if name.text == "_tombstone":
             msg = f"property {owner}._tombstone cannot be loaded: the name is reserved in load files"
-            yield self._finding(codes.TOMBSTONE_NAME, msg, owner, name.text, name.span)
+            yield self._finding(TOMBSTONE_NAME, msg, owner, name.text, name.span)
         if isinstance(declaration, EdgeDecl) and name.text in ("from", "to"):
             msg = f"property {owner}.{name.text} cannot be set by mutations: there the name is an endpoint"
-            yield self._finding(codes.ENDPOINT_NAME, msg, owner, name.text, name.span)
+            yield self._finding(ENDPOINT_NAME, msg, owner, name.text, name.span)
         known = _EDGE_PROPERTY_ANNOTATIONS if isinstance(declaration, EdgeDecl) else _PROPERTY_ANNOTATIONS
         for annotation in prop.annotations:
             yield from self._annotation(declaration, name.text, annotation, known)
             if annotation.name.text == "embed" and not self._is_indexed(declaration, name.text):
                 msg = f"vector {owner}.{name.text} has no @index: every search reads all of its vectors"
-                yield self._finding(codes.EMBED_WITHOUT_INDEX, msg, owner, name.text, name.span)
+                yield self._finding(EMBED_WITHOUT_INDEX, msg, owner, name.text, name.span)
 
     def _is_indexed(self, declaration: Declaration, column: str) -> bool:
         match declaration:
@@ -176,7 +270,7 @@ class _Linter:
         near = nearest_name(name, (*known, *_ELSEWHERE))
         advice = f"; write {elsewhere}" if elsewhere else f"; did you mean @{near}?" if near else ""
         msg = f"annotation @{name} has no effect here{advice}"
-        yield self._finding(codes.UNKNOWN_ANNOTATION, msg, declaration.name.text, column, annotation.span)
+        yield self._finding(UNKNOWN_ANNOTATION, msg, declaration.name.text, column, annotation.span)
 
     def _redundant_constraints(self, declaration: Declaration) -> Iterator[Finding]:
         owner = declaration.name.text
@@ -187,10 +281,10 @@ class _Linter:
             written = ", ".join(columns)
             if word == "unique" and key and set(columns) == key:
                 msg = f"@unique({written}) on {owner} repeats the @key"
-                yield self._finding(codes.REDUNDANT_UNIQUE, msg, owner, column, span)
+                yield self._finding(REDUNDANT_UNIQUE, msg, owner, column, span)
             if word == "index" and set(columns) <= indexed:
                 msg = f"@index({written}) on {owner} builds nothing: keys and the ends of edges are always indexed"
-                yield self._finding(codes.REDUNDANT_INDEX, msg, owner, column, span)
+                yield self._finding(REDUNDANT_INDEX, msg, owner, column, span)
 
     def _key(self, declaration: Declaration) -> frozenset[str]:
         name = declaration.name.text

@@ -1,18 +1,148 @@
-"""The ``omnigraph`` command: which commands there are, and the way in."""
+"""The ``omnigraph`` command: which commands there are, and the way in.
+
+Every outcome of a command passes through :func:`run`. An error of ours exits with the code of its kind, a mistake in
+the arguments is one of them (``invalid``, 2), an interrupt is 130 and a reader that went away is 141. What is none of
+these is a bug of ours: it is reported as an internal error in one line, with the traceback only on request.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, NoReturn
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from io import UnsupportedOperation
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NoReturn, Protocol, cast
 
 import typer
 from typer.main import get_command
 
 from omnigraph import __version__
-from omnigraph.cli.exits import run, wants_json
 from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app
-from omnigraph.cli.output import choose_output, write_line
+from omnigraph.cli.output import Output, choose_output, write_line
+from omnigraph.errors import BadValue, FileAccessError, InternalError, OmnigraphError, UsageError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+DEBUG_VARIABLE = "OMNIGRAPH_DEBUG"
+
+# The parent of this class is what all argument errors share; it has a public name of its own only here.
+_ARGUMENT_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+# Phrases of the library that people should not have to read, with what they mean.
+_PHRASES = {
+    r": Value error, ": ": ",
+    r": Input should": ": it should",
+    r"got unexpected extra arguments?(?:\(s\))? \((.*)\)": r"unexpected argument \1",
+}
+# What whoever takes our output may run into; the troubles of storage are errors of ours before they come here.
+_OF_OUTPUT = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+
+
+def run(command: Callable[[], int], argv: Sequence[str]) -> int:
+    """Run ``command`` and return the exit code of the process; ``argv`` tells in which form errors are wanted."""
+    output = choose_output(as_json=wants_json(argv))
+    _replace_closed_streams()
+    try:
+        code = _attempt(command, output)
+        # What is buffered must meet a closed pipe here, not while the interpreter shuts down.
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        # A reader that is slow enough to be interrupted must not be waited for.
+        _forget_stdout()
+        return INTERRUPTED
+    except OSError as problem:
+        _forget_stdout()
+        if isinstance(problem, BrokenPipeError):
+            return BROKEN_PIPE
+        return _fail(_output_error(problem), choose_output(as_json=False))
+    return code
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether the arguments ask for JSON, even if they cannot be understood otherwise.
+
+    >>> wants_json(["fmt", "--json", "a.pg"]), wants_json(["fmt", "--", "--json"])
+    (True, False)
+    """
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    return "--json" in options
+
+
+def _attempt(command: Callable[[], int], output: Output) -> int:
+    try:
+        return command()
+    except OmnigraphError as error:
+        return _fail(error, output)
+    except _ARGUMENT_ERROR as mistake:
+        return _fail(_usage_error(cast("_ArgumentError", mistake)), output)
+    except Exception as bug:
+        # Nothing may leave the outermost frame but what ends all output: trouble with it, and people.
+        if isinstance(bug, typer.Abort) or (isinstance(bug, OSError) and bug.errno in _OF_OUTPUT):
+            raise
+        if os.environ.get(DEBUG_VARIABLE) == "1":
+            traceback.print_exception(bug)
+        return _fail(_internal_error(bug), output)
+
+
+def _replace_closed_streams() -> None:
+    # A stream that the caller has closed (``>&-``) is missing altogether, and every write would be a bug of ours.
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open as long as the process lives
+            setattr(sys, name, nowhere)
+
+
+def _forget_stdout() -> None:
+    # Whatever the interpreter still wants to flush goes nowhere, instead of into another error. A program that runs
+    # a command inside itself may have put something else in the stream's place.
+    with suppress(UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _output_error(problem: OSError) -> FileAccessError:
+    why = (problem.strerror or str(problem)).lower()
+    details = BadValue(what="file", value="<stdout>", expected="a place that can be written to")
+    return FileAccessError(f"the output cannot be written: {why}", details=details, hint="make room and ask again")
+
+
+def _fail(error: OmnigraphError, output: Output) -> int:
+    output.show_error(error)
+    return error.kind.exit_code
+
+
+class _ArgumentError(Protocol):
+    """What an argument error offers in every version of the library."""
+
+    message: str
+
+    def format_message(self) -> str: ...
+
+
+def _usage_error(mistake: _ArgumentError) -> UsageError:
+    context = getattr(mistake, "ctx", None)
+    path = context.command_path if context is not None else "omnigraph"
+    message = mistake.format_message().rstrip(".")
+    told = message[:1].lower() + message[1:]
+    for phrase, meaning in _PHRASES.items():
+        told = re.sub(phrase, meaning, told)
+    return UsageError(
+        told,
+        details=BadValue(what="arguments", value=message, expected="the arguments of the command"),
+        hint=f"see `{path} --help`",
+    )
+
+
+def _internal_error(bug: Exception) -> InternalError:
+    first_line = (str(bug).splitlines() or [""])[0]
+    return InternalError(
+        f"unexpected {type(bug).__name__}: {first_line}",
+        hint=f"this is a bug in omnigraph; report it with the traceback that {DEBUG_VARIABLE}=1 shows",
+    )
+
 
 PROGRAM = "omnigraph"
 
@@ -25,38 +155,38 @@ _OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("query", "check"): ("lint",),
 }
 
-# Every command by its capability; its module has its name.
-_COMMANDS: Mapping[Capability, Mapping[str, str]] = {
+# Every command by its capability.
+_COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "any": {
-        "load": "Load rows from files.",
-        "export": "Write all rows to files that can be loaded again.",
-        "query": "Read rows by a query.",
-        "explain": "Show how a query would be read.",
-        "mutate": "Insert, update and delete by a query.",
-        "branch": "Create, list, merge and delete branches.",
-        "commit": "List and show commits, and what they changed.",
-        "diff": "Show what differs between two states.",
-        "changes": "Follow what is committed to a branch.",
-        "tag": "Name states of a graph.",
-        "revert": "Undo one commit by another.",
-        "blame": "Show which commits changed an entity.",
-        "snapshot": "Show what a state of the graph consists of.",
-        "schema": "Show, plan and apply schemas.",
+        "load": ("load:app", "Load rows from files."),
+        "export": ("export:app", "Write all rows to files that can be loaded again."),
+        "query": ("query:query_app", "Read rows by a query."),
+        "explain": ("query:explain_app", "Show how a query would be read."),
+        "mutate": ("mutate:app", "Insert, update and delete by a query."),
+        "branch": ("branch:app", "Create, list, merge and delete branches."),
+        "commit": ("commit:app", "List and show commits, and what they changed."),
+        "diff": ("commit:diff_app", "Show what differs between two states."),
+        "changes": ("changes:app", "Follow what is committed to a branch."),
+        "tag": ("tag:app", "Name states of a graph."),
+        "revert": ("commit:revert_app", "Undo one commit by another."),
+        "blame": ("commit:blame_app", "Show which commits changed an entity."),
+        "snapshot": ("commit:snapshot_app", "Show what a state of the graph consists of."),
+        "schema": ("schema:app", "Show, plan and apply schemas."),
     },
     "direct": {
-        "init": "Create a graph from a schema.",
-        "lint": "Check a schema, and queries against it.",
-        "optimize": "Compact tables and bring indexes up to date.",
-        "cleanup": "Give back the storage of old states.",
-        "status": "Show how a graph fares, with advice.",
-        "repair": "Settle what something else did to a table.",
+        "init": ("init:init_app", "Create a graph from a schema."),
+        "lint": ("source_files:lint_app", "Check a schema, and queries against it."),
+        "optimize": ("maintenance:optimize_app", "Compact tables and bring indexes up to date."),
+        "cleanup": ("maintenance:cleanup_app", "Give back the storage of old states."),
+        "status": ("maintenance:status_app", "Show how a graph fares, with advice."),
+        "repair": ("maintenance:repair_app", "Settle what something else did to a table."),
     },
     "local": {
-        "alias": "Run a query that the operator config names.",
-        "fmt": "Rewrite schema and query files in canonical form.",
-        "profile": "List and show the operator's profiles.",
-        "completion": "Print what completes commands in a shell.",
-        "version": "Show the versions of package and storage format.",
+        "alias": ("query:alias_app", "Run a query that the operator config names."),
+        "fmt": ("source_files:fmt_app", "Rewrite schema and query files in canonical form."),
+        "profile": ("profile:app", "List and show the operator's profiles."),
+        "completion": ("completion:app", "Print what completes commands in a shell."),
+        "version": ("init:version_app", "Show the versions of package and storage format."),
     },
 }
 _LEGEND = (
@@ -69,9 +199,9 @@ _LEGEND = (
 
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
-        name: Entry(module=f"omnigraph.cli.{name}", summary=summary, capability=capability)
+        name: Entry(app=f"omnigraph.cli.commands.{app}", summary=summary, capability=capability)
         for capability, commands in _COMMANDS.items()
-        for name, summary in commands.items()
+        for name, (app, summary) in commands.items()
     }
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

@@ -10,15 +10,62 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import INTEGERS, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.predicates import comparable
-from omnigraph.ir.convert import INTEGER_RANGES, fit_compared
 from omnigraph.ir.model import TargetColumn
+from omnigraph.ir.types import INTEGER_RANGES, fit_compared
 from omnigraph.lang.gq.ast import CompareOp
 from omnigraph.records import record
+
+# Beyond this many values one pass over the column beats a predicate that lists them all.
+_VALUES_PER_PREDICATE = 10_000
+_I64_MINIMUM = -(1 << 63)
+
+
+def one_of(column: str, values: pa.Array) -> str | None:
+    """Return a predicate that is true where ``column`` is one of ``values``, or None if a scan has to compare them.
+
+    >>> one_of("name", pa.array(["it's"]))
+    "`name` IN ('it''s')"
+    """
+    literal = _literal_writer(values.type)
+    if literal is None or len(values) > _VALUES_PER_PREDICATE:
+        return None
+    plain = comparable(values).to_pylist()
+    # The predicate parser reads the sign as an operator on a number that is then one too big.
+    if _I64_MINIMUM in plain:
+        return None
+    return f"`{column}` IN ({', '.join(literal(value) for value in plain)})"
+
+
+def comparable(values: pa.Array) -> pa.Array:
+    """Return values so that equal ones are the same for every Arrow kernel: dates as numbers, one zero per float."""
+    if pa.types.is_date32(values.type):
+        return values.view(pa.int32())
+    if pa.types.is_date64(values.type):
+        return values.view(pa.int64())
+    if pa.types.is_floating(values.type):
+        return pc.add(values, pa.scalar(0, values.type))
+    return values
+
+
+def _literal_writer(kind: pa.DataType) -> Callable[[object], str] | None:
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return lambda value: "'" + str(value).replace("'", "''") + "'"
+    if pa.types.is_integer(kind):
+        return str
+    if pa.types.is_boolean(kind):
+        return lambda value: "true" if value else "false"
+    if pa.types.is_date32(kind):
+        return lambda value: f"cast({value} as date)"
+    if pa.types.is_date64(kind):
+        return lambda value: f"arrow_cast({value}, 'Date64')"
+    return None
+
 
 _ENDS = {"from": "src", "to": "dst"}
 # A load may store unsigned values that the query language cannot write.
@@ -142,3 +189,29 @@ def _between_floats(left: TargetColumn, op: CompareOp, value: float) -> Comparis
 def _beyond(left: TargetColumn, op: CompareOp, *, is_above: bool) -> Comparison:
     matching = {"<", "<=", "!="} if is_above else {">", ">=", "!="}
     return Comparison(column=left.property, type=left.type, op=op, verdict=op in matching)
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; its chunks are copied only if there are several."""
+    if isinstance(column, pa.Array):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def taken_bytes(column: pa.Array, places: npt.NDArray[np.int64]) -> int:
+    """Return what the values at these places would take in memory, without taking them.
+
+    Exact for texts and numbers; of nested values the elements count with their mean size.
+
+    >>> taken_bytes(pa.array(["a" * 1000, ""]), np.array([0, 0, 1]))
+    2012
+    """
+    kind, count = column.type, len(places)
+    if not count or not len(column):
+        return 0
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind):
+        offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+        elements = int((offsets[places + 1].astype(np.int64) - offsets[places]).sum())
+        each = 1.0 if not pa.types.is_list(kind) else column.values.nbytes / max(1, len(column.values))
+        return offsets.itemsize * count + int(elements * each)
+    return int(column.nbytes / len(column) * count)

@@ -16,8 +16,7 @@ from omnigraph.values import MAIN, BranchName, check_callable
 
 if TYPE_CHECKING:
     from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
-    from omnigraph.engine.export.options import Progress
-    from omnigraph.engine.export.selection import ExportCut
+    from omnigraph.engine.export.options import ExportCut, Progress
     from omnigraph.engine.export.stream import ByteSink
 
 
@@ -109,7 +108,7 @@ class ExportCalls:
             ExportTypeError: the schema has no such type.
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
-        from omnigraph.engine.export.selection import ExportCut  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.export.options import ExportCut  # noqa: PLC0415 - a read needs none of it
 
         name = BranchName.parse(branch)
         if at is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from omnigraph.runtime import Calls, Counters, counted
-from omnigraph.txn.branch_list import BranchStatus
+from omnigraph.txn.branches.status import BranchStatus
+from omnigraph.txn.branches.tags import Tag
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.log import LogFilter, LogPage
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.tags import Tag
+from omnigraph.txn.refs import LogFilter, LogPage
 from omnigraph.values import MAIN, BranchName, CommitId, TagName, Ulid, check_text, check_whole
 from omnigraph.values.temporal import parse_datetime
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.schema.accepted import CatalogCache
 from omnigraph.runtime import Calls, Counters, counted
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.engine.accepted import CatalogCache
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.schema.accepted import CatalogCache
 from omnigraph.runtime import Calls, Counters, World, counted
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName, check_flag
@@ -14,10 +14,10 @@ from omnigraph.values import MAIN, BranchName, check_flag
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
     from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.planning import MaintenanceRunner
     from omnigraph.engine.maintenance.repair import RepairResult
-    from omnigraph.engine.maintenance.running import MaintenanceRunner
     from omnigraph.engine.maintenance.status import GraphStatus
-    from omnigraph.store.compacting import CompactionPolicy
+    from omnigraph.store.staging.compaction import CompactionPolicy
 
 
 class MaintenanceCalls:
@@ -53,7 +53,7 @@ class MaintenanceCalls:
             ReadOnlyError: the graph is open for reading only.
         """
         from omnigraph.engine.maintenance.optimize import Optimization, check_policy  # noqa: PLC0415 - a read needs none of it
-        from omnigraph.engine.maintenance.running import LocalRunner  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
 
         check_policy(policy)
         authority = self.store.current(BranchName.parse(branch), Counters())[0]
@@ -63,8 +63,8 @@ class MaintenanceCalls:
     def _tidy(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
         """Do what little a background thread may do about a branch."""
         from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
-        from omnigraph.engine.maintenance.running import LocalRunner  # noqa: PLC0415 - a read needs none of it
-        from omnigraph.store.compacting import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.store.staging.compaction import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
 
         authority = self.store.current(branch, Counters())[0]
         Optimization(

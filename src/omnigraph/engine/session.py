@@ -7,28 +7,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
 
 from omnigraph.catalog import Catalog, assign_identities
-from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
 from omnigraph.engine.export_calls import ExportCalls
 from omnigraph.engine.history_calls import HistoryCalls
 from omnigraph.engine.load_calls import LoadCalls
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
-from omnigraph.engine.maintenance.upkeep import Upkeep
+from omnigraph.engine.maintenance.auto import MaintenanceSettings, Upkeep
 from omnigraph.engine.maintenance_calls import MaintenanceCalls
 from omnigraph.engine.query.explain import Explanation
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.query.runner import PreparedRead, QueryRunner, ReadCall
 from omnigraph.engine.results import Result
+from omnigraph.engine.schema.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.errors import SchemaMovedError
-from omnigraph.ir import (
-    CompiledQuery,
-    ParameterRows,
-    ParamsForm,
-    PlanCache,
-    decode_call,
-    decode_calls,
-    expect_mutation,
-)
+from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, PlanCache, decode_call, decode_calls, expect_mutation
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World, counted
 from omnigraph.store.location import Storage

@@ -12,13 +12,12 @@ import pyarrow.compute as pc
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.arrays import one_array
-from omnigraph.engine.predicates import comparable, one_of
+from omnigraph.engine.comparison import comparable, one_array, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
+from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.lookup import filter_stream
-from omnigraph.store.matching import rows_matching
-from omnigraph.store.table import KEY, Table
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.table import Table, filter_stream, rows_matching
 from omnigraph.txn.changes import (
     BuiltIndexes,
     CompactedTable,
@@ -197,3 +196,45 @@ def _without(rows: pa.Table, hidden: pa.Array | None) -> pa.Table:
     if hidden is None or not rows.num_rows:
         return rows
     return rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=hidden)))
+
+
+@record
+class TypeChange:
+    """What happens to one type's table.
+
+    Args:
+        type: the node or edge type.
+        rows: whole rows in the table's Arrow schema; None when nothing is written. Of rows with one id the last
+            counts, and all of them are judged.
+        strict: the rows must not exist yet; otherwise a row of the same id is replaced as a whole.
+        deletes: ids to remove; an id in ``rows`` is never in here.
+        replaces_all: every stored row that is not in ``rows`` goes too.
+        sources: per row the place it came from, as columns ``source`` (position in the change's sources) and
+            ``line`` (from 1); None when the rows come from a mutation.
+    """
+
+    type: NodeType | EdgeType
+    rows: pa.Table | None = None
+    strict: bool = False
+    has_fresh_ids: bool = False
+    deletes: tuple[str, ...] = ()
+    replaces_all: bool = False
+    sources: pa.Table | None = None
+
+    @property
+    def table_key(self) -> str:
+        """The table this change is about."""
+        return self.type.table_key
+
+
+@record
+class GraphChange:
+    """The net effect of one write over all types, with the names of the sources its rows came from."""
+
+    types: Mapping[str, TypeChange]
+    sources: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes nothing."""
+        return not self.types

@@ -160,12 +160,7 @@ from omnigraph.errors.query import (
     QueryTimeoutError,
 )
 from omnigraph.errors.registry import BY_CODE, CLASSES, error_from_json
-from omnigraph.errors.results import (
-    LibraryMissingError,
-    ResultSpentError,
-    ResultWithoutNodesError,
-    ViewTooLargeError,
-)
+from omnigraph.errors.results import LibraryMissingError, ResultSpentError, ResultWithoutNodesError, ViewTooLargeError
 from omnigraph.errors.spark import (
     JavaMissingError,
     JavaTooOldError,

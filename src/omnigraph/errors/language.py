@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import (
-    BadValue,
-    Diagnostic,
-    FormatMismatch,
-    LimitExceeded,
-    MissingThing,
-    ParameterProblem,
-)
+from omnigraph.errors.details import BadValue, Diagnostic, FormatMismatch, LimitExceeded, MissingThing, ParameterProblem
 from omnigraph.errors.kinds import Kind
 
 

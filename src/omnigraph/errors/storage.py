@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import (
-    ExistingKeys,
-    HeadMoved,
-    StorageFault,
-    TableRef,
-    UnknownOutcome,
-)
+from omnigraph.errors.details import ExistingKeys, HeadMoved, StorageFault, TableRef, UnknownOutcome
 from omnigraph.errors.kinds import Effect, Kind, Retry
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,228 @@ from omnigraph.engine.maintenance.repair import RepairResult
 from omnigraph.engine.maintenance.status import GraphStatus
 from omnigraph.engine.mutate import MutationResult
 from omnigraph.engine.schema import SchemaApplyResult
+from omnigraph.graph.diff import Log
+from omnigraph.graph.snapshot import Snapshot
 from omnigraph.graph.sources import GivenSource, load_sources, query_text, schema_text
-from omnigraph.graph.state import expected_commit
-from omnigraph.graph.timeline import Timeline
+from omnigraph.graph.state import State, expected_commit, reference_of
+from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+from omnigraph.history.feed.tokens import PageLimits
+from omnigraph.history.merge import (
+    MergePreview,
+    MergeResult,
+    Resolution,
+    RevertResult,
+    merge_branch,
+    preview_merge,
+    revert_commit,
+)
+from omnigraph.runtime import Counters, counted
+from omnigraph.txn.branches.tags import Tag
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import BranchName
+
+
+class Timeline(State):
+    """The newest state of a branch, and everything that led to it."""
+
+    @counted
+    def at(self, ref: str | Commit | State) -> Snapshot:
+        """Return one state for good, whatever is written later.
+
+        Args:
+            ref: ``~3`` (three commits ago), ``@2026-01-31T10:00:00Z``, both of this branch; a branch, ``review~1``, a
+                commit, ``tag:v1``.
+
+        Raises:
+            ValueFormatError: the text is no reference.
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        """
+        past = self._handle.session.store.past
+        found = past.resolve_ref(reference_of(ref), BranchName.parse(self._branch), Counters())
+        return Snapshot(self._handle, found.commit)
+
+    def log(
+        self,
+        *,
+        limit: int = 20,
+        after: str | None = None,
+        actor: str | None = None,
+        operation: str | None = None,
+        type_name: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Log:
+        """Return commits, newest first.
+
+        Args:
+            limit: how many at most.
+            after: ``following`` of the page before, or the id of a commit to go on behind.
+            actor: only those that this actor asked for.
+            operation: only those of this kind, such as ``branch_merge``.
+            type_name: only those that changed this type, ``Person`` or ``node:Person``.
+            since: only those published at this moment or later.
+            until: only those published at this moment or earlier.
+
+        Raises:
+            ValueFormatError: a moment, the limit or ``after`` makes no sense.
+        """
+        page = self._handle.session.log(
+            self._branch,
+            limit=limit,
+            after=after,
+            actor=actor,
+            operation=operation,
+            type_name=type_name,
+            since=since,
+            until=until,
+        )
+        return Log(self._branch, page)
+
+    def commit(self, commit_id: str) -> Commit:
+        """Return a commit of this branch, or of any other.
+
+        Raises:
+            CommitMissingError: no live branch's history has such a commit.
+        """
+        return self._handle.session.show(commit_id, self._branch)
+
+    @counted
+    def changes(
+        self,
+        *,
+        start: str | None = None,
+        cursor: str | None = None,
+        page_token: str | None = None,
+        kinds: Iterable[str] = (),
+        types: Iterable[str] = (),
+        ops: Iterable[str] = (),
+        limits: PageLimits | None = None,
+    ) -> ChangeFeedPage:
+        """Return the next commits of the branch with what they changed, oldest first.
+
+        Args:
+            start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
+            cursor: go on behind what an earlier answer ended with.
+            page_token: go on inside the commit that an earlier answer ended in.
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: only ``insert``, ``update`` or ``delete``.
+            limits: how much an answer carries.
+
+        Raises:
+            UsageError: more than one place to start at, or none that is known.
+            ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
+            ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
+        """
+        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops)
+        return self._handle.reader.poll(
+            self._branch, start=start, cursor=cursor, page_token=page_token, wanted=wanted, limits=limits
+        )
+
+    @counted
+    def changes_of(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
+        """Return what one commit changed relative to its first parent, one page of it.
+
+        Raises:
+            CommitMissingError, CommitHasNoParentError: there is no such commit, or it is the first of all.
+            ChangeFeedGapError, ChangeSchemaBoundaryError: it cannot be told row by row.
+        """
+        return self._handle.reader.commit_changes(reference_of(commit), page_token=page_token)
+
+    def tag(
+        self,
+        name: str,
+        at: str | Commit | State | None = None,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+    ) -> Tag:
+        """Name a state, the newest of this branch unless ``at`` says otherwise; it is kept from being reclaimed.
+
+        Raises:
+            TagExistsError: the name is taken.
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        """
+        state = self._branch if at is None else self.at(at).reference
+        return self._handle.session.create_tag(name, state, actor=actor, message=message)
+
+    @counted
+    def merge(
+        self,
+        source: str | State,
+        *,
+        resolve: Resolution | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | Commit | None = None,
+    ) -> MergeResult:
+        """Bring everything that the branch ``source`` changed into this one, as one commit or not at all.
+
+        Args:
+            source: the branch to merge from; it stays as it is.
+            resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves
+                them undecided, which is a conflict.
+            actor: who asks for it.
+            message: what the commit says.
+            expected_head: the commit that this branch must be at.
+
+        Raises:
+            MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+            BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
+            ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: somebody moved what it relies on.
+            PreconditionFailedError: this branch is not at ``expected_head``.
+            MemoryBudgetError: the difference is too large.
+        """
+        return merge_branch(
+            self._handle.session,
+            reference_of(source),
+            self._branch,
+            resolve=resolve,
+            actor=actor,
+            message=message,
+            expected_head=expected_commit(expected_head),
+        )
+
+    @counted
+    def preview_merge(self, source: str | State, *, resolve: Resolution | None = None) -> MergePreview:
+        """Return what :meth:`merge` would do with the branches as they are; nothing is written.
+
+        Raises:
+            BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
+        """
+        return preview_merge(self._handle.session, reference_of(source), self._branch, resolve=resolve)
+
+    @counted
+    def revert(
+        self,
+        commit: str | Commit,
+        *,
+        resolve: Resolution | None = None,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | Commit | None = None,
+    ) -> RevertResult:
+        """Undo what one commit of this branch changed, as a commit of its own.
+
+        Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+
+        Raises:
+            CommitMissingError: the branch's history has no such commit.
+            RevertRefusedError: the commit is the first one, or was published together with others.
+            MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+            HistoryGoneError: the state before the commit was reclaimed.
+            PreconditionFailedError: this branch is not at ``expected_head``.
+        """
+        return revert_commit(
+            self._handle.session,
+            reference_of(commit),
+            self._branch,
+            resolve=resolve,
+            actor=actor,
+            message=message,
+            expected_head=expected_commit(expected_head),
+        )
 
 
 class BranchVerbs(Timeline):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.engine.results.notebook import MAX_ROWS, html_problem, html_rows
+from omnigraph.engine.results.table import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
-from omnigraph.history.diff.change import EntityChange
+from omnigraph.history.diff.change import EntityChange, Image
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
-from omnigraph.history.diff.images import Image
 from omnigraph.history.diff.lines import change_lines, counts_line
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.refs import LogPage
 from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values.temporal import format_datetime
 
 
 class Diff:
@@ -102,3 +104,50 @@ def _fields(image: Image | None) -> dict[str, Any]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+class Log(Sequence[Commit]):
+    """A page of history. ``following`` gets the next page; None means that this was the last."""
+
+    def __init__(self, branch: str, page: LogPage) -> None:
+        self._branch = branch
+        self._page = page
+
+    @property
+    def following(self) -> str | None:
+        """What ``after`` of the next call is."""
+        return self._page.following
+
+    @overload
+    def __getitem__(self, index: int) -> Commit: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Commit, ...]: ...
+    def __getitem__(self, index: int | slice) -> Commit | tuple[Commit, ...]:
+        return self._page.commits[index]
+
+    def __len__(self) -> int:
+        return len(self._page.commits)
+
+    def __iter__(self) -> Iterator[Commit]:
+        return iter(self._page.commits)
+
+    def __str__(self) -> str:
+        return "\n".join("  ".join(filter(None, row)) for row in self._rows())
+
+    def __repr__(self) -> str:
+        return f"<Log of {self._branch}: {len(self)} commits{'' if self.following is None else ', more follow'}>"
+
+    def _repr_html_(self) -> str:
+        columns = ("commit", "published", "operation", "actor", "message", "types")
+        return html_rows(repr(self)[1:-1], columns, self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        for commit in self:
+            yield (
+                str(commit.id),
+                format_datetime(commit.published_at_ms),
+                commit.operation,
+                commit.actor or "",
+                commit.message or "",
+                ", ".join(commit.touched),
+            )

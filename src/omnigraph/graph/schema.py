@@ -8,7 +8,7 @@ from dataclasses import field
 from omnigraph.catalog import Catalog, EdgeType, NodeType, describe_catalog
 from omnigraph.engine.results.drawing import MAX_DRAWN, Box, Link, Picture, draw_svg
 from omnigraph.engine.results.network import check_size
-from omnigraph.engine.results.notebook import html_rows
+from omnigraph.engine.results.table import html_rows
 from omnigraph.records import record
 
 _MAX_LINES = 12

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.graph.handle import Handle
-from omnigraph.graph.state import State
+from omnigraph.graph.state import Handle, State
 from omnigraph.txn.manifest.rows import Commit
 
 

@@ -2,31 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+from omnigraph.catalog import Catalog, EdgeType, NodeType
 from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
 from omnigraph.engine.export.options import Progress
 from omnigraph.engine.export.stream import ByteSink
 from omnigraph.engine.query.explain import Explanation
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.results import Result
-from omnigraph.engine.results.network import MAX_ENTITIES
-from omnigraph.engine.results.notebook import html_problem, html_rows
-from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.engine.results.encodings import host_values
+from omnigraph.engine.results.network import MAX_ENTITIES, Network, NetworkEdge, NodeKey, check_size
+from omnigraph.engine.results.table import html_problem, html_rows
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BadValue, ForkedProcessError, OmnigraphError, UsageError
 from omnigraph.graph.diff import Diff
-from omnigraph.graph.handle import Handle
-from omnigraph.graph.networks import network_of_state
 from omnigraph.graph.schema import Schema
 from omnigraph.graph.sources import query_text
 from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.blame import EntityHistory, blame
+from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.runtime import Calls, Counters, counted
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.snapshot import Snapshot as PinnedState
-from omnigraph.values import BranchName, check_text
+from omnigraph.values import BranchName, check_text, check_whole
+
+
+def network_of_state(pinned: Snapshot, catalog: Catalog, limit: int) -> Network:
+    """Return every node and edge of a state, types by name.
+
+    Raises:
+        ViewTooLargeError: there are more than ``limit`` of them; no row was read.
+    """
+    check_whole("limit", limit)
+    check_size("entities", sum(entry.row_count for entry in pinned.state.tables.values()), limit)
+    nodes: dict[NodeKey, dict[str, Any]] = {}
+    for owner in catalog.nodes.values():
+        nodes.update({(owner.name, row.pop(KEY)): row for row in _rows(pinned, owner)})
+    edges = [
+        NetworkEdge(
+            type_name=owner.name,
+            key=row.pop(KEY),
+            source=(owner.from_type, row.pop("src")),
+            target=(owner.to_type, row.pop("dst")),
+            properties=row,
+        )
+        for owner in catalog.edges.values()
+        for row in _rows(pinned, owner)
+    ]
+    return Network(nodes=nodes, edges=tuple(edges))
+
+
+def _rows(pinned: Snapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
+    counters = Counters()
+    table = pinned.table(owner.table_key, counters)
+    names = [name for name in table.schema.names if name not in table.blobs]
+    for batch in table.read(names, counters=counters).sort_by(KEY).to_batches():
+        columns = [host_values(column) for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+
+class Handle:
+    """An open session. It stays with the process that opened it."""
+
+    def __init__(self, session: GraphSession, mode: OpenMode) -> None:
+        self.uri = session.store.storage.root
+        self.mode = mode
+        self._session = session
+        self._reader = ChangeReader(session.store)
+        self._process_id = os.getpid()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a process that was forked off after the graph was opened."""
+        return os.getpid() != self._process_id
+
+    @property
+    def session(self) -> GraphSession:
+        """The session.
+
+        Raises:
+            ForkedProcessError: it was opened before this process was forked off.
+        """
+        # Looked at before any lock is taken: one that another thread held at the fork is never released here.
+        if self.is_foreign:
+            raise ForkedProcessError("this graph was opened before the process was forked")
+        return self._session
+
+    @property
+    def reader(self) -> ChangeReader:
+        """What reads changes; pages of one large commit share its work.
+
+        Raises:
+            ForkedProcessError: it was opened before this process was forked off.
+        """
+        if self.is_foreign:
+            raise ForkedProcessError("this graph was opened before the process was forked")
+        return self._reader
+
+    def close(self) -> None:
+        """Let go of everything; in a forked process there is nothing to let go of."""
+        if not self.is_foreign:
+            self._session.close()
+
+    def __reduce__(self) -> NoReturn:
+        details = BadValue(what="graph", value=self.uri, expected="an address, which can be sent")
+        raise UsageError(
+            f"an open graph cannot be sent or copied uri={self.uri}", details=details, hint="open it again over there"
+        )
 
 
 class State:

@@ -5,12 +5,13 @@ from omnigraph.ir.compile import CompiledQuery, PlanCache, compile_query, expect
 from omnigraph.ir.descriptor import Operation, describe_operation
 from omnigraph.ir.lint import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lower import lower_query
-from omnigraph.ir.parameter_rows import ParameterRows, decode_calls
 from omnigraph.ir.parameters import (
+    ParameterRows,
     ParameterType,
     ParamsForm,
     bind_parameters,
     decode_call,
+    decode_calls,
     decode_parameter_text,
     decode_parameters,
     parameter_types,

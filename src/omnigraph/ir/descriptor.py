@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
@@ -24,12 +24,41 @@ from omnigraph.ir.check.tree import (
     CheckedUpdate,
     Operand,
 )
-from omnigraph.ir.kinds import Kind, kind_fields
-from omnigraph.ir.lower.mutations import incident_edges
+from omnigraph.ir.lower.query import incident_edges
 from omnigraph.ir.model import EntityKind
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.records import record
+
+Kind = Literal["string", "bool", "int", "bigint", "float", "date", "datetime", "blob", "vector", "list", "object"]
+
+_KINDS: dict[Scalar, Kind] = {
+    Scalar.STRING: "string",
+    Scalar.BLOB: "blob",
+    Scalar.BOOL: "bool",
+    Scalar.I32: "int",
+    Scalar.U32: "int",
+    Scalar.I64: "bigint",
+    Scalar.U64: "bigint",
+    Scalar.F32: "float",
+    Scalar.F64: "float",
+    Scalar.DATE: "date",
+    Scalar.DATETIME: "datetime",
+    Scalar.VECTOR: "vector",
+}
+
+
+def kind_fields(of: PropertyType) -> dict[str, Kind | int]:
+    """Return ``kind`` with ``item_kind`` for a list and ``vector_dim`` for a vector.
+
+    >>> kind_fields(PropertyType(scalar=Scalar.I64, is_list=True))
+    {'kind': 'list', 'item_kind': 'bigint'}
+    """
+    if of.is_list:
+        return {"kind": "list", "item_kind": _KINDS[of.scalar]}
+    if of.is_vector:
+        return {"kind": "vector", "vector_dim": of.dimension or 0}
+    return {"kind": _KINDS[of.scalar]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -7,13 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from omnigraph.catalog.model import Catalog, NodeType, PropertyDef
-from omnigraph.errors import (
-    DiagnosticError,
-    OmnigraphError,
-    QueryMeaningError,
-    QueryTypeError,
-    SourceTooLargeError,
-)
+from omnigraph.errors import DiagnosticError, OmnigraphError, QueryMeaningError, QueryTypeError, SourceTooLargeError
 from omnigraph.ir.check import CheckedMutation, CheckedQuery, check_query
 from omnigraph.ir.check.tree import CheckedUpdate
 from omnigraph.ir.descriptor import Operation, describe_operation

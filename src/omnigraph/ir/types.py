@@ -1,10 +1,18 @@
-"""Which types go together: the one place that decides compatibility for queries."""
+"""Which types go together: the one place that decides compatibility for queries.
+
+A literal or parameter keeps a scalar index usable only if it has the column's own type, so comparisons convert it
+exactly when the round trip preserves it; otherwise the comparison happens in the wider type.
+"""
 
 from __future__ import annotations
 
+import math
+import struct
 from dataclasses import replace
+from typing import Any
 
-from omnigraph.catalog.model import NUMERIC, PropertyType, Scalar
+from omnigraph.catalog.model import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
+from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.lang.gq import ast
 
 TEXT = PropertyType(scalar=Scalar.STRING)
@@ -49,3 +57,115 @@ def resolve_type(written: ast.TypeRef) -> PropertyType | None:
 
 def _is_plain(scalar: Scalar) -> bool:
     return scalar is not Scalar.VECTOR and scalar is not Scalar.BLOB
+
+
+INTEGER_RANGES = {
+    Scalar.I32: (-(1 << 31), (1 << 31) - 1),
+    Scalar.I64: (-(1 << 63), (1 << 63) - 1),
+    Scalar.U32: (0, (1 << 32) - 1),
+    # Unsigned values above the signed range do not exist anywhere in the language.
+    Scalar.U64: (0, (1 << 63) - 1),
+}
+
+
+def round_to_f32(value: float) -> float:
+    """Return the nearest value of 32-bit precision; infinite when there is none.
+
+    >>> round_to_f32(0.1)
+    0.10000000149011612
+    """
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def fit_compared(value: Any, of: PropertyType, column: PropertyType) -> tuple[Any, PropertyType]:
+    """Convert a compared value to the column's type if that loses nothing, else return it as it is.
+
+    Args:
+        value: a decoded scalar of type ``of``; None stays None.
+        of: the type the value has.
+        column: the scalar type of the column, or of the items of a list column.
+    """
+    if value is None or of.is_list or of.is_vector:
+        return value, of
+    plain = item_type(column)
+    if plain.scalar in INTEGERS and of.is_numeric:
+        low, high = INTEGER_RANGES[plain.scalar]
+        whole = int(value) if isinstance(value, int) or (math.isfinite(value) and value.is_integer()) else None
+        return (whole, plain) if whole is not None and low <= whole <= high else (value, of)
+    if plain.scalar in FLOATS and of.is_numeric:
+        return _fit_float(value, of, plain)
+    if plain.is_text and of.is_text:
+        return value, TEXT
+    return value, of
+
+
+def fit_assigned(value: Any, target: PropertyType) -> Any:
+    """Convert a decoded value to what a property of type ``target`` stores.
+
+    Raises:
+        ValueFormatError: NULL for a required property, an integer out of range, a float for an integer property,
+            a float that is not finite in the property's width, a value outside the enum, a wrong vector length.
+    """
+    if value is None:
+        if target.nullable:
+            return None
+        raise _unfit("NULL", target)
+    if target.is_vector:
+        if len(value) != target.dimension:
+            raise _unfit(f"{len(value)} numbers", target)
+        return tuple(_finite_f32(item, target) for item in value)
+    if target.is_list:
+        plain = item_type(target)
+        return tuple(fit_assigned(item, plain) for item in value)
+    if target.is_numeric:
+        return _fit_number(value, target)
+    if target.enum_values is not None and value not in target.enum_values:
+        raise _unfit(value, target)
+    return value
+
+
+def _fit_number(value: Any, target: PropertyType) -> int | float:
+    if target.scalar in INTEGERS:
+        low, high = INTEGER_RANGES[target.scalar]
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise _unfit(value, target)
+        return value
+    if target.scalar is Scalar.F32:
+        return _finite_f32(value, target)
+    exact = _as_f64(value)
+    if not math.isfinite(exact):
+        raise _unfit(value, target)
+    return exact
+
+
+def _fit_float(value: Any, of: PropertyType, column: PropertyType) -> tuple[Any, PropertyType]:
+    if column.scalar is Scalar.F32:
+        # The column's own precision is what was stored, so "ratio = 0.1" must mean the stored 0.1.
+        rounded = round_to_f32(_as_f64(value))
+        return (rounded, column) if math.isfinite(rounded) else (value, of)
+    wide = _as_f64(value)
+    return (wide, F64) if wide == value else (value, I64)
+
+
+def _finite_f32(value: Any, target: PropertyType) -> float:
+    rounded = round_to_f32(_as_f64(value))
+    if not math.isfinite(rounded):
+        raise _unfit(value, target)
+    return rounded
+
+
+def _as_f64(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _unfit(value: Any, target: PropertyType) -> ValueFormatError:
+    shown = str(value)
+    shown = shown if len(shown) <= 80 else shown[:79] + "…"
+    details = BadValue(what="value", value=shown, expected=str(target))
+    return ValueFormatError(f"value does not fit {target}: value={shown}", details=details)

@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, ExportSettings, check_export
+from omnigraph.engine.export.folder import ExportJob, ExportPart, write_part
 from omnigraph.engine.export.manifest import ExportedFile
 from omnigraph.engine.export.options import Progress
-from omnigraph.engine.export.parts import ExportPart, write_part
-from omnigraph.engine.export.run import ExportJob
 from omnigraph.engine.session import GraphSession
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
-from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import given_or_started
+from omnigraph.spark.session import given_or_started, session_of
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import TableTicket
+from omnigraph.store.tables.portable import TableTicket
 from omnigraph.values import MAIN
 
 if TYPE_CHECKING:

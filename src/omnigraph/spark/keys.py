@@ -3,18 +3,28 @@
 A keys file is Arrow data of one type. Its columns are ``row`` (the place of the row in the input, ascending with the
 order in which rows count), ``id``, for edges ``src`` and ``dst``, then one text per ``@key`` and ``@unique`` tuple,
 null where the row lacks one of the tuple's values. Texts are those that ``engine.constraints`` compares.
+
+Workers load this and little else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
-from omnigraph.engine.constraints.tuples import tuples_of
+from omnigraph.engine.constraints.evaluation import tuples_of
+from omnigraph.errors import GoneState, HistoryGoneError, VersionMissingError
 from omnigraph.records import record
+from omnigraph.store.location import Storage
+from omnigraph.store.tables.portable import TableTicket, read_fragments
+
+if TYPE_CHECKING:
+    from omnigraph.txn.snapshot import Snapshot
+
 
 ROW = "row"
 KEY = "key"
@@ -102,3 +112,44 @@ def _texts(owner: NodeType | EdgeType, rows: pa.Table, columns: Sequence[str]) -
     at = np.full(rows.num_rows, -1, dtype=np.int64)
     at[whole.column("row").to_numpy()] = np.arange(whole.num_rows)
     return texts.take(pa.array(at, mask=at < 0))
+
+
+@record
+class StateTable:
+    """A table at the version that a state pins, and what there is to say when a cleanup has reclaimed that state.
+
+    It can be pickled.
+    """
+
+    ticket: TableTicket
+    state: GoneState
+
+    @classmethod
+    def of(cls, storage: Storage, snapshot: Snapshot, table_key: str) -> StateTable:
+        """Return a table of a snapshot."""
+        head = snapshot.state.head
+        return cls(
+            ticket=TableTicket(storage=storage, pin=snapshot.entry(table_key).pin),
+            state=GoneState(commit_id=head.commit, branch=head.branch, table_key=table_key),
+        )
+
+    def read(
+        self,
+        fragment_ids: Sequence[int],
+        columns: Sequence[str] | None,
+        *,
+        filter: str | None = None,  # noqa: A002 - the word that Arrow and Lance use for it
+        batch_rows: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Stream rows of some fragments; see :func:`omnigraph.store.tables.portable.read_fragments`.
+
+        Raises:
+            HistoryGoneError: the state was reclaimed, at the latest while it was read.
+        """
+        try:
+            yield from read_fragments(self.ticket, fragment_ids, columns, filter=filter, batch_rows=batch_rows)
+        except VersionMissingError as error:
+            gone = self.state
+            raise HistoryGoneError(
+                f"the state of commit '{gone.commit_id}' was reclaimed table={gone.table_key}", details=gone
+            ) from error

@@ -9,13 +9,12 @@ from omnigraph.engine.maintenance.optimize import OptimizeResult, check_policy
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
 from omnigraph.engine.session import GraphSession
 from omnigraph.records import record
-from omnigraph.spark.given import session_of
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import given_or_started
-from omnigraph.store.compacting import CompactionPolicy
+from omnigraph.spark.session import given_or_started, session_of
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
 from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.store.staging.compaction import CompactionPolicy
+from omnigraph.store.tables.portable import IndexWork, TableTicket, build_segment, merge_segments, run_compaction_task
 from omnigraph.values import MAIN, check_callable, checked_names
 
 if TYPE_CHECKING:

@@ -10,16 +10,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
 from omnigraph.spark.archive import ClassArchive, class_archive
-from omnigraph.spark.gateway import ENDING_S, Host, host_of, set_environment, start_host
+from omnigraph.spark.gateway import ENDING_S, Host, host_of, java_options, set_environment, spark_home, start_host
 from omnigraph.spark.java import find_java
-from omnigraph.spark.launch import java_options, spark_home
 from omnigraph.spark.workers import check_workers
 from omnigraph.values import check_flags, check_number, check_path, check_text, checked_text, unfit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from omnigraph.graph import Graph
+
 
 # They print every mistake in a query as JSON, beside the exception that tells it anyway.
 _LOUD_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -293,3 +296,16 @@ def _not_started(problem: Exception) -> SparkStartError:
     return SparkStartError(
         f"spark did not start reason={first[:300]}", details=JobFault(doing="start", reason=first[:300])
     )
+
+
+def session_of(graph: Graph | GraphSession) -> GraphSession:
+    """Return the session of a graph.
+
+    Raises:
+        UsageError: it is no graph.
+        ForkedProcessError: the graph was opened before this process was forked off.
+    """
+    session: object = graph if isinstance(graph, GraphSession) else getattr(graph, "session", None)
+    if not isinstance(session, GraphSession):
+        raise unfit("graph", graph, "an open graph")
+    return session

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from omnigraph.errors import Effect
-from omnigraph.store.blobs import iter_blob_files
-from omnigraph.store.branches import branch_ref_file
 from omnigraph.store.control import sync_directory, sync_file
+from omnigraph.store.datasets import branch_ref_file
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.writing import iter_blob_files
 from omnigraph.store.translate import translating
 from omnigraph.store.versions import dataset_folder, version_file
 

@@ -14,7 +14,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
-from omnigraph.store.process import stores_of
+from omnigraph.store.tables.portable import stores_of
 from omnigraph.store.translate import translating
 
 SCRATCH_PREFIX = "__scratch"

@@ -8,12 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lance import LanceDataset, LanceOperation, Transaction
+from lance.commit import CommitConflictError
 
+from omnigraph.errors import (
+    Effect,
+    OmnigraphError,
+    OutcomeUnknownError,
+    TableMissingError,
+    UnknownOutcome,
+    VersionMissingError,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
-from omnigraph.store.handles import apart
-from omnigraph.store.metering import OPEN_STAGES, metered
-from omnigraph.store.translate import translating
+from omnigraph.store.handles import OPEN_STAGES, Handles, apart, metered
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.translate import Fault, fault_of, is_foreign, to_omnigraph_error, translating
 
 OPERATION_ID = "omnigraph:operation_id"
 
@@ -81,3 +90,106 @@ def _repair_rewritten_index() -> None:
 
 
 _repair_rewritten_index()
+
+
+# A commit looks for the newest version, puts its transaction and then its manifest; a strict overwrite need not look.
+_COMMIT_STAGES = 3
+_OVERWRITE_STAGES = 2
+
+# After these nothing is under way that could still land.
+_REFUSALS = {Fault.DENIED, Fault.UNAUTHENTICATED, Fault.INVALID, Fault.DAMAGED, Fault.BAD_ADDRESS}
+
+
+def land(handles: Handles, base: TablePin, transaction: Transaction, counters: Counters) -> LanceDataset | None:
+    """Commit ``transaction`` on top of ``base``, or find that it already is there.
+
+    Returns:
+        The handle of the version it made, which is another than the one after ``base`` only for an operation that
+        Lance does not hold to be strict; ``None`` when another writer made that version.
+
+    Raises:
+        OutcomeUnknownError: storage did not say whether it landed, and looking did not tell either.
+        StorageDeniedError: the store refused; nothing landed.
+    """
+    handle = handles.open(base, counters)
+    target = TablePin(location=base.location, branch=base.branch, version=base.version + 1)
+    stages = _OVERWRITE_STAGES if isinstance(transaction.operation, LanceOperation.Overwrite) else _COMMIT_STAGES
+    try:
+        with metered(handle, counters, stages=stages):
+            landed = LanceDataset.commit(handle, transaction, max_retries=0)
+    except CommitConflictError:
+        return find_landed(handles, target, transaction.uuid, counters)
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
+        return _after_doubtful_commit(handles, target, transaction.uuid, error, counters)
+    return handles.remember(TablePin(location=base.location, branch=base.branch, version=landed.version), landed)
+
+
+def land_creation(handles: Handles, location: str, transaction: Transaction, counters: Counters) -> bool:
+    """Commit version 1 of a dataset unless there is one; return whether this call did.
+
+    Raises:
+        OutcomeUnknownError: storage did not say whether it landed.
+        StorageDeniedError: the store refused; nothing landed.
+    """
+    handles.check_process()
+    # Two listings, the transaction and the manifest; a dataset that does not exist keeps no statistics.
+    counters.add_calls("lance.read", 2)
+    counters.add_calls("lance.write", 2)
+    counters.add_serial_stages(4)
+    try:
+        LanceDataset.commit(
+            handles.uri(location, None),
+            transaction,
+            max_retries=0,
+            enable_stable_row_ids=True,
+            storage_options=handles.options or None,
+        )
+    except BaseException as error:
+        if not is_foreign(error):
+            raise
+        match fault_of(error):
+            # When version 1 exists, Lance looks for the version 0 that it would build on, and nobody writes one.
+            case Fault.EXISTS | Fault.CONFLICT | Fault.MISSING:
+                return False
+            case fault if fault in _REFUSALS:
+                raise to_omnigraph_error(
+                    error, doing="create a dataset", location=location, effect=Effect.STAGED
+                ) from error
+            case _:
+                target = TablePin(location=location, branch=None, version=1)
+                raise unknown_outcome(target, transaction.uuid) from error
+    return True
+
+
+def find_landed(handles: Handles, target: TablePin, uuid: str, counters: Counters) -> LanceDataset | None:
+    """Return the handle of ``target`` when the transaction ``uuid`` made it, ``None`` when another one did."""
+    try:
+        handle = handles.open(target, counters)
+    except (VersionMissingError, TableMissingError):
+        return None
+    return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
+
+
+def unknown_outcome(target: TablePin, uuid: str) -> OutcomeUnknownError:
+    """Return the error of a commit that may or may not have made ``target``."""
+    return OutcomeUnknownError(
+        f"storage did not say whether the commit landed location={target.location} version={target.version}",
+        details=UnknownOutcome(location=target.location, branch=target.branch, version=target.version, uuid=uuid),
+    )
+
+
+def _after_doubtful_commit(
+    handles: Handles, target: TablePin, uuid: str, error: BaseException, counters: Counters
+) -> LanceDataset | None:
+    try:
+        handle = handles.open(target, counters)
+        return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
+    except VersionMissingError:
+        if fault_of(error) in _REFUSALS:
+            raise to_omnigraph_error(error, doing="commit", location=target.location, effect=Effect.STAGED) from error
+        # Absent at this moment proves nothing: a request that is still under way could yet create it.
+        raise unknown_outcome(target, uuid) from error
+    except OmnigraphError:
+        raise unknown_outcome(target, uuid) from error

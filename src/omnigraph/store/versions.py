@@ -19,7 +19,7 @@ import msgspec
 from omnigraph.errors import Effect
 from omnigraph.store.control import VERSIONS, sync_directory
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.translate import translating
 
 TORN_PREFIX = "__torn"

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.records import record
-from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
-from omnigraph.txn.plan import ActionKind
+from omnigraph.txn.publish.plan import ActionKind
 
 
 @record

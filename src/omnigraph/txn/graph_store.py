@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Literal, Self
 
 from omnigraph.errors import (
+    AlreadyExistsError,
     BadValue,
     BranchMissingError,
     GoneState,
+    GraphExistsError,
     GraphMissingError,
     HistoryGoneError,
     MissingThing,
@@ -19,12 +22,17 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.runtime import Counters, World, counted
+from omnigraph.store.control import ControlObjects
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
-from omnigraph.store.tables import TableStore
-from omnigraph.txn.authority import GraphPublishAuthority
-from omnigraph.txn.branch_delete import BranchDeletion
-from omnigraph.txn.branch_list import (
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.store import TableStore
+from omnigraph.txn.branches.delete import BranchDeletion
+from omnigraph.txn.branches.incarnation import MAIN_LIFE, MAIN_LINE, BranchLine, line_name
+from omnigraph.txn.branches.open import OpenBranches
+from omnigraph.txn.branches.refs import SETTLE_S, BranchRef, BranchRefs
+from omnigraph.txn.branches.status import (
     BranchStatus,
     ProtectedVersion,
     branch_status,
@@ -32,22 +40,97 @@ from omnigraph.txn.branch_list import (
     live_branches,
     protected_versions,
 )
-from omnigraph.txn.branches import SETTLE_S, BranchRef, BranchRefs
+from omnigraph.txn.branches.tags import Tag, Tags
 from omnigraph.txn.changes import TableRegister
-from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
-from omnigraph.txn.formats import FormatChain
-from omnigraph.txn.graph_init import create_graph, wire_stores
-from omnigraph.txn.lines import MAIN_LINE, BranchLine, line_name
-from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
-from omnigraph.txn.open_branches import OpenBranches
-from omnigraph.txn.past import Past
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
+from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_state, manifest_schema
+from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.recovery.recoverer import Recoverer
-from omnigraph.txn.services import GraphStores
-from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.refs import Past
+from omnigraph.txn.services import BranchServices, GraphStores
+from omnigraph.txn.settings import Syncing, TxnSettings
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.txn.tags import Tag, Tags
-from omnigraph.values import MAIN, BranchName, CommitId, TagName, checked_text
+from omnigraph.values import MAIN, BranchName, CommitId, OperationId, TagName, checked_text
+
+
+def wire_stores(storage: Storage, world: World, settings: TxnSettings) -> GraphStores:
+    """Return the stores of a graph; touches nothing."""
+    datasets = DatasetStore(storage, world)
+    control = ControlObjects(storage)
+    return GraphStores(
+        datasets=datasets,
+        tables=TableStore(datasets, control),
+        control=control,
+        syncing=Syncing(disk=DiskSync(storage, settings.durability)),
+        pool=ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph"),
+        world=world,
+        settings=settings,
+    )
+
+
+def create_graph(
+    stores: GraphStores, schema: AcceptedSchema, tables: Sequence[TableRegister], actor: str | None
+) -> None:
+    """Create the tables at places that only this call knows, then the manifest.
+
+    Raises:
+        GraphExistsError: there is a graph already.
+    """
+    # Only the manifest decides between two initialisers; looking first keeps a mistaken call from writing.
+    if _has_graph(stores):
+        raise _exists(stores)
+    world, counters = stores.world, Counters()
+    operation_id, commit_id = OperationId(world.ids.ulid()), CommitId(world.ids.ulid())
+    services = BranchServices(stores, MAIN_LIFE, FormatChain())
+    staged = services.stager.register(tables, operation_id, counters)
+    commit = Commit(
+        id=commit_id,
+        parent=None,
+        actor=actor,
+        created_at_ms=commit_id.timestamp_ms,
+        manifest_version=1,
+        operation="init",
+        branch=MAIN_LINE.name,
+        published_at_ms=world.clock.now_ms(),
+        touched=tuple(sorted(table.table_key for table in tables)),
+    )
+    state = ManifestState(
+        version=1,
+        graph_id=world.ids.ulid(),
+        head=BranchHead(branch=MAIN_LINE.name, incarnation=MAIN_LINE.incarnation, commit=commit_id),
+        tables=freeze_tables(table.entry for table in staged if table.entry is not None),
+        tombstones=(),
+        schema=schema,
+        recent=(commit,),
+    )
+    world.failpoints.hit("txn.init.before_manifest")
+    rows = [encode_state(state), encode_schema(schema)]
+    try:
+        created = stores.datasets.create(
+            LOCATION, manifest_schema(), rows, {}, counters, before_landing=stores.syncing.before_publish
+        )
+    except AlreadyExistsError as error:
+        raise _exists(stores) from error
+    stores.syncing.after_publish(created, None)
+    stores.syncing.disk.sync_way_to_root()
+
+
+def _has_graph(stores: GraphStores) -> bool:
+    try:
+        stores.datasets.latest_version(LOCATION, None, Counters())
+    except TableMissingError:
+        return False
+    return True
+
+
+def _exists(stores: GraphStores) -> GraphExistsError:
+    root = stores.datasets.storage.root
+    details = BadValue(what="graph", value=root, expected="a place without a graph")
+    return GraphExistsError(f"there is a graph already at {root}", details=details)
+
 
 OpenMode = Literal["read_write", "read_only"]
 

@@ -10,20 +10,19 @@ from omnigraph.errors import BadValue, GraphClosedError
 from omnigraph.runtime import Calls, Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.tables import TableStore
-from omnigraph.txn.claims import ClaimBook, ClaimWatch
-from omnigraph.txn.formats import FormatChain
-from omnigraph.txn.lines import BranchLife
-from omnigraph.txn.manifest.commits import CommitCache
+from omnigraph.store.tables.store import TableStore
+from omnigraph.txn.branches.incarnation import BranchLife
+from omnigraph.txn.claims.identity import WriterIdentity
+from omnigraph.txn.claims.store import ClaimBook, ClaimWatch
+from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
+from omnigraph.txn.manifest.lineage import CommitCache
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.phases import Phases
+from omnigraph.txn.publish.phases import Phases
+from omnigraph.txn.publish.stage import Stager
 from omnigraph.txn.recovery.audit import AuditLog
-from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.settings import Syncing, TxnSettings
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.txn.stage import Stager
-from omnigraph.txn.syncing import Syncing
-from omnigraph.txn.writers import WriterIdentity
 from omnigraph.values import BranchName
 
 

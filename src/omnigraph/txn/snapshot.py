@@ -15,8 +15,8 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.runtime import Counters
-from omnigraph.store.table import Table
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.store import TableStore
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestState, TableEntry
 

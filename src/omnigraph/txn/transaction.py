@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
 from omnigraph.runtime import Counters
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import (
     BuiltIndexes,
     CompactedTable,
@@ -28,7 +28,7 @@ from omnigraph.txn.changes import (
     id_array,
 )
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark
-from omnigraph.txn.plan import REBASE_RULES, RebaseRule, WriteKind
+from omnigraph.txn.publish.plan import REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import CommitId, OperationId, checked_text
 

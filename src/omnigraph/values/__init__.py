@@ -13,13 +13,12 @@ from omnigraph.values.checks import (
     checked_names,
     checked_text,
     meant,
+    size_of,
     unfit,
 )
-from omnigraph.values.identity import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId
+from omnigraph.values.ids import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId, Ulid, is_ulid
 from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
-from omnigraph.values.sizes import size_of
-from omnigraph.values.ulid import Ulid, is_ulid
 
 __all__ = [
     "MAIN",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
@@ -178,3 +179,17 @@ def unfit(what: str, value: object, expected: str, hint: str | None = None) -> U
     shown = ascii(value)[:_SHOWN]
     details = BadValue(what=what, value=shown, expected=expected)
     return UsageError(f"{what} must be {expected}, not {shown}", details=details, hint=hint)
+
+
+_SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{1,6})?)(?P<unit>[kmgt]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def size_of(text: str) -> int | None:
+    """Return the bytes that a text says, None if it says no size.
+
+    >>> size_of("1.5k"), size_of("2 GB")
+    (1536, None)
+    """
+    match = _SIZE.fullmatch(text.strip())
+    return None if match is None else int(float(match["number"]) * _UNITS[match["unit"].lower()])

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.values.checks import check_text
-from omnigraph.values.ulid import is_ulid
+from omnigraph.values.ids import is_ulid
 
 MAIN = "main"
 # A ref of this name serialised schema changes in older stores; it stays out of reach of people.

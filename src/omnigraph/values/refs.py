@@ -6,10 +6,9 @@ import re
 from dataclasses import dataclass
 
 from omnigraph.errors import BadValue, ValueFormatError
-from omnigraph.values.identity import CommitId
+from omnigraph.values.ids import CommitId, Ulid, is_ulid
 from omnigraph.values.names import BranchName, TagName
 from omnigraph.values.temporal import parse_datetime
-from omnigraph.values.ulid import Ulid, is_ulid
 
 _ANCESTOR = re.compile(r"(?P<branch>[^~]+)~(?P<steps>[0-9]{0,9})")
 

@@ -8,13 +8,7 @@ from random import Random
 
 import pytest
 
-from omnigraph.catalog import (
-    assign_identities,
-    catalog_from_json,
-    catalog_hash,
-    catalog_to_json,
-    compile_schema,
-)
+from omnigraph.catalog import assign_identities, catalog_from_json, catalog_hash, catalog_to_json, compile_schema
 from omnigraph.catalog.shape import digest
 from omnigraph.errors import CatalogCorruptError, CatalogFormatError
 from omnigraph.lang.pg import parse_schema

@@ -132,7 +132,7 @@ def test_reading_a_schema_without_patterns_loads_no_arrow():
 
 def test_broken_patterns_leave_nothing_on_standard_error():
     code = (
-        "from omnigraph.catalog.patterns import pattern_problem\n"
+        "from omnigraph.catalog.constraints import pattern_problem\n"
         "assert pattern_problem('(') == 'missing ): ('\n"
         "assert pattern_problem('(?=a)') == 'invalid perl operator: (?='\n"
     )

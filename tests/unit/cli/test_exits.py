@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from omnigraph.cli.exits import run
+from omnigraph.cli.main import run
 from omnigraph.errors import CLASSES, Kind, SourceTooLargeError
 from omnigraph.lang.pg import parse_schema
 

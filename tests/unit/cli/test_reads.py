@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.reads import ReadRequest, Traversal, read_options, read_request
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.cli.commands.query import ReadRequest, Traversal, read_options, read_request
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.errors import QueryParameterError, UsageError
 
 NOTHING = {

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from omnigraph.cli import whole
-from omnigraph.cli.whole import WholeLines, whole_document, write_whole
+from omnigraph.cli import output as whole
+from omnigraph.cli.output import WholeLines, whole_document, write_whole
 
 
 class Recorder(io.BytesIO):

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from tests.constraint_graph import owner_of, table_of
 
-from omnigraph.engine import predicates
+from omnigraph.engine import comparison as predicates
 from omnigraph.engine.session import GraphSession, init_graph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import TypeMissingError
@@ -12,7 +12,7 @@ from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange, TableDrop, TableReplace
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 

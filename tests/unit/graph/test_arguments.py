@@ -13,8 +13,8 @@ import pytest
 import omnigraph
 from omnigraph.engine.embedding import Secret
 from omnigraph.errors import Kind, OmnigraphError, UsageError
-from omnigraph.store.compacting import CompactionPolicy
 from omnigraph.store.location import Storage
+from omnigraph.store.staging.compaction import CompactionPolicy
 
 RELAXED = omnigraph.TxnSettings(durability="relaxed")
 SCHEMA = "node Person { name: String @key  age: I32? }"

@@ -10,7 +10,7 @@ import shutil
 import pytest
 
 import omnigraph
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.errors import OmnigraphError, StorageCorruptError
 from omnigraph.txn.settings import TxnSettings
 

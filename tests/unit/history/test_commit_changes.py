@@ -17,8 +17,8 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.pages import PageLimits
 from omnigraph.history.feed.reader import ChangeReader
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 

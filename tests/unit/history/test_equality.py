@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InternalError
-from omnigraph.history.diff.rows import rows_equal
+from omnigraph.history.diff.equality import rows_equal
 
 TEXTS = pa.list_(pa.field("item", pa.string()))
 VECTOR = pa.list_(pa.field("item", pa.float32()), 2)

@@ -13,12 +13,12 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.pages import PageLimits
 from omnigraph.history.feed.reader import ChangeReader
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.history.merge import merge_branch
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 

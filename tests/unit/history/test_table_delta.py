@@ -4,8 +4,10 @@ import pytest
 from tests.history_graph import FILE, KNOWS, PERSON, compact, create, index, open_store, replace_all, write
 
 from omnigraph.errors import InternalError
-from omnigraph.history.diff import changed_rows, selection, stored
+from omnigraph.history.diff import rows as changed_rows
 from omnigraph.history.diff import rows as rows_module
+from omnigraph.history.diff import rows as stored
+from omnigraph.history.diff import selection
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.diff.rows import table_delta
 from omnigraph.history.diff.selection import select_differing

@@ -8,8 +8,7 @@ import pytest
 
 from omnigraph.catalog import PropertyType, Scalar
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.convert import fit_assigned, fit_compared
-from omnigraph.ir.types import DATE, F64, I64, TEXT
+from omnigraph.ir.types import DATE, F64, I64, TEXT, fit_assigned, fit_compared
 
 
 def of(scalar: Scalar, **flags: Any) -> PropertyType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.runtime import memory_bytes
-from omnigraph.runtime.machine import group_limits
+from omnigraph.runtime.process import group_limits
 
 
 def write(root, files):

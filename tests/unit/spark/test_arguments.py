@@ -14,7 +14,7 @@ from omnigraph.engine.constraints.kernel import KernelSettings
 from omnigraph.errors import OmnigraphError, UsageError
 from omnigraph.spark.rules import RuleSettings
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.store.compacting import CompactionPolicy
+from omnigraph.store.staging.compaction import CompactionPolicy
 
 SCHEMA = "node Person { name: String @key }"
 EVERYBODY = "query q() { match { $p: Person } return { $p.name } }"

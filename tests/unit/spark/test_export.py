@@ -9,12 +9,12 @@ from tests.export_graph import SCHEMA, make_full_graph, tables_of
 from tests.load_graph import make_graph
 
 from omnigraph.engine.export import ExportSettings
-from omnigraph.engine.export.run import ExportJob
+from omnigraph.engine.export.folder import ExportJob
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.export import ExecutorExport
 from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.run import run_load
 from omnigraph.spark.runner import InProcessRunner
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.spark.archive import class_archive, make_archive
 from omnigraph.spark.caches import cache_folder, place_file
+from omnigraph.spark.gateway import java_options, spark_home
 from omnigraph.spark.java import Java
-from omnigraph.spark.launch import java_options, spark_home
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.runtime import Counters
 from omnigraph.spark import SparkLoadResult
-from omnigraph.spark.progress import TaskCount, format_bytes, summary_lines
+from omnigraph.spark.runner import TaskCount, format_bytes, summary_lines
 
 
 def test_summary_has_the_rows_of_each_type():

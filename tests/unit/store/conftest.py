@@ -9,9 +9,9 @@ import pytest
 from omnigraph.runtime import Counters, World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit, stage_change, stage_create
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.store import TableStore
 
 SCHEMA = pa.schema(
     [

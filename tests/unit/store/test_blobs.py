@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.runtime import Counters, World
-from omnigraph.store.blobs import blob_columns, iter_blob_files, plain_schema
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import stage_change, stage_compaction, stage_create, stage_overwrite
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.store import TableStore
+from omnigraph.store.tables.writing import blob_columns, iter_blob_files, plain_schema
 
 SCHEMA = pa.schema(
     [

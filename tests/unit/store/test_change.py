@@ -6,7 +6,7 @@ import pytest
 from omnigraph.errors import Effect, InternalError, KeyExistsError
 from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild, stage_change, stage_indexes, stage_overwrite
-from omnigraph.store.table import Search
+from omnigraph.store.tables.pinned import Search
 
 BTREE = IndexBuild(column="id", kind="btree", name="id_idx")
 

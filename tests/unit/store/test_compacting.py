@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from omnigraph.runtime.randomness import SeededRandomness
-from omnigraph.store.compacting import CompactionPolicy, FragmentSize, worthwhile_runs
+from omnigraph.runtime.environment import SeededRandomness
+from omnigraph.store.staging.compaction import CompactionPolicy, FragmentSize, worthwhile_runs
 
 POLICY = CompactionPolicy()
 

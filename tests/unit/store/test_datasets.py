@@ -17,7 +17,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.runtime import Counters
-from omnigraph.store.fragments import FragmentRef
+from omnigraph.store.tables.pins import FragmentRef
 from omnigraph.testing.s3 import FOREVER, Fault
 
 SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.int64())], metadata={"stamp": "1"})

@@ -4,8 +4,8 @@ import pytest
 from tests.history_graph import PERSON, create, open_store, write
 
 from omnigraph.runtime import Counters
-from omnigraph.store.deletions import read_deletions
 from omnigraph.store.location import Storage
+from omnigraph.store.tables.row_versions import read_deletions
 from omnigraph.values import MAIN, BranchName
 
 ROW = {"age": 1, "weight": None, "tags": None, "born": None}

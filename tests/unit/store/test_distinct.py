@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.store import distinct
+from omnigraph.store.tables import tail as distinct
 
 
 @pytest.mark.parametrize("one_array_bytes", [0, 1 << 30])

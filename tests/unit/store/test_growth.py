@@ -4,12 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.store import handles, tables, tail
-from omnigraph.store.compacting import CompactionPolicy, plan_compaction
-from omnigraph.store.portable import TableTicket, run_compaction_task
-from omnigraph.store.row_versions import flattened, run_versions
+from omnigraph.store import handles
 from omnigraph.store.staging import IndexBuild, change, stage_compacted, stage_compaction, stage_indexes
-from omnigraph.store.table import Search
+from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
+from omnigraph.store.tables import store as tables
+from omnigraph.store.tables import tail
+from omnigraph.store.tables.pinned import Search
+from omnigraph.store.tables.portable import TableTicket, run_compaction_task
+from omnigraph.store.tables.row_versions import flattened, run_versions
 
 COMMITS = 260
 TEXT = IndexBuild(column="text", kind="fulltext", name="text_idx")

@@ -7,7 +7,7 @@ from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, r
 
 from omnigraph.errors import Kind, UsageError, ValueFormatError
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 
 
 def test_a_relative_path_becomes_absolute(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from omnigraph.store.staging import (
     stage_overwrite,
     stage_undo,
 )
-from omnigraph.store.table import Search
+from omnigraph.store.tables.pinned import Search
 
 BTREE = IndexBuild(column="id", kind="btree", name="id_idx")
 TEXT = IndexBuild(column="text", kind="fulltext", name="text_idx")

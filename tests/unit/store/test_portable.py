@@ -8,9 +8,20 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import InternalError, TableMissingError, TableMovedError
-from omnigraph.store.compacting import plan_compaction
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import (
+from omnigraph.store.scratch import ScratchPlace
+from omnigraph.store.staging import (
+    BuiltIndex,
+    IndexBuild,
+    stage_built_indexes,
+    stage_compacted,
+    stage_undo,
+    stage_written,
+    stage_written_whole,
+)
+from omnigraph.store.staging.compaction import plan_compaction
+from omnigraph.store.tables.pinned import Search
+from omnigraph.store.tables.portable import (
     TableTicket,
     build_segment,
     carried_fragments,
@@ -23,17 +34,6 @@ from omnigraph.store.portable import (
     shrink_fragment,
     write_fragments_for,
 )
-from omnigraph.store.scratch import ScratchPlace
-from omnigraph.store.staging import (
-    BuiltIndex,
-    IndexBuild,
-    stage_built_indexes,
-    stage_compacted,
-    stage_undo,
-    stage_written,
-    stage_written_whole,
-)
-from omnigraph.store.table import Search
 
 BY_ID = IndexBuild(column="id", kind="btree", name="id_btree")
 BY_TEXT = IndexBuild(column="text", kind="fulltext", name="text_words")

@@ -9,7 +9,7 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
 from omnigraph.txn.recovery.audit import AuditLog, AuditRow
-from omnigraph.txn.syncing import Syncing
+from omnigraph.txn.settings import Syncing
 
 
 @pytest.fixture

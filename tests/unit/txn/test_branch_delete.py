@@ -15,7 +15,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.runtime import Counters, World
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, TagName
 
 DRAFT = BranchName("draft")

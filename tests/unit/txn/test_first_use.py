@@ -11,8 +11,8 @@ from omnigraph.catalog import assign_identities, compile_schema
 from omnigraph.catalog.codec import catalog_from_json, catalog_to_json
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.pg import parse_schema
-from omnigraph.txn.claims import _read_sign
-from omnigraph.txn.plan_codec import PLAN_FORMAT, decode_plan
+from omnigraph.txn.claims.store import _read_sign
+from omnigraph.txn.publish.plan import PLAN_FORMAT, decode_plan
 from omnigraph.txn.jsontext import encode_sealed
 
 pin = {"location": "x", "branch": None, "version": 1}
@@ -50,7 +50,7 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 _IS_READY = """
-import omnigraph.txn.claims
+import omnigraph.txn.claims.store
 from omnigraph.txn import sidecar_shapes
 assert "__msgspec_cache__" in vars(sidecar_shapes.PlanShape)
 assert "__msgspec_cache__" in vars(sidecar_shapes.SignShape)

@@ -11,9 +11,8 @@ from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, n
 from omnigraph.errors import FormatUnsupportedError, ManifestCorruptError
 from omnigraph.runtime import Counters, World
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.txn.formats import FormatChain
-from omnigraph.txn.manifest.codec import FORMAT_KEY
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.manifest.codec import FORMAT_KEY, FormatChain
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import BranchName
 
 

@@ -11,8 +11,8 @@ from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows,
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError
 from omnigraph.runtime import Counters, World
-from omnigraph.txn.log import LogFilter
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
 
 DRAFT = BranchName("draft")

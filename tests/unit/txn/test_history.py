@@ -6,9 +6,9 @@ import pytest
 from tests.session_graph import create_graph, open_session
 from tests.txn_graph import PERSON, TEAM, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -19,13 +19,12 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
-from omnigraph.store.reclaim import reclaim_older
-from omnigraph.txn.log import LogFilter
+from omnigraph.store.tables.store import reclaim_older
 from omnigraph.txn.manifest.codec import encode_commits, encode_state
-from omnigraph.txn.manifest.commits import CommitCache, CommitLine
 from omnigraph.txn.manifest.file import StagedManifest
-from omnigraph.txn.manifest.lineage import RECENT_LIMIT
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.manifest.lineage import RECENT_LIMIT, CommitCache, CommitLine
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
 from omnigraph.values.temporal import format_datetime
 

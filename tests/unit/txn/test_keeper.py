@@ -7,7 +7,7 @@ from tests.txn_graph import authority_of, init_graph, open_graph
 
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.keeper import ClaimKeeper
+from omnigraph.txn.claims.heartbeat import ClaimKeeper
 
 
 def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
-from omnigraph.txn.named_objects import Lives, NamedObjects
+from omnigraph.txn.branches.records import Lives, NamedObjects
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from omnigraph.errors import GraphClosedError, InternalError
 from omnigraph.runtime import ManualClock, SystemClock, start_thread
-from omnigraph.txn.queue import BranchQueue
+from omnigraph.txn.publish.writer import BranchQueue
 from omnigraph.txn.services import graph_closed
 
 

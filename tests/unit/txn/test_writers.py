@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from omnigraph.txn.writers import WriterIdentity
+from omnigraph.txn.claims.identity import WriterIdentity
 
 
 def test_this_process_is_alive_and_survives_the_json_form():
@@ -24,7 +24,7 @@ def test_a_pid_that_belongs_to_somebody_else_means_dead():
 def test_a_process_that_ended_is_dead_also_while_it_is_a_zombie():
     program = (
         "import json, sys\n"
-        "from omnigraph.txn.writers import WriterIdentity\n"
+        "from omnigraph.txn.claims.identity import WriterIdentity\n"
         "print(json.dumps(WriterIdentity.of_this_process().to_json()), flush=True)\n"
         "sys.stdin.read()"
     )

@@ -6,8 +6,9 @@ from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, ins
 
 from omnigraph.errors import ExpectedVersionMismatchError, UsageError
 from omnigraph.runtime import Counters
-from omnigraph.store.compacting import plan_compaction
-from omnigraph.store.portable import (
+from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.store.staging.compaction import plan_compaction
+from omnigraph.store.tables.portable import (
     TableTicket,
     build_segment,
     carried_fragments,
@@ -16,9 +17,8 @@ from omnigraph.store.portable import (
     shrink_fragment,
     write_fragments_for,
 )
-from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.txn.changes import BuiltIndexes, CompactedTable, TableReplace, WrittenRows
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.transaction import CommitView
 from omnigraph.values import MAIN, BranchName

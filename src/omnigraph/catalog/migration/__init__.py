@@ -17,9 +17,8 @@ What the planner refuses follows the schema language's decision table, with thes
 
 from omnigraph.catalog.migration.codes import FAMILIES, STEP_CODES, Severity, StepCode, Tier
 from omnigraph.catalog.migration.constraint import DeclaredConstraint
-from omnigraph.catalog.migration.hints import HintDiagnostic
 from omnigraph.catalog.migration.planner import MigrationPlan, plan_creation, plan_migration
-from omnigraph.catalog.migration.resolve import PLAN_RULES
+from omnigraph.catalog.migration.resolve import PLAN_RULES, HintDiagnostic
 from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,

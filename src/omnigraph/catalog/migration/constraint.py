@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from omnigraph.catalog.migration.kinds import AnyType
+from omnigraph.catalog.migration.resolve import AnyType
 from omnigraph.catalog.model import InterfaceType, NodeType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record

@@ -7,15 +7,20 @@ from typing import Any, assert_never
 
 from omnigraph.catalog.compile import compile_schema
 from omnigraph.catalog.identity import TypeKind, assign_identities, carry_identities
-from omnigraph.catalog.migration import codes, reasons
+from omnigraph.catalog.migration import codes
+from omnigraph.catalog.migration import codes as reasons
+from omnigraph.catalog.migration.changes import TypePair, property_changes, type_changes
 from omnigraph.catalog.migration.codes import Tier
-from omnigraph.catalog.migration.hints import HintDiagnostic, inert_hint, iter_hints
-from omnigraph.catalog.migration.kinds import KINDS, types_of
-from omnigraph.catalog.migration.pairs import TypePair
-from omnigraph.catalog.migration.property_changes import property_changes
-from omnigraph.catalog.migration.resolve import Resolution, resolve_identities
+from omnigraph.catalog.migration.resolve import (
+    KINDS,
+    HintDiagnostic,
+    Resolution,
+    inert_hint,
+    iter_hints,
+    resolve_identities,
+    types_of,
+)
 from omnigraph.catalog.migration.steps import AddType, DropMode, DropType, Step, UnsupportedChange
-from omnigraph.catalog.migration.type_changes import type_changes
 from omnigraph.catalog.model import Catalog
 from omnigraph.lang.pg.ast import SchemaFile
 from omnigraph.records import record

@@ -10,14 +10,44 @@ Beyond the eleven kinds of the schema language's planner there are three, which 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, Literal
 
 from omnigraph.catalog.identity import TypeKind
-from omnigraph.catalog.migration.annotation_list import annotations_json, annotations_text
 from omnigraph.catalog.migration.codes import TIGHTEN_TO_REQUIRED, StepCode, Tier
 from omnigraph.catalog.migration.constraint import DeclaredConstraint
 from omnigraph.catalog.model import AnnotationValue, PropertyType
+from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
+
+
+def annotations_json(annotations: Iterable[AnnotationValue]) -> list[dict[str, Any]]:
+    """Return the annotations as JSON values; ``keywords`` is left out where there are none."""
+    return [
+        {
+            "name": annotation.name,
+            "value": annotation.value,
+            **({"keywords": dict(annotation.keywords)} if annotation.keywords else {}),
+        }
+        for annotation in annotations
+    ]
+
+
+def annotations_text(annotations: Iterable[AnnotationValue]) -> str:
+    """Return the annotations as a schema would hold them, or ``none``.
+
+    >>> annotations_text([AnnotationValue(name="deprecated"), AnnotationValue(name="owner", value="ann")])
+    '@deprecated @owner("ann")'
+    """
+    return " ".join(_text(annotation) for annotation in annotations) or "none"
+
+
+def _text(annotation: AnnotationValue) -> str:
+    if annotation.value is None:
+        return f"@{annotation.name}"
+    keywords = [f"{name}={quote_string(value)}" for name, value in annotation.keywords]
+    return f"@{annotation.name}({', '.join([quote_string(annotation.value), *keywords])})"
+
 
 DropMode = Literal["soft", "hard"]
 

@@ -1,13 +1,33 @@
-"""What an operator config says, as values."""
+"""What an operator config says, as values.
+
+The YAML library is loaded only where there is a config to read.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import field
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, assert_never, overload
 
-from omnigraph.errors import BadValue, ConfigError, Diagnostic, Place, ScopeUnsupportedError
+from omnigraph.cli.files import read_input
+from omnigraph.cli.operator.document import Section, parse_document
+from omnigraph.cli.output import choose_output
+from omnigraph.errors import (
+    AliasMissingError,
+    BadValue,
+    ConfigError,
+    Diagnostic,
+    FileMissingError,
+    MissingThing,
+    Place,
+    ProfileMissingError,
+    ScopeUnsupportedError,
+    UsageError,
+)
 from omnigraph.records import record
 
 FORMATS = ("table", "kv", "csv", "jsonl", "json")
@@ -140,3 +160,233 @@ def unsupported_scope(finding: str, value: str) -> ScopeUnsupportedError:
         details=BadValue(what="scope", value=value, expected="the storage of a graph"),
         hint="name the graph's storage with --store, or with store: in the operator config",
     )
+
+
+@overload
+def find_named(config: OperatorConfig, what: Literal["profile"], name: str) -> Profile: ...
+@overload
+def find_named(config: OperatorConfig, what: Literal["alias"], name: str) -> Alias: ...
+def find_named(config: OperatorConfig, what: Literal["profile", "alias"], name: str) -> Profile | Alias:
+    """Return what the config calls by a name.
+
+    Raises:
+        ProfileMissingError, AliasMissingError: there is none of that name.
+    """
+    defined = config.profiles if what == "profile" else config.aliases
+    if name in defined:
+        return defined[name]
+    missing = ProfileMissingError if what == "profile" else AliasMissingError
+    known = tuple(defined)
+    raise missing(
+        f"no {what} has this name name={name}",
+        details=MissingThing(what=what, name=name, near=known),
+        hint=f"there are {', '.join(known)}" if known else f"no {what} is defined in {config.path}",
+    )
+
+
+def resolve_target(config: OperatorConfig, scope: Scope) -> str:
+    """Return the address that a scope leads to.
+
+    Raises:
+        UsageError: it names a server or a cluster that the config does not know.
+    """
+    match scope.kind:
+        case "store":
+            return scope.written
+        case "server":
+            return scope.written if "://" in scope.written else _known(scope, config.servers)
+        case "cluster":
+            # A cluster may also be a folder or a storage root.
+            return config.clusters.get(scope.written, scope.written)
+        case _:
+            assert_never(scope.kind)
+
+
+def _known(scope: Scope, known: Mapping[str, str]) -> str:
+    if scope.written in known:
+        return known[scope.written]
+    raise UsageError(
+        f"{scope.origin} names an unknown {scope.kind} name={scope.written}",
+        details=BadValue(what=scope.kind, value=scope.written, expected=", ".join(known) or f"a {scope.kind}"),
+        hint=f"there are {', '.join(known)}" if known else f"the operator config defines no {scope.kind}",
+    )
+
+
+HOME_VARIABLE = "OMNIGRAPH_HOME"
+FILE_NAME = "config.yaml"
+_FOLDER = "~/.omnigraph"
+
+
+def config_path() -> Path:
+    """Return where the config is looked for."""
+    written = os.environ.get(HOME_VARIABLE) or _FOLDER
+    try:
+        return Path(written).expanduser() / FILE_NAME
+    except RuntimeError:
+        return Path(written) / FILE_NAME
+
+
+def operator_config() -> OperatorConfig:
+    """Return the config, empty if there is no file; what is ignored in it is said on standard error, once.
+
+    Raises:
+        ConfigError: the file is no config.
+        FileAccessError, SourceEncodingError, SourceTooLargeError: it cannot be read, or is no text that could be one.
+    """
+    return _loaded(config_path())
+
+
+@cache
+def _loaded(path: Path) -> OperatorConfig:
+    try:
+        read = read_input(str(path))
+    except FileMissingError:
+        return OperatorConfig(path=path)
+
+    config = parse_config(read.data, path)
+    output = choose_output(as_json=False)
+    for warning in config.warnings:
+        output.warn(warning)
+    return config
+
+
+PROFILE_VARIABLE = "OMNIGRAPH_PROFILE"
+
+# What --profile said on the command line of this process. The option stands on every command that opens a graph, and
+# none of them has to hand it on.
+_chosen: ContextVar[str | None] = ContextVar("chosen_profile", default=None)
+
+
+def choose_profile(name: str | None) -> None:
+    """Keep what ``--profile`` said."""
+    _chosen.set(name)
+
+
+def active_profile() -> str | None:
+    """Return the name of the profile that is asked for, by option or else by environment."""
+    chosen = _chosen.get()
+    return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
+
+
+def default_scope() -> Scope:
+    """Return the scope of a command line that names no graph.
+
+    Raises:
+        UsageError: nothing else names one either.
+        ProfileMissingError: the profile that is asked for does not exist.
+        ConfigError: the config, or the profile, is not valid.
+    """
+    config = operator_config()
+    name = active_profile()
+    if name is not None:
+        return find_named(config, "profile", name).scope()
+    scope = config.defaults.scope()
+    if scope is None:
+        raise UsageError(
+            "no graph is named",
+            details=BadValue(what="graph", value="", expected="--store URI"),
+            hint=(
+                "give its storage with --store: a path, file:// or s3://bucket/prefix; "
+                f"or use --profile NAME, {PROFILE_VARIABLE}, or defaults.store of the operator config"
+            ),
+        )
+    return scope
+
+
+def default_actor(given: str | None) -> str | None:
+    """Return who writes: the actor that was given, or else the operator.
+
+    Raises:
+        ConfigError: the config is not valid.
+    """
+    return operator_config().actor if given is None else given
+
+
+def parse_config(data: bytes, path: Path) -> OperatorConfig:
+    """Read a config; ``path`` names it in messages, and paths in it are relative to its folder.
+
+    Raises:
+        ConfigError: it is no YAML, a key holds the wrong type, or defaults contradict each other.
+        SourceEncodingError, SourceTooLargeError: it is no text that could be one.
+    """
+    document = parse_document(data, str(path))
+    root = Section(document, document.root)
+    folder = path.parent
+    return OperatorConfig(
+        path=path,
+        actor=root.section("operator").text("actor"),
+        servers=_addresses(root.sections("servers"), "url"),
+        clusters=_addresses(root.sections("clusters"), "root"),
+        profiles={name: _profile(name, one, folder) for name, one in root.sections("profiles").items()},
+        defaults=_defaults(root.section("defaults"), folder),
+        aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
+        warnings=tuple(
+            f"unknown key `{key}` (of a later version, or a typo); ignored in {path}:{line}"
+            for key, line in root.unknown()
+        ),
+    )
+
+
+def _addresses(sections: Mapping[str, Section], key: str) -> dict[str, str]:
+    found = {name: section.text(key) for name, section in sections.items()}
+    return {name: address for name, address in found.items() if address is not None}
+
+
+def _profile(name: str, section: Section, folder: Path) -> Profile:
+    return Profile(
+        name=name,
+        server=section.text("server"),
+        cluster=section.text("cluster"),
+        store=_store(section, folder),
+        default_graph=section.text("default_graph"),
+        place=section.place,
+    )
+
+
+def _defaults(section: Section, folder: Path) -> Defaults:
+    section.exclusive("server", "store")
+    section.exclusive("default_graph", "store")
+    layout = section.choice("table_cell_layout", LAYOUTS)
+    return Defaults(
+        output=section.choice("output", FORMATS),
+        table_max_column_width=section.whole_number("table_max_column_width", least=1, most=MAX_COLUMN_WIDTH),
+        table_cell_layout="wrap" if layout == "wrap" else None if layout is None else "truncate",
+        server=section.text("server"),
+        default_graph=section.text("default_graph"),
+        store=_store(section, folder),
+    )
+
+
+def _alias(name: str, section: Section, folder: Path) -> Alias:
+    file = section.text("file")
+    return Alias(
+        name=name,
+        server=section.text("server"),
+        graph=section.text("graph"),
+        store=_store(section, folder),
+        profile=section.text("profile"),
+        file=None if file is None else str(_below(folder, file)),
+        query=section.text("query"),
+        branch=section.text("branch"),
+        args=section.texts("args"),
+        params=section.values("params"),
+        format=section.choice("format", FORMATS),
+        mutation=section.flag("mutation"),
+        place=section.place,
+    )
+
+
+def _store(section: Section, folder: Path) -> str | None:
+    """A path means the same from wherever a command runs; an address with a scheme stands as it is."""
+    written = section.text("store")
+    if written is None or "://" in written:
+        return written
+    return str(_below(folder, written))
+
+
+def _below(folder: Path, written: str) -> Path:
+    try:
+        return folder / Path(written).expanduser()
+    except RuntimeError:
+        # A home that the system does not know: the path is then taken as it is written.
+        return folder / written

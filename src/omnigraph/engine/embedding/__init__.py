@@ -1,9 +1,8 @@
 """Text into vectors: providers behind one interface, and the embedder that a graph holds."""
 
 from omnigraph.engine.embedding.embedder import Embedder
-from omnigraph.engine.embedding.environment import settings_from_environment
-from omnigraph.engine.embedding.provider import EmbeddingProvider, Role, check_embedding
-from omnigraph.engine.embedding.settings import EmbeddingSettings, ProviderKind, Secret
+from omnigraph.engine.embedding.providers import EmbeddingProvider, Role, check_embedding
+from omnigraph.engine.embedding.settings import EmbeddingSettings, ProviderKind, Secret, settings_from_environment
 
 __all__ = [
     "Embedder",

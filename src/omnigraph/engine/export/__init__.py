@@ -1,5 +1,6 @@
 """Exports: every row of one state of a graph, as files that load back unchanged."""
 
+from omnigraph.engine.export.folder import export_folder
 from omnigraph.engine.export.options import (
     ExportedType,
     ExportFormat,
@@ -8,7 +9,6 @@ from omnigraph.engine.export.options import (
     ExportSettings,
     check_export,
 )
-from omnigraph.engine.export.run import export_folder
 from omnigraph.engine.export.stream import check_sink, export_stream
 
 __all__ = [

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.errors import ExportTypeError, MissingThing
 from omnigraph.records import record
 from omnigraph.runtime import Cost
-from omnigraph.values import check_callable, check_choice, check_flag, check_instance, check_whole
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import check_callable, check_choice, check_flag, check_instance, check_whole, checked_names
 
 _MAX_THREADS = 1024
 
@@ -103,3 +108,42 @@ class ExportResult:
     def bytes_written(self) -> int:
         """All bytes."""
         return sum(item.bytes_written for item in self.types)
+
+
+@record
+class ExportCut:
+    """A pinned state with its schema, and which of its types are wanted, nodes before edges, each by name."""
+
+    snapshot: Snapshot
+    catalog: Catalog
+    owners: tuple[NodeType | EdgeType, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, catalog: Catalog, types: Sequence[str] | None) -> ExportCut:
+        """Return the cut; a name selects the node and the edge type of that name, ``node:Name`` only one of them.
+
+        Raises:
+            ExportTypeError: the schema has no such type.
+            UsageError: these are not several names.
+        """
+        owners: list[NodeType | EdgeType] = [catalog.nodes[name] for name in sorted(catalog.nodes)]
+        owners += [catalog.edges[name] for name in sorted(catalog.edges)]
+        if types is not None:
+            types = checked_names("types", types)
+            for name in types:
+                if not any(name in {owner.name, owner.table_key} for owner in owners):
+                    raise _unknown(name, [owner.name for owner in owners])
+            owners = [owner for owner in owners if not {owner.name, owner.table_key}.isdisjoint(types)]
+        return cls(snapshot=snapshot, catalog=catalog, owners=tuple(owners))
+
+    @property
+    def row_count(self) -> int:
+        """How many rows are wanted."""
+        return sum(self.snapshot.entry(owner.table_key).row_count for owner in self.owners)
+
+
+def _unknown(name: str, known: Sequence[str]) -> ExportTypeError:
+    near = tuple(difflib.get_close_matches(name[:200], known, n=3))
+    details = MissingThing(what="type", name=name, near=near)
+    hint = f"did you mean {near[0]}?" if near else None
+    return ExportTypeError(f"unknown export type '{name}'", details=details, hint=hint)

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export.encoders import JsonlEncoder, column_names
-from omnigraph.engine.export.options import ExportedType, ExportProgress, ExportResult, Progress
-from omnigraph.engine.export.parts import BATCH_BLOB_ROWS, BATCH_ROWS
-from omnigraph.engine.export.selection import ExportCut
+from omnigraph.engine.export.folder import BATCH_BLOB_ROWS, BATCH_ROWS
+from omnigraph.engine.export.options import ExportCut, ExportedType, ExportProgress, ExportResult, Progress
 from omnigraph.runtime import Counters, World
-from omnigraph.store.table import KEY, ROW_ID, Table
+from omnigraph.store.tables.pinned import KEY, ROW_ID
+from omnigraph.store.tables.table import Table
 from omnigraph.values import unfit
 
 # No piece of output is larger, so that a slow reader holds up little memory.

@@ -2,26 +2,168 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import closing
-from typing import assert_never
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self, assert_never
 
+import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import MissingVectors
-from omnigraph.engine.load.fresh_ids import fill_ids
 from omnigraph.engine.load.jsonl import ReadChunk, read_jsonl
 from omnigraph.engine.load.options import LoadProgress, LoadSettings, Progress
 from omnigraph.engine.load.parquet import read_parquet
-from omnigraph.engine.load.problems import ProblemList
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import ChunkDecoder, TypeRows
+from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
+from omnigraph.errors import BadRowsError, BadValue, ExternalBlobError, FileAccessError, Violation, Violations
+from omnigraph.errors.details import details_to_json
 from omnigraph.records import record
-from omnigraph.runtime.ids import IdSource
+from omnigraph.runtime.environment import IdSource
+from omnigraph.values import Ulid
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class ProblemList(AbstractContextManager["ProblemList"]):
+    """Counts problems, keeps the first ``limit`` and writes each as a line of JSON to ``errors_to``.
+
+    The file is made when the first problem comes, so a good load leaves none behind. ``is_cut`` says that the input was
+    not read to its end because of them.
+    """
+
+    def __init__(self, limit: int, errors_to: str | Path | None) -> None:
+        self._limit = max(limit, 1)
+        self._path = None if errors_to is None else Path(errors_to)
+        self._file: BinaryIO | None = None
+        self._items: list[Violation] = []
+        self.total = 0
+        self.is_cut = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def has_file(self) -> bool:
+        """Whether all problems are wanted in a file."""
+        return self._path is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is wrong that there is no point in reading on."""
+        return self.total >= MAX_PROBLEMS
+
+    def add(self, violations: Iterable[Violation]) -> None:
+        """Take over problems in the order of the input.
+
+        Raises:
+            FileAccessError: the file for them cannot be written.
+        """
+        for violation in violations:
+            self.total += 1
+            if len(self._items) < self._limit:
+                self._items.append(violation)
+            if self._path is not None:
+                self._write(self._path, violation)
+
+    def add_counted(self, count: int, violations: Callable[[], Iterable[Violation]]) -> None:
+        """Take over ``count`` problems; they are only looked at when one of them is kept or written.
+
+        Raises:
+            FileAccessError: the file for them cannot be written.
+        """
+        if self._path is not None or len(self._items) < self._limit:
+            self.add(violations())
+        else:
+            self.total += count
+
+    def fail(self) -> None:
+        """Return if there was no problem.
+
+        Raises:
+            ExternalBlobError: the first one is a blob outside of the graph.
+            BadRowsError: there was one.
+        """
+        if not self.total:
+            return
+        first = self._items[0]
+        if first.rule == EXTERNAL_BLOB_RULE:
+            value = BadValue(what="blob", value=first.value or "", expected=f"{INLINE_BLOB}…")
+            raise ExternalBlobError(f"{first.source}:{first.line}: {first.message}", details=value)
+        more = (
+            "" if self.total == 1 else f" (and {self.total - 1} more{'; the rest was not read' if self.is_cut else ''})"
+        )
+        raise BadRowsError(
+            f"{first.source}:{first.line}: {first.message}{more}",
+            details=Violations(items=tuple(self._items), total=self.total),
+        )
+
+    def _write(self, path: Path, violation: Violation) -> None:
+        try:
+            if self._file is None:
+                self._file = path.open("wb")
+            self._file.write(_ENCODER.encode(details_to_json(violation)) + b"\n")
+        except OSError as error:
+            details = BadValue(what="file", value=str(path), expected="a writable file")
+            reason = (error.strerror or str(error)).lower()
+            raise FileAccessError(f"file is not writable: {reason}: path={path}", details=details) from error
+
+
+_ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)
+# Both characters of ten bits, as they lie in memory.
+_PAIRS = np.stack([_ALPHABET.repeat(32), np.tile(_ALPHABET, 32)], axis=1).view(np.uint16)[:, 0]
+_LENGTH = 26
+_PAIR_BITS = 10
+_PAIR_MASK = (1 << _PAIR_BITS) - 1
+
+
+def fill_ids(ids: pa.Array, source: IdSource) -> pa.Array:
+    """Return ``ids`` with a fresh ULID in the place of every null."""
+    if not ids.null_count:
+        return ids
+    fresh = ulid_array(source.reserve(ids.null_count), ids.null_count)
+    return fresh if ids.null_count == len(ids) else pc.replace_with_mask(ids, ids.is_null(), fresh)
+
+
+def ulid_array(first: Ulid, count: int) -> pa.Array:
+    """Return the texts of ``count`` consecutive ULIDs.
+
+    >>> ulid_array(Ulid("01ARZ3NDEKTSV4RRFFQ69G5FAZ"), 2).to_pylist()
+    ['01ARZ3NDEKTSV4RRFFQ69G5FAZ', '01ARZ3NDEKTSV4RRFFQ69G5FB0']
+    """
+    texts = np.empty((count, _LENGTH // 2), dtype=np.uint16)
+    done = 0
+    while done < count:
+        # As far as nothing is carried into the upper bits.
+        upper, start = divmod(first.number + done, 1 << 2 * _PAIR_BITS)
+        low = np.arange(start, min(start + count - done, 1 << 2 * _PAIR_BITS))
+        part = texts[done : done + len(low)]
+        part[:, :-2] = _upper_pairs(upper)
+        part[:, -2] = _PAIRS[low >> _PAIR_BITS]
+        part[:, -1] = _PAIRS[low & _PAIR_MASK]
+        done += len(low)
+    offsets = np.arange(0, (count + 1) * _LENGTH, _LENGTH, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(texts))
+
+
+def _upper_pairs(number: int) -> npt.NDArray[np.uint16]:
+    shifts = range(_PAIR_BITS * (_LENGTH // 2 - 3), -1, -_PAIR_BITS)
+    return _PAIRS[[number >> shift & _PAIR_MASK for shift in shifts]]
+
 
 # Names that no property can have, so that a spooled row keeps everything that is known about it in one table.
 SOURCE, LINE, GIVEN = ":source", ":line", ":given "

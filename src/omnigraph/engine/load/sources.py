@@ -26,8 +26,7 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.files import FileFolder
-from omnigraph.store.inputs import input_size, is_remote, list_objects, open_input
+from omnigraph.store.files import FileFolder, input_size, is_remote, list_objects, open_input
 from omnigraph.store.location import Storage
 
 STDIN = "-"

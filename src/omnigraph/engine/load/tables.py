@@ -1,22 +1,219 @@
-"""Batches of a table file, CSV or Parquet, into rows of one type."""
+"""Batches of a table file, CSV or Parquet, into rows of one type.
+
+A reader of Parquet, and whoever hands over batches, may give columns whose bytes contradict their types: texts that are
+not UTF-8, offsets that run backwards, indices beyond their dictionary. Once stored, such a column makes every other row
+of its type unreadable, so nothing goes on before it has been looked at in full.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.load.binding import Binding
-from omnigraph.engine.load.soundness import sound_rows
+from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.engine.load.sources import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
-from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns
-from omnigraph.engine.rows.columns import Flavour, Mask
-from omnigraph.engine.rows.problem import MAX_PROBLEMS, kind_of, show
+from omnigraph.engine.rows.cells import MAX_PROBLEMS, kind_of, show
+from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, mask_of
+from omnigraph.engine.rows.columns import Flavour, Mask, json_type
+from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
 from omnigraph.records import record
+
+_ENDPOINT_SPELLINGS = {"src": ("from", "src"), "dst": ("to", "dst")}
+_HEADER_LINE = 1
+
+
+@record
+class Binding:
+    """The type of a file's rows, and the file's column for each table column that it gives."""
+
+    owner: NodeType | EdgeType
+    columns: Mapping[str, str]
+
+
+def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
+    """Return the type that all rows of a table file belong to.
+
+    Raises:
+        TypeMissingError: the schema has no type of that name.
+        UsageError: a node type and an edge type share the name.
+    """
+    named = source.type_name or source.stem
+    kind, colon, name = named.partition(":")
+    if not colon:
+        kind, name = "", named
+    node = catalog.node(name) if kind in {"", "node"} else None
+    edge = catalog.edge(name) if kind in {"", "edge"} else None
+    if node is not None and edge is not None:
+        details = BadValue(what="type", value=name, expected=f"node:{name} or edge:{name}")
+        raise UsageError(f"a node type and an edge type have this name name={name}", details=details)
+    owner = node if node is not None else edge
+    if owner is None:
+        near = tuple(difflib.get_close_matches(name, [*catalog.nodes, *catalog.edges], n=3))
+        details_missing = MissingThing(what="type", name=name, near=near)
+        hint = f"did you mean {near[0]}?" if near else "name the type of the file, as in Person=people.csv"
+        raise TypeMissingError(
+            f"the schema has no type for this file type={name} path={source.name}", details=details_missing, hint=hint
+        )
+    return owner
+
+
+def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> Binding | RowProblem:
+    """Match the columns of a file with those of the type; every column must be one of them."""
+    known = _known_columns(owner, is_exported=source.is_exported)
+    wanted: dict[str, str] = {}
+    for name, column in source.columns.items():
+        if name not in known:
+            return _problem(owner, f"unknown input field '{name}' for {owner.name}", name)
+        if column not in header:
+            return _problem(
+                owner, f"property '{name}' is mapped to a column that the file does not have: '{column}'", name
+            )
+        wanted[column] = known[name]
+    columns: dict[str, str] = {}
+    for column in header:
+        target = wanted.get(column) or known.get(column)
+        if target is None:
+            near = difflib.get_close_matches(column, list(known), n=1)
+            advice = f"; did you mean '{near[0]}'?" if near else ""
+            return _problem(owner, f"unknown input field '{column}' for {owner.name}{advice}", column)
+        if target in columns:
+            return _problem(owner, f"two columns give '{target}': '{columns[target]}' and '{column}'", column)
+        columns[target] = column
+    for target in ("src", "dst") if isinstance(owner, EdgeType) else ():
+        if target not in columns:
+            return _problem(owner, f"edge {owner.name} requires field '{_ENDPOINT_SPELLINGS[target][0]}'", target)
+    return Binding(owner=owner, columns=columns)
+
+
+def _known_columns(owner: NodeType | EdgeType, *, is_exported: bool) -> dict[str, str]:
+    known = {"id": "id", **{prop.name: prop.name for prop in owner.properties}}
+    if isinstance(owner, EdgeType) and is_exported:
+        known |= {column: column for column in _ENDPOINT_SPELLINGS}
+    elif isinstance(owner, EdgeType):
+        for column, spellings in _ENDPOINT_SPELLINGS.items():
+            # A property of the same name, which the schema language allows, gives way to the endpoint.
+            known |= dict.fromkeys(spellings, column)
+    return known
+
+
+def _problem(owner: NodeType | EdgeType, message: str, column: str) -> RowProblem:
+    return RowProblem(line=_HEADER_LINE, rule="field", message=message, type_name=owner.name, property=column)
+
+
+_BINARY = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+
+
+@record
+class SoundRows:
+    """The rows that are as their types say, with their lines, and a problem for each of the others."""
+
+    batch: pa.RecordBatch
+    numbers: npt.NDArray[np.int64]
+    problems: tuple[RowProblem, ...] = ()
+
+
+def sound_rows(
+    owner: NodeType | EdgeType, targets: Mapping[str, str], batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]
+) -> SoundRows:
+    """Return the sound rows of a batch; ``targets`` has the property of each of its columns.
+
+    A column that is broken as a whole leaves no row, and its problem has the line of the first one.
+    """
+    if _flaw(batch) is None:
+        return SoundRows(batch=batch, numbers=numbers)
+    problems: dict[int, RowProblem] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        flaw = _flaw(column)
+        if flaw is None:
+            continue
+        broken = _broken_texts(column)
+        if not broken:
+            text = f"column '{name}' is damaged: {flaw}"
+            problem = RowProblem(
+                line=int(numbers[0]), rule="arrow", message=text, type_name=owner.name, property=targets.get(name)
+            )
+            return SoundRows(batch=batch.slice(0, 0), numbers=numbers[:0], problems=(problem,))
+        for at, value in broken.items():
+            problem = RowProblem(
+                line=int(numbers[at]),
+                rule="arrow",
+                message=f"invalid UTF-8 in column '{name}'",
+                type_name=owner.name,
+                property=targets.get(name),
+                value=show(value),
+            )
+            problems.setdefault(at, problem)
+    # Without a copy of the buffers of the broken rows, which would be looked at again.
+    keep = np.setdiff1d(np.arange(batch.num_rows), list(problems))
+    return SoundRows(
+        batch=batch.take(pa.array(keep)),
+        numbers=numbers[keep],
+        problems=tuple(problems[at] for at in sorted(problems)),
+    )
+
+
+def _flaw(data: pa.RecordBatch | pa.Array) -> str | None:
+    try:
+        data.validate(full=True)
+    except pa.ArrowException as error:
+        return (str(error).splitlines() or ["unknown reason"])[0]
+    return None
+
+
+def _broken_texts(column: pa.Array) -> dict[int, Any]:
+    """Return the rows whose texts are not UTF-8, each with what it holds; none when something else is wrong."""
+    try:
+        plain = _as_bytes(column)
+    except (pa.ArrowException, ValueError):
+        return {}
+    if plain is None or _flaw(plain) is not None:
+        return {}
+    return {at: value for at, value in enumerate(plain.to_pylist()) if _is_broken(value)}
+
+
+def _as_bytes(column: pa.Array) -> pa.Array | None:
+    if pa.types.is_dictionary(column.type):
+        values = _as_bytes(column.dictionary)
+        return None if values is None else pa.DictionaryArray.from_arrays(column.indices, values)
+    wanted = _bytes_type(column.type)
+    return None if wanted is None else column.view(wanted)
+
+
+def _bytes_type(given: pa.DataType) -> pa.DataType | None:
+    if pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given):
+        item = _bytes_type(given.value_type)
+        if item is None:
+            return None
+        if pa.types.is_fixed_size_list(given):
+            return pa.list_(item, given.list_size)
+        return pa.large_list(item) if pa.types.is_large_list(given) else pa.list_(item)
+    return _BINARY.get(given)
+
+
+def _is_broken(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_broken, value))
+    if not isinstance(value, bytes):
+        return False
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
 
 _TEXT = PropertyType(scalar=Scalar.STRING)
 _ENDPOINTS = {"src": "from", "dst": "to"}
@@ -118,3 +315,56 @@ def column_kind(owner: NodeType | EdgeType, target: str) -> PropertyType:
     """Return the type of a table's column: that of its property, text for ids."""
     prop = owner.get(target) if target not in {"id", "src", "dst"} else None
     return _TEXT if prop is None else prop.type
+
+
+_INTEGER = r"-?[0-9]+"
+_NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
+# Instants outside of the calendar's years have no other text.
+_COUNT = r"[+-][0-9]{1,19}"
+_WORDS = {"true": True, "false": False}
+
+
+def parse_texts(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """Return the cells in the type of :func:`json_type`, and those that are not of it."""
+    if kind.is_list or kind.is_vector:
+        # Cells hold JSON arrays; only the exact decoder is strict about their items.
+        return pa.nulls(len(texts), json_type(kind, "text")), mask_of(texts.is_valid())
+    if kind.scalar in INTEGERS:
+        return _numbers(kind, texts, _INTEGER)
+    if kind.scalar in FLOATS:
+        return _numbers(kind, texts, _NUMBER)
+    if kind.scalar is Scalar.BOOL:
+        is_word = pc.is_in(texts, value_set=pa.array(list(_WORDS)))
+        bad = mask_of(pc.and_not(texts.is_valid(), is_word))
+        return pc.if_else(texts.is_valid(), pc.equal(texts, "true"), None), bad if bad.any() else None
+    return texts, None
+
+
+def value_of_text(kind: PropertyType, text: str) -> Any:
+    """Return the JSON value that a cell stands for; the text itself when it stands for none."""
+    if kind.is_list or kind.is_vector:
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError, ValueError):
+            return text
+    if kind.scalar in INTEGERS and re.fullmatch(_INTEGER, text, re.ASCII) and len(text) <= 64:
+        return int(text)
+    if kind.scalar in FLOATS and re.fullmatch(_NUMBER, text, re.ASCII):
+        return float(text)
+    if kind.scalar is Scalar.BOOL:
+        return _WORDS.get(text, text)
+    if kind.scalar is Scalar.DATETIME and re.fullmatch(_COUNT, text, re.ASCII):
+        return int(text)
+    return text
+
+
+def _numbers(kind: PropertyType, texts: pa.Array, form: str) -> tuple[pa.Array, Mask | None]:
+    wanted = json_type(kind, "text")
+    is_number = pc.match_substring_regex(texts, f"^{form}$")
+    bad = mask_of(pc.fill_null(pc.invert(is_number), fill_value=False))
+    plain = texts if not bad.any() else pc.if_else(is_number, texts, None)
+    try:
+        return plain.cast(wanted), bad if bad.any() else None
+    except pa.ArrowInvalid:
+        # One of them is out of range; the exact decoder finds which.
+        return pa.nulls(len(texts), wanted), mask_of(texts.is_valid())

@@ -14,10 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from omnigraph.engine.maintenance.garbage import Ages, Garbage, find_garbage
-from omnigraph.engine.maintenance.needs import NeedsReader, Survey
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.garbage import Ages, Garbage, NeedsReader, Survey, find_garbage
 from omnigraph.engine.maintenance.retention import KeptVersions, LineHistory, Retention, decide_kept, read_histories
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import (
     BranchMissingError,
     OmnigraphError,
@@ -33,11 +32,11 @@ from omnigraph.runtime import Counters, World
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
-from omnigraph.txn.floor import record_floor
+from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.lines import BranchLine
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
+from omnigraph.txn.publish.retention import record_floor
 from omnigraph.txn.recovery.classify import observe_table
 
 # Far longer than any writer works without looking at the newest version.

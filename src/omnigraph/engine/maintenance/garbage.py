@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from omnigraph.engine.maintenance.retention import KeptVersions
+from omnigraph.errors import OmnigraphError, StorageCorruptError, StorageFault, TableMissingError
 from omnigraph.records import record
+from omnigraph.runtime import Counters
 from omnigraph.store.control import StoredObject
-from omnigraph.store.inventory import FileKind, Inventory, StoredFile, StoredLine
-from omnigraph.store.references import References
+from omnigraph.store.inventory import FileKind, Inventory, References, StoredFile, StoredLine, references_of
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.rows import ManifestState
 
 Place = tuple[str, str | None]
 
@@ -119,3 +127,164 @@ def _is_named(file: StoredFile, references: References) -> bool:
             return file.name in references.indexes
         case _:
             return False
+
+
+@record
+class Survey:
+    """What stays of a graph.
+
+    ``table_keys`` names datasets by the type whose rows they hold. ``forgotten`` are the ids of dropped tables that no
+    state that stays has, and that have no files.
+    """
+
+    kept: tuple[KeptVersions, ...]
+    needs: Needs
+    table_keys: Mapping[str, str]
+    forgotten: frozenset[str]
+
+
+class NeedsReader:
+    """Reads states and versions, each of them once."""
+
+    def __init__(self, store: GraphStore, threads: int) -> None:
+        self._store = store
+        self._threads = max(1, threads)
+        self._states: dict[TablePin, ManifestState] = {}
+        self._references: dict[TablePin, References] = {}
+
+    def survey(self, kept: Sequence[KeptVersions], inventory: Inventory, ages: Ages) -> Survey:
+        """Return what the given versions need.
+
+        Raises:
+            OmnigraphError: a version that must stay cannot be read; the message names its branch.
+        """
+        manifests = {pin: item for item in kept for pin in _manifest_pins(item, inventory)}
+        self._load_states(manifests)
+        states = [self._states[pin] for pin in manifests if pin in self._states]
+        versions: dict[Place, set[int]] = defaultdict(set)
+        for pin in (*manifests, *(entry.pin for state in states for entry in state.tables.values())):
+            versions[pin.location, pin.branch].add(pin.version)
+        newest = _newest(kept)
+        # What landed and is not published is in somebody's window, or will be undone by looking at it.
+        for place, top in newest.items():
+            versions[place].update(v for v in _stored_versions(inventory, place) if v > top)
+        live = [_pin(place, version) for place, found in versions.items() for version in found]
+        dead = list(_young_dead(inventory, versions, newest, ages))
+        self._load_references([*live, *dead], spare={*dead, *self._optional_pins(manifests)})
+        stones = [stone for item in kept for stone in item.history.newest.state.tombstones]
+        held = {entry.object_id for state in states for entry in state.tables.values()}
+        places = {location for location, _ in versions}
+        needs = Needs(
+            versions=versions,
+            newest=newest,
+            references=self._united(live),
+            known_dead=self._united(dead),
+            dropped=frozenset(stone.pin.location for stone in stones if stone.pin.location not in places),
+        )
+        table_keys = {stone.pin.location: stone.table_key for stone in stones}
+        table_keys |= {entry.pin.location: entry.table_key for state in states for entry in state.tables.values()}
+        # A dropped table is remembered until its files are gone: whoever finishes an interrupted cleanup looks for it.
+        present = {location for location, _ in inventory.lines}
+        forgotten = frozenset(
+            stone.object_id for stone in stones if stone.object_id not in held and stone.pin.location not in present
+        )
+        return Survey(kept=tuple(kept), needs=needs, table_keys=table_keys, forgotten=forgotten)
+
+    def _load_states(self, manifests: Mapping[TablePin, KeptVersions]) -> None:
+        def load(pin: TablePin) -> ManifestState | None:
+            item, counters = manifests[pin], Counters()
+            try:
+                return self._store.lines.load_version(item.history.line.name, pin.version, counters).state
+            except OmnigraphError as error:
+                if item.is_optional(pin.version):
+                    return None
+                error.add_note(f"branch={item.history.line.name} version={pin.version}")
+                raise
+
+        missing = [pin for pin in manifests if pin not in self._states]
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-cleanup") as pool:
+            for pin, state in zip(missing, pool.map(load, missing), strict=True):
+                if state is not None:
+                    self._states[pin] = state
+
+    def _optional_pins(self, manifests: Mapping[TablePin, KeptVersions]) -> set[TablePin]:
+        """Return what only states need that may be gone."""
+        needed: dict[bool, set[TablePin]] = {True: set(), False: set()}
+        for pin, item in manifests.items():
+            state = self._states.get(pin)
+            pins = {pin} if state is None else {pin, *(entry.pin for entry in state.tables.values())}
+            needed[item.is_optional(pin.version)] |= pins
+        return needed[True] - needed[False]
+
+    def _load_references(self, pins: Iterable[TablePin], *, spare: Collection[TablePin]) -> None:
+        datasets = self._store.tables.datasets
+
+        def load(pin: TablePin) -> References:
+            try:
+                return references_of(datasets, pin, Counters())
+            except TableMissingError:
+                # Another cleanup was faster: what it left of the files goes when it is old.
+                if pin in spare:
+                    return References()
+                raise _version_lost(pin) from None
+
+        missing = [pin for pin in dict.fromkeys(pins) if pin not in self._references]
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-cleanup") as pool:
+            self._references.update(zip(missing, pool.map(load, missing), strict=True))
+
+    def _united(self, pins: Iterable[TablePin]) -> dict[str, References]:
+        found: dict[str, list[References]] = defaultdict(list)
+        for pin in pins:
+            found[pin.location].append(self._references[pin])
+        return {location: References.union(items) for location, items in found.items()}
+
+
+def _version_lost(pin: TablePin) -> StorageCorruptError:
+    """Return the error for a version that a state needs which stays."""
+    folder = pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
+    details = StorageFault(doing="read what a version needs", location=folder, reason=f"no version {pin.version}")
+    return StorageCorruptError(f"a stored version is missing object={folder} version={pin.version}", details=details)
+
+
+def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePin]:
+    place = LOCATION, item.history.line.line
+    listed = _stored_versions(inventory, place)
+    newest = item.history.newest.state.version
+    # A version that is younger than the listing is there, and was made upon those that are.
+    since = range(max(listed, default=newest - 1) + 1, newest + 1)
+    for version in sorted({*listed, *since}):
+        # Another cleanup may take those that came since, and whatever they name goes after them, not before.
+        if item.keeps(version) or version in since or version == newest:
+            yield _pin(place, version)
+
+
+def _newest(kept: Sequence[KeptVersions]) -> dict[Place, int]:
+    newest: dict[Place, int] = {}
+    for item in kept:
+        line, state = item.history.line, item.history.newest.state
+        newest[LOCATION, line.line] = state.version
+        for entry in state.tables.values():
+            if line.owns(entry.pin):
+                newest[entry.pin.location, entry.pin.branch] = entry.pin.version
+    return newest
+
+
+def _young_dead(
+    inventory: Inventory, versions: Mapping[Place, set[int]], newest: Mapping[Place, int], ages: Ages
+) -> Iterator[TablePin]:
+    """Yield versions that go and are young: only they can have named files that are young."""
+    for place, line in inventory.lines.items():
+        top = newest.get(place)
+        for version, file in line.versions.items():
+            is_kept = version in versions.get(place, ()) or (top is not None and version >= top)
+            if versions.get(place) and not is_kept and file.object.modified_ms >= ages.unnamed_ms:
+                yield _pin(place, version)
+
+
+def _stored_versions(inventory: Inventory, place: Place) -> Sequence[int]:
+    line = inventory.lines.get(place)
+    return () if line is None else tuple(line.versions)
+
+
+def _pin(place: Place, version: int) -> TablePin:
+    return TablePin(location=place[0], branch=place[1], version=version)

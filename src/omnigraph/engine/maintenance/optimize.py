@@ -15,6 +15,7 @@ from omnigraph.engine.maintenance.planning import (
     CompactionJob,
     IndexJob,
     IndexOutcome,
+    MaintenanceRunner,
     SkipReason,
     is_conflict,
     plan_table_compaction,
@@ -23,15 +24,14 @@ from omnigraph.engine.maintenance.planning import (
     tables_of,
     wanted_indexes,
 )
-from omnigraph.engine.maintenance.running import MaintenanceRunner
 from omnigraph.errors import ExpectedVersionMismatchError, SchemaMovedError, TableMovedError, WriteSweptError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.compacting import CompactionPolicy
-from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.txn.changes import BuiltIndexes, CompactedTable
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole
 

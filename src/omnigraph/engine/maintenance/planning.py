@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal, Protocol
 
 from omnigraph.catalog import Catalog, index_intents
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import MissingThing, OmnigraphError, TypeMissingError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.compacting import CompactionPolicy, plan_compaction
-from omnigraph.store.pins import TablePin
-from omnigraph.store.portable import IndexWork, fragment_sizes, index_work
-from omnigraph.store.staging import IndexBuild
+from omnigraph.store.location import Storage
+from omnigraph.store.staging import BuiltIndex, IndexBuild
+from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
 from omnigraph.store.staging.indexes import SkippedIndex, plan_index
-from omnigraph.store.table import Table
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.portable import (
+    IndexWork,
+    TableTicket,
+    build_segment,
+    fragment_sizes,
+    index_work,
+    merge_segments,
+    run_compaction_task,
+)
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import Snapshot
@@ -177,3 +188,56 @@ def _outcome(
         is_known = any(index.name == build.name for index in table.indexes(counters))
         action = "built" if not is_known else "rebuilt" if work.rebuilds else "extended"
     return IndexOutcome(name=build.name, column=build.column, kind=build.kind, action=action, reason=reason)
+
+
+# Lance lets nobody else use a handle while it builds an index, and handles are shared within a process.
+_WORKING = threading.Lock()
+
+
+class MaintenanceRunner(Protocol):
+    """Who does the work. Results come in the order of the jobs."""
+
+    group_rows: int
+
+    def compact(self, jobs: Sequence[CompactionJob]) -> Sequence[tuple[str, ...]]:
+        """Write the compacted fragments of every job and say what became of them."""
+
+    def build(self, jobs: Sequence[IndexJob]) -> Sequence[tuple[BuiltIndex, ...]]:
+        """Write the index segments of every job."""
+
+
+class LocalRunner:
+    """Does the work on threads of this process."""
+
+    # Here nothing is gained by building an index in pieces.
+    group_rows = 1 << 62
+
+    def __init__(self, storage: Storage, threads: int) -> None:
+        self._storage = storage
+        self._threads = max(1, threads)
+
+    def compact(self, jobs: Sequence[CompactionJob]) -> Sequence[tuple[str, ...]]:
+        """Write the compacted fragments of every job and say what became of them."""
+        with _WORKING, ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-optimize") as pool:
+            running = [
+                [pool.submit(run_compaction_task, self._ticket(job.base), task) for task in job.tasks] for job in jobs
+            ]
+            return [tuple(piece.result() for piece in pieces) for pieces in running]
+
+    def build(self, jobs: Sequence[IndexJob]) -> Sequence[tuple[BuiltIndex, ...]]:
+        """Write the index segments of every job."""
+        with _WORKING, ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-optimize") as pool:
+            running = [pool.submit(self._build_table, job) for job in jobs]
+            return [table.result() for table in running]
+
+    def _build_table(self, job: IndexJob) -> tuple[BuiltIndex, ...]:
+        return tuple(self._build_one(job.base, work) for work in job.works)
+
+    def _build_one(self, pin: TablePin, work: IndexWork) -> BuiltIndex:
+        ticket = self._ticket(pin)
+        segments = [build_segment(ticket, work.build, group) for group in work.groups]
+        merged = merge_segments(ticket, work.build, segments)
+        return BuiltIndex(build=work.build, segments=(merged,), rebuilds=work.rebuilds)
+
+    def _ticket(self, pin: TablePin) -> TableTicket:
+        return TableTicket(storage=self._storage, pin=pin)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.authority import GraphPublishAuthority
-from omnigraph.txn.claims import PendingClaim
-from omnigraph.txn.repair import Drift, adopt_drift, discard_drift, find_drift
+from omnigraph.txn.claims.store import PendingClaim
+from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
 from omnigraph.values import BranchName, check_flags
 
 _LOOK_EVERY_S = 0.25

@@ -10,9 +10,9 @@ from typing import Literal
 from omnigraph.errors import BadValue, BranchMissingError, UsageError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.branches import BranchRef
+from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
+from omnigraph.txn.branches.refs import BranchRef
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.lines import MAIN_LINE, BranchLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName, CommitId, check_number, check_whole

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from omnigraph.catalog import Catalog
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
-from omnigraph.store.compacting import plan_compaction
 from omnigraph.store.inventory import Inventory
-from omnigraph.store.table import Table
-from omnigraph.txn.claims import RECOVERY_PREFIX, branch_of_key
+from omnigraph.store.staging.compaction import plan_compaction
+from omnigraph.store.tables.table import Table
+from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import Snapshot

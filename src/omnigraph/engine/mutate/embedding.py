@@ -16,7 +16,7 @@ from omnigraph.catalog.model import Embed, PropertyType
 from omnigraph.engine.embedding import Embedder
 from omnigraph.errors import Diagnostic, QueryMeaningError
 from omnigraph.ir.model import Assign, Constant, InsertPlan, MutationPlan, ParameterRef
-from omnigraph.ir.parameter_rows import ParameterRows
+from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
-from omnigraph.ir.convert import fit_assigned
 from omnigraph.ir.model import Assign, Constant, ParameterRef
+from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
 
 _BASE64 = "base64:"

@@ -12,21 +12,19 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.query.demand import Demand
-from omnigraph.engine.query.entities import Entities
+from omnigraph.engine.query.entities import Demand, Entities
+from omnigraph.engine.query.explain import Trace
 from omnigraph.engine.query.frame import Frame, Mask
-from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.predicates import evaluate, read_variables
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan, Weigh
 from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.engine.query.trace import Trace
-from omnigraph.engine.query.values.predicates import evaluate, read_variables
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.table import KEY
+from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.snapshot import Snapshot
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,24 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
-from omnigraph.engine.query.output.columns import output_type, scalar_column
-from omnigraph.engine.query.output.ordering import collect, order_table, ordered
+from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import Scores, ranked
 from omnigraph.engine.query.steps import QueryPlan
+from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
-from omnigraph.ir.model import AggregateCall, Ranking, RankingValue, ReadPlan, Scalarlike
+from omnigraph.ir.model import (
+    AggregateCall,
+    Column,
+    EntityRef,
+    Expand,
+    Filter,
+    NodeScan,
+    Ranking,
+    RankingValue,
+    ReadPlan,
+    SameEntity,
+    Scalarlike,
+)
 
 _BATCH_ROWS = 1 << 16
 _RANKING_BYTES = 32
@@ -132,3 +144,67 @@ def _shown(
         message = f"an aggregate in a read without groups: {expression}"
         raise InternalError(message)
     return scalar_column(context, frame, expression)
+
+
+def pattern_of(read: ReadPlan) -> ResultPattern:
+    """Return the nodes whose ids are columns, and the traversals that have both of their ends among them."""
+    columns = {
+        output.expression.variable: number
+        for number, output in enumerate(read.outputs)
+        if isinstance(output.expression, EntityRef)
+    }
+    if not columns:
+        return ResultPattern()
+    types, same = _types(read), _same(read)
+    positions = {variable: position for position, variable in enumerate(columns)}
+    nodes = tuple(
+        PatternNode(type_name=types[variable], column=column, properties=_properties(read, variable))
+        for variable, column in columns.items()
+    )
+    return ResultPattern(nodes=nodes, edges=tuple(_edges(read, positions, same)))
+
+
+def _types(read: ReadPlan) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for operator in read.operators:
+        if isinstance(operator, NodeScan):
+            found[operator.variable] = operator.type_name
+        elif isinstance(operator, Expand):
+            found[operator.destination] = operator.destination_type
+    return found
+
+
+def _same(read: ReadPlan) -> Mapping[str, str]:
+    """Return what the private end of a traversal was written as: one that closes a circle ends in a test."""
+    return {
+        operator.predicate.left: operator.predicate.right
+        for operator in read.operators
+        if isinstance(operator, Filter) and isinstance(operator.predicate, SameEntity)
+    }
+
+
+def _edges(read: ReadPlan, positions: Mapping[str, int], same: Mapping[str, str]) -> Iterator[PatternEdge]:
+    for operator in read.operators:
+        if not isinstance(operator, Expand):
+            continue
+        near, far = (positions.get(same.get(name, name)) for name in (operator.source, operator.destination))
+        if near is None or far is None:
+            continue
+        source, target = (far, near) if operator.direction == "in" else (near, far)
+        bounds = (operator.min_hops, operator.max_hops)
+        yield PatternEdge(
+            type_name=operator.edge,
+            source=source,
+            target=target,
+            hops=None if bounds == (1, 1) else bounds,
+            is_directed=operator.direction != "both",
+            properties=() if operator.edge_variable is None else _properties(read, operator.edge_variable),
+        )
+
+
+def _properties(read: ReadPlan, variable: str) -> tuple[PropertyColumn, ...]:
+    return tuple(
+        PropertyColumn(name=output.expression.property, column=number)
+        for number, output in enumerate(read.outputs)
+        if isinstance(output.expression, Column) and output.expression.variable == variable
+    )

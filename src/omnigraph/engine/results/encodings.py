@@ -3,16 +3,215 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.results.info import ReadInfo
-from omnigraph.engine.results.layout import make_visible
-from omnigraph.engine.results.texts import cell_texts, json_texts, quote_json
+from omnigraph.errors import InternalError
 from omnigraph.records import record
+from omnigraph.values.temporal import format_date, format_datetime, parse_date, parse_datetime
+
+T = TypeVar("T")
+
+
+def is_nested(of: pa.DataType) -> bool:
+    """Whether values of this type hold items."""
+    return is_vector(of) or pa.types.is_list(of) or pa.types.is_large_list(of)
+
+
+def is_vector(of: pa.DataType) -> bool:
+    """Whether values of this type are vectors."""
+    return bool(pa.types.is_fixed_size_list(of))
+
+
+def regroup(column: pa.Array, items: Sequence[T]) -> Iterator[list[T] | None]:
+    """Yield the items of each row, None for NULL; ``items`` stand for those of ``column.flatten()``."""
+    position = 0
+    for length in pc.list_value_length(column).to_pylist():
+        if length is None:
+            yield None
+        else:
+            yield list(items[position : position + length])
+            position += length
+
+
+NULL = "null"
+
+# The largest integer that a JavaScript number tells from its neighbours.
+_MAX_SAFE = (1 << 53) - 1
+# Between these Arrow writes the calendar exactly as we do, and much faster.
+_FIRST_DAY, _LAST_DAY = parse_date("0001-01-01"), parse_date("9999-12-31")
+_FIRST_MS, _LAST_MS = parse_datetime("0001-01-01T00:00:00Z"), parse_datetime("9999-12-31T23:59:59.999Z")
+
+quote_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def json_texts(column: pa.Array, *, is_javascript: bool = False, margin: str | None = None) -> list[str]:
+    """Return the JSON of every value.
+
+    Args:
+        column: the values.
+        is_javascript: write integers that a double cannot hold as text.
+        margin: what the line of the value begins with, to spread lists over lines; None keeps them on one.
+    """
+    of = column.type
+    if is_nested(of):
+        items = (
+            _member_texts(column.flatten())
+            if is_vector(of)
+            else json_texts(column.flatten(), is_javascript=is_javascript)
+        )
+        return [NULL if group is None else _array(group, margin) for group in regroup(column, items)]
+    if pa.types.is_integer(of) and is_javascript:
+        return [NULL if value is None else _safe_integer(value) for value in column.to_pylist()]
+    if pa.types.is_floating(of):
+        return [NULL if value is None else _json_float(value) for value in column.cast(pa.float64()).to_pylist()]
+    if pa.types.is_integer(of) or pa.types.is_boolean(of):
+        return cell_texts(column)
+    return [NULL if word is None else quote_json(word) for word in _words(column)]
+
+
+def cell_texts(column: pa.Array) -> list[str]:
+    """Return every value as a bare cell; lists and vectors are compact JSON."""
+    if is_nested(column.type):
+        return json_texts(column)
+    return [NULL if word is None else word for word in _words(column)]
+
+
+def _words(column: pa.Array) -> list[str | None]:
+    of = column.type
+    if pa.types.is_string(of) or pa.types.is_large_string(of):
+        found: list[str | None] = column.to_pylist()
+        return found
+    if pa.types.is_boolean(of):
+        return [None if value is None else "true" if value else "false" for value in column.to_pylist()]
+    if pa.types.is_integer(of):
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    if pa.types.is_floating(of):
+        return [None if value is None else _float(value) for value in column.cast(pa.float64()).to_pylist()]
+    if pa.types.is_date32(of):
+        return _dates(column.view(pa.int32()))
+    if pa.types.is_date64(of):
+        return _instants(column.view(pa.int64()))
+    raise InternalError(f"a result has a column that no encoding knows: type={of}")
+
+
+def _float(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _json_float(value: float) -> str:
+    return repr(value) if math.isfinite(value) else f'"{_float(value)}"'
+
+
+def _member_texts(members: pa.Array) -> list[str]:
+    values = members.cast(pa.float64()).to_pylist()
+    return [NULL if value is None or not math.isfinite(value) else repr(value) for value in values]
+
+
+def _safe_integer(value: int) -> str:
+    return str(value) if -_MAX_SAFE <= value <= _MAX_SAFE else f'"{value}"'
+
+
+def _array(items: list[str], margin: str | None) -> str:
+    if margin is None or not items:
+        return f"[{','.join(items)}]"
+    inner = f",\n{margin}  ".join(items)
+    return f"[\n{margin}  {inner}\n{margin}]"
+
+
+def _dates(days: pa.Array) -> list[str | None]:
+    if _is_within(days, _FIRST_DAY, _LAST_DAY):
+        usual: list[str | None] = days.view(pa.date32()).cast(pa.string()).to_pylist()
+        return usual
+    return [None if value is None else format_date(value) for value in days.to_pylist()]
+
+
+def _instants(instants_ms: pa.Array) -> list[str | None]:
+    if _is_within(instants_ms, _FIRST_MS, _LAST_MS):
+        usual = instants_ms.view(pa.timestamp("ms")).cast(pa.string()).to_pylist()
+        return [None if text is None else f"{text[:10]}T{text[11:]}Z" for text in usual]
+    return [None if value is None else format_datetime(value) for value in instants_ms.to_pylist()]
+
+
+def _is_within(counts: pa.Array, first: int, last: int) -> bool:
+    bounds = pc.min_max(counts).as_py()
+    return bounds["min"] is None or (bounds["min"] >= first and bounds["max"] <= last)
+
+
+CellLayout = Literal["truncate", "wrap"]
+
+_ELLIPSIS = "…"
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+# Controls move the cursor or run commands of the terminal; the others reorder or break the line around them.
+_HIDDEN = (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE = {code: _NAMED.get(chr(code), f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}") for code in _HIDDEN}
+
+
+def make_visible(text: str) -> str:
+    r"""Return ``text`` with every character spelled out that would act on the line instead of standing in it.
+
+    >>> make_visible("a\nb\x1b[1m")
+    'a\\nb\\x1b[1m'
+    """
+    return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+def display_width(text: str) -> int:
+    """Return how many columns of a terminal ``text`` takes.
+
+    >>> display_width("naïve"), display_width("グラフ")
+    (5, 6)
+    """
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def pad(text: str, width: int) -> str:
+    """Fill ``text`` up with spaces to ``width`` columns."""
+    return text + " " * (width - display_width(text))
+
+
+def fit(text: str, width: int, layout: CellLayout) -> list[str]:
+    """Return the lines that show ``text`` in ``width`` columns, one line if it is to be cut.
+
+    >>> fit("abcdef", 4, "truncate"), fit("abcdef", 4, "wrap")
+    (['abc…'], ['abcd', 'ef'])
+    """
+    if display_width(text) <= width:
+        return [text]
+    if layout == "truncate":
+        return [_break(text, width - 1)[0] + _ELLIPSIS]
+    return _break(text, width)
+
+
+def _break(text: str, width: int) -> list[str]:
+    lines: list[str] = []
+    start = used = 0
+    for place, character in enumerate(text):
+        taken = _width(character)
+        if used + taken > width:
+            lines.append(text[start:place])
+            start, used = place, 0
+        used += taken
+    return [*lines, text[start:]]
+
+
+@cache
+def _width(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+
 
 NO_ROWS = "(no rows)"
 _NEEDS_QUOTES = re.compile('[,"\r\n]')
@@ -116,3 +315,47 @@ def _field(text: str) -> str:
     if _NEEDS_QUOTES.search(text) is None:
         return text
     return '"' + text.replace('"', '""') + '"'
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_ORDINAL = _EPOCH.toordinal()
+
+
+def host_rows(columns: Sequence[str], batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield each row as a dictionary; of columns that share a name the last one counts."""
+    values = [host_values(column) for column in batch.columns]
+    if not values:
+        yield from ({} for _ in range(batch.num_rows))
+    for row in zip(*values, strict=True):
+        yield dict(zip(columns, row, strict=True))
+
+
+def host_values(column: pa.Array) -> list[Any]:
+    """Return the values of a column, None for NULL.
+
+    A Date or DateTime outside the years 1 to 9999, which Python's calendar lacks, is its text.
+    """
+    of = column.type
+    if is_nested(of):
+        return list(regroup(column, host_values(column.flatten())))
+    if pa.types.is_date32(of):
+        return [None if days is None else _date(days) for days in column.view(pa.int32()).to_pylist()]
+    if pa.types.is_date64(of):
+        # Arrow itself would hand out the date alone and drop the time.
+        return [None if instant is None else _instant(instant) for instant in column.view(pa.int64()).to_pylist()]
+    found: list[Any] = column.to_pylist()
+    return found
+
+
+def _date(days: int) -> date | str:
+    try:
+        return date.fromordinal(_EPOCH_ORDINAL + days)
+    except (ValueError, OverflowError):
+        return format_date(days)
+
+
+def _instant(instant_ms: int) -> datetime | str:
+    try:
+        return _EPOCH + timedelta(milliseconds=instant_ms)
+    except OverflowError:
+        return format_datetime(instant_ms)

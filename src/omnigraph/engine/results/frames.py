@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.results.libraries import library
-from omnigraph.engine.results.nesting import is_nested, is_vector
+from omnigraph.engine.results.encodings import is_nested, is_vector
+from omnigraph.errors import LibraryMissingError, MissingThing
+
+
+def library(name: str, *, hint: str) -> Any:
+    """Return a library.
+
+    Raises:
+        LibraryMissingError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as problem:
+        raise LibraryMissingError(
+            f"this conversion needs a library that is not installed: library={name}",
+            details=MissingThing(what="library", name=name),
+            hint=hint,
+        ) from problem
+
 
 _INSTANT = pa.timestamp("ms", tz="UTC")
 

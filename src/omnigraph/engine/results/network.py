@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.engine.results.host import host_values
-from omnigraph.engine.results.libraries import library
-from omnigraph.engine.results.pattern import PropertyColumn, ResultPattern
+from omnigraph.engine.results.encodings import host_values
+from omnigraph.engine.results.frames import library
+from omnigraph.engine.results.info import PropertyColumn, ResultPattern
 from omnigraph.errors import BadValue, LimitExceeded, ResultWithoutNodesError, ViewTooLargeError
 from omnigraph.records import record
 from omnigraph.values import check_whole

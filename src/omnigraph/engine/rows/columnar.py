@@ -3,12 +3,14 @@
 It reads with Arrow's JSON reader under an explicit schema, which refuses unknown and repeated members and wrong JSON
 types by itself. What that reader lets pass (NaN, missing members, null items, any number as a double) is looked at
 afterwards, column by column.
+
+A row is either taken over exactly as the exact decoder would give it, or *doubtful* and left to that decoder.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,13 +19,135 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.arrays import one_array
-from omnigraph.engine.rows.checking import ColumnChecker, ParsedColumns, SureRows, mask_of
-from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
-from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED
-from omnigraph.engine.rows.lines import text_of
+from omnigraph.catalog.entity_ids import entity_ids
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
+from omnigraph.engine.comparison import one_array
+from omnigraph.engine.rows.cells import MAX_PROBLEMS, RowProblem
+from omnigraph.engine.rows.columns import (
+    TEMPORAL,
+    Flavour,
+    Mask,
+    TypeRows,
+    flags_table,
+    join,
+    json_type,
+    open_schema,
+    read_column,
+    rows_of,
+)
+from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED, DecodedRow, RowDecoder
+from omnigraph.engine.rows.lines import Head, Lines, is_blank, split, text_of
 from omnigraph.records import record
+
+
+@record
+class SureRows:
+    """The rows that are certainly right, and which ones (by position) are doubtful."""
+
+    rows: TypeRows
+    doubtful: npt.NDArray[np.int64]
+
+
+@record
+class ParsedColumns:
+    """Columns as some reader gave them, in the types of :func:`~omnigraph.engine.rows.columns.json_type`.
+
+    Args:
+        values: by column name, ``id``, ``src`` and ``dst`` among them; a column that is missing was not given.
+        flavours: how dates are written, by property; text unless it says otherwise.
+        given: in a patch, which rows say something about a property; None means those that have a value.
+        doubt: rows that the reader itself is not sure of.
+        numbers: the line of each row.
+    """
+
+    values: Mapping[str, pa.Array]
+    flavours: Mapping[str, Flavour]
+    doubt: Mask
+    numbers: npt.NDArray[np.int64]
+    given: Mapping[str, pa.Array] | None = None
+
+
+class ColumnChecker:
+    """Checks parsed columns of one type. Threads may share it."""
+
+    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False) -> None:
+        self._owner = owner
+        self._is_patch = is_patch
+        self._schema = open_schema(owner, is_patch=is_patch)
+
+    def check(self, parsed: ParsedColumns) -> SureRows:
+        """Return the rows that are certainly right."""
+        doubt = parsed.doubt.copy()
+        columns: dict[str, pa.Array] = {}
+        for name in ("id", "src", "dst") if isinstance(self._owner, EdgeType) else ("id",):
+            columns[name] = self._column(parsed, name)
+            if name != "id" and columns[name].null_count:
+                doubt |= mask_of(columns[name].is_null())
+        for prop in self._owner.properties:
+            column, bad = self._column(parsed, prop.name), None
+            if prop.name in parsed.values:
+                column, bad = read_column(prop, column, parsed.flavours.get(prop.name, "text"))
+            if bad is not None:
+                doubt |= bad
+            if self._is_needed(prop) and column.null_count:
+                doubt |= mask_of(column.is_null())
+            columns[prop.name] = column
+        given = None
+        if self._is_patch:
+            given = {
+                prop.name: columns[prop.name].is_valid() if parsed.given is None else parsed.given[prop.name]
+                for prop in self._owner.properties
+            }
+        return self._sure(parsed.numbers, columns, given, doubt)
+
+    def _column(self, parsed: ParsedColumns, name: str) -> pa.Array:
+        if name in parsed.values:
+            return parsed.values[name]
+        return pa.nulls(len(parsed.numbers), self._schema.field(name).type)
+
+    def _is_needed(self, prop: PropertyDef) -> bool:
+        if self._is_patch:
+            return prop.name in (self._owner.key or ())
+        return not prop.type.nullable
+
+    def _sure(
+        self,
+        numbers: npt.NDArray[np.int64],
+        columns: dict[str, pa.Array],
+        given: dict[str, pa.Array] | None,
+        doubt: Mask,
+    ) -> SureRows:
+        at = np.arange(len(doubt))
+        if doubt.any():
+            at = np.flatnonzero(~doubt)
+            columns = {name: column.take(pa.array(at)) for name, column in columns.items()}
+            numbers = numbers[at]
+        if self._owner.key is not None:
+            derived = entity_ids(self._owner, columns)
+            given_ids, columns["id"] = columns["id"], derived
+            differs = mask_of(pc.fill_null(pc.not_equal(given_ids, derived), fill_value=False))
+            if differs.any():
+                doubt[at[differs]] = True
+                columns = {name: column.filter(pa.array(~differs)) for name, column in columns.items()}
+                at, numbers = at[~differs], numbers[~differs]
+        flags = None
+        if given is not None:
+            chosen = {name: flag.take(pa.array(at)) for name, flag in given.items()}
+            flags = flags_table(self._owner, chosen, len(at))
+        rows = TypeRows(
+            owner=self._owner,
+            rows=pa.table([columns[name] for name in self._schema.names], schema=self._schema),
+            lines=pa.array(numbers),
+            given=flags,
+        )
+        return SureRows(rows=rows, doubtful=np.flatnonzero(doubt))
+
+
+def mask_of(flags: pa.Array) -> Mask:
+    """Return flags without nulls as a mask."""
+    mask: Mask = flags.to_numpy(zero_copy_only=False)
+    return mask
+
 
 _CHANGED = re.compile(r"Column\(/data/([A-Za-z0-9_]+)(?:/\[\])?\) changed from (?:string to number|number to string)")
 _UNEXPECTED = "unexpected field"
@@ -126,3 +250,93 @@ def _perhaps_null(lines: pa.Array, text: pa.Buffer, column: pa.Array, name: byte
             if spelling in plain:
                 named |= mask_of(pc.match_substring(lines, spelling))
     return mask_of(column.is_null()) & named
+
+
+@record
+class DecodedChunk:
+    """Rows by table key, and the lines that are no rows, in the order of the file."""
+
+    types: Mapping[str, TypeRows]
+    problems: tuple[RowProblem, ...]
+
+
+class ChunkDecoder:
+    """Decodes chunks of whole lines against a catalog. Threads may share it.
+
+    Args:
+        catalog: the accepted schema.
+        is_patch: rows may leave out required properties, and it matters which ones they give.
+    """
+
+    def __init__(self, catalog: Catalog, *, is_patch: bool = False) -> None:
+        self._decoder = RowDecoder(catalog, is_patch=is_patch)
+        self._catalog = catalog
+        self._is_patch = is_patch
+        self._readers: dict[str, ColumnarReader] = {}
+
+    def decode(self, data: bytes, first_line: int) -> DecodedChunk:
+        """Return what the lines of ``data`` hold; its last byte is a line break.
+
+        After the first :data:`MAX_PROBLEMS` problems the rest is not looked at.
+        """
+        if is_blank(data):
+            return DecodedChunk(types={}, problems=())
+        lines = split(data)
+        parts: dict[str, list[TypeRows]] = {}
+        exact = [lines.odd]
+        for head, at in lines.by_head:
+            owner = self._owner(head)
+            doubtful = at
+            if owner is not None:
+                doubtful = self._read(owner, lines, at, first_line, parts)
+            exact.append(doubtful)
+        return self._finish(lines, np.sort(np.concatenate(exact)), first_line, parts)
+
+    def decode_exactly(self, data: bytes, first_line: int) -> DecodedChunk:
+        """Return the same as :meth:`decode`, line by line; slower, and what it is measured against."""
+        lines = split(data)
+        every = np.sort(np.concatenate([lines.odd, *(at for _, at in lines.by_head)]))
+        return self._finish(lines, every, first_line, {})
+
+    def _owner(self, head: Head) -> NodeType | EdgeType | None:
+        return self._catalog.edge(head.name) if head.is_edge else self._catalog.node(head.name)
+
+    def _read(
+        self,
+        owner: NodeType | EdgeType,
+        lines: Lines,
+        at: npt.NDArray[np.int64],
+        first_line: int,
+        parts: dict[str, list[TypeRows]],
+    ) -> npt.NDArray[np.int64]:
+        reader = self._readers.setdefault(owner.table_key, ColumnarReader(owner, is_patch=self._is_patch))
+        is_run = at[-1] - at[0] == len(at) - 1
+        mine = lines.whole.slice(int(at[0]), len(at)) if is_run else lines.whole.take(at)
+        fast = reader.read(mine, at + first_line)
+        if fast is None:
+            return at
+        parts.setdefault(owner.table_key, []).append(fast.rows)
+        return at[fast.doubtful]
+
+    def _finish(
+        self, lines: Lines, exact: npt.NDArray[np.int64], first_line: int, parts: dict[str, list[TypeRows]]
+    ) -> DecodedChunk:
+        problems: list[RowProblem] = []
+        rows: dict[str, list[DecodedRow]] = {}
+        for decoded in self._decode_lines(lines, exact, first_line):
+            if isinstance(decoded, RowProblem):
+                problems.append(decoded)
+                if len(problems) >= MAX_PROBLEMS:
+                    break
+            else:
+                rows.setdefault(decoded.owner.table_key, []).append(decoded)
+        for table_key, some in rows.items():
+            parts.setdefault(table_key, []).append(rows_of(some[0].owner, some, is_patch=self._is_patch))
+        types = {key: join(parts[key]) for key in sorted(parts)}
+        return DecodedChunk(types=types, problems=tuple(problems))
+
+    def _decode_lines(
+        self, lines: Lines, exact: npt.NDArray[np.int64], first_line: int
+    ) -> Iterable[DecodedRow | RowProblem]:
+        for at in exact.tolist():
+            yield self._decoder.decode(lines.whole[at].as_py(), first_line + at)

@@ -2,19 +2,153 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
-from omnigraph.catalog.model import FLOATS, PropertyDef, PropertyType, Scalar
-from omnigraph.engine.rows.batch import relist
-from omnigraph.engine.rows.cells import read_cell
-from omnigraph.engine.rows.temporal import read_texts
+from omnigraph.catalog.arrow import arrow_schema, arrow_type
+from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.engine.rows.cells import read_cell, read_temporal
+from omnigraph.engine.rows.decoder import DecodedRow
 from omnigraph.errors import ValueFormatError
+from omnigraph.records import record
+
+LINE = pa.int64()
+
+
+@record
+class TypeRows:
+    """Decoded rows of a type.
+
+    Args:
+        owner: the type.
+        rows: the columns of its table in order; an id that has to be made up is null.
+        lines: the line of each row, ascending.
+        given: per property whether the row says anything about it; only kept for a patch.
+    """
+
+    owner: NodeType | EdgeType
+    rows: pa.Table
+    lines: pa.Array
+    given: pa.Table | None = None
+
+
+def open_schema(owner: NodeType | EdgeType, *, is_patch: bool = False) -> pa.Schema:
+    """Return the columns of a type's table while ids, and in a patch required values, may still be missing."""
+    schema = arrow_schema(owner)
+    loose = [field.with_nullable(True) if is_patch or field.name == "id" else field for field in schema]
+    return pa.schema(loose, metadata=schema.metadata)
+
+
+def rows_of(owner: NodeType | EdgeType, decoded: Sequence[DecodedRow], *, is_patch: bool = False) -> TypeRows:
+    """Return rows that were decoded one by one as columns."""
+    columns: dict[str, pa.Array] = {"id": pa.array([row.id for row in decoded], pa.string())}
+    if isinstance(owner, EdgeType):
+        columns["src"] = pa.array([row.src for row in decoded], pa.string())
+        columns["dst"] = pa.array([row.dst for row in decoded], pa.string())
+    for prop in owner.properties:
+        columns[prop.name] = column_of(prop.type, [row.values.get(prop.name) for row in decoded])
+    schema = open_schema(owner, is_patch=is_patch)
+    given = None
+    if is_patch:
+        flags = {
+            prop.name: pa.array([prop.name in row.values for row in decoded], pa.bool_()) for prop in owner.properties
+        }
+        given = flags_table(owner, flags, len(decoded))
+    return TypeRows(
+        owner=owner,
+        rows=pa.table([columns[name] for name in schema.names], schema=schema),
+        lines=pa.array([row.line for row in decoded], LINE),
+        given=given,
+    )
+
+
+def flags_table(owner: NodeType | EdgeType, flags: dict[str, pa.Array], count: int) -> pa.Table:
+    """Return the columns of :attr:`TypeRows.given`; a type without properties still has as many rows."""
+    schema = pa.schema([pa.field(prop.name, pa.bool_()) for prop in owner.properties])
+    if not schema.names:
+        return pa.table({"": pa.array(np.zeros(count, dtype=bool))})
+    return pa.table([flags[name] for name in schema.names], schema=schema)
+
+
+def column_of(kind: PropertyType, values: Sequence[Any]) -> pa.Array:
+    """Return stored values (counts for dates) as the column of a type."""
+    counts = {Scalar.DATE: pa.int32(), Scalar.DATETIME: pa.int64()}.get(kind.scalar)
+    if counts is None:
+        return pa.array(values, arrow_type(kind))
+    if not kind.is_list:
+        return pa.array(values, counts).view(arrow_type(kind))
+    lists = pa.array(values, pa.list_(pa.field("item", counts)))
+    return relist(lists, lists.values.view(arrow_type(kind).value_type), kind)
+
+
+def relist(lists: pa.Array, values: pa.Array, kind: PropertyType) -> pa.Array:
+    """Return ``lists`` with other items of the same number in the same places."""
+    missing = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(lists.offsets, values, type=arrow_type(kind), mask=missing)
+
+
+def join(parts: Sequence[TypeRows]) -> TypeRows:
+    """Return the rows of several parts of one type, in the order of their lines."""
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables([part.rows for part in parts])
+    lines = pa.concat_arrays([part.lines for part in parts])
+    flags = [part.given for part in parts if part.given is not None]
+    given = pa.concat_tables(flags) if flags else None
+    numbers = lines.to_numpy()
+    if np.any(numbers[1:] < numbers[:-1]):
+        order = pa.array(np.argsort(numbers, kind="stable"))
+        rows, lines = rows.take(order), lines.take(order)
+        given = given if given is None else given.take(order)
+    return TypeRows(owner=parts[0].owner, rows=rows, lines=lines, given=given)
+
+
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$"
+
+
+def read_texts(scalar: Scalar, texts: pa.Array) -> pa.Array:
+    """Return day counts (int32) or millisecond counts (int64); a text that is none becomes null."""
+    encoded = texts.dictionary_encode()
+    counts = _distinct(scalar, encoded.dictionary)
+    return counts.take(encoded.indices)
+
+
+def _distinct(scalar: Scalar, texts: pa.Array) -> pa.Array:
+    width = pa.int32() if scalar is Scalar.DATE else pa.int64()
+    usual = pc.match_substring_regex(texts, _DATE if scalar is Scalar.DATE else _INSTANT)
+    try:
+        counts = _by_arrow(scalar, texts.filter(usual))
+    except pa.ArrowInvalid:
+        # The 30th of February and the like: let the exact parser find it.
+        usual = pa.array(np.zeros(len(texts), dtype=bool))
+        counts = pa.array([], width)
+    unusual = pc.invert(usual)
+    if not pc.any(unusual, min_count=0).as_py():
+        return counts
+    parsed = pa.array([_one(scalar, text) for text in texts.filter(unusual).to_pylist()], width)
+    whole = pc.replace_with_mask(pa.nulls(len(texts), width), usual, counts)
+    return pc.replace_with_mask(whole, unusual, parsed)
+
+
+def _by_arrow(scalar: Scalar, texts: pa.Array) -> pa.Array:
+    if scalar is Scalar.DATE:
+        return texts.cast(pa.date32()).view(pa.int32())
+    plain = pc.utf8_slice_codeunits(texts, 0, -1)
+    return plain.cast(pa.timestamp("ms")).view(pa.int64())
+
+
+def _one(scalar: Scalar, text: str) -> int | None:
+    try:
+        return read_temporal(scalar, text)
+    except ValueFormatError:
+        return None
+
 
 TEMPORAL = frozenset({Scalar.DATE, Scalar.DATETIME})
 # How a file writes dates and instants.

@@ -4,21 +4,209 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, ChangeOp, EntityChange, EntityKind
-from omnigraph.history.diff.changed_rows import ChangedRows, find_changed_rows
-from omnigraph.history.diff.entities import iter_changes
-from omnigraph.history.diff.pairs import OpenPair, changed_pairs, open_pair
-from omnigraph.history.diff.rows import Check, rows_delta
+from omnigraph.catalog.arrow import PROPERTY_ID
+from omnigraph.errors import ChangeSchemaBoundaryError, DiffRefusal
+from omnigraph.history.diff.change import (
+    DST,
+    NO_FILTER,
+    SRC,
+    ChangeFilter,
+    ChangeOp,
+    EntityChange,
+    EntityKind,
+    Image,
+    TypeRef,
+    row_images,
+)
+from omnigraph.history.diff.equality import Mask, columns_equal
+from omnigraph.history.diff.rows import ChangedRows, Check, Places, Rows, find_changed_rows, rows_delta
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.table import Table
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import Snapshot
-from omnigraph.values import MAIN, BranchName
+from omnigraph.values import MAIN, BranchName, CommitId
+
+
+@record
+class TablePair:
+    """One lifetime of a type in two states; None where it does not exist."""
+
+    kind: EntityKind
+    type: TypeRef
+    before: TableEntry | None
+    after: TableEntry | None
+
+    @property
+    def table_key(self) -> str:
+        """The type's table as the later of the states that have it calls it."""
+        return f"{self.kind}:{self.type.name}"
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the states can differ in it."""
+        return self.before is None or self.after is None or self.before.pin != self.after.pin
+
+    @property
+    def has_only_one_side_with_rows(self) -> bool:
+        """Whether rows came or went because the type did."""
+        if self.before is not None and self.after is not None:
+            return False
+        return any(entry is not None and entry.row_count for entry in (self.before, self.after))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OpenPair:
+    """A pair with its tables opened."""
+
+    pair: TablePair
+    before: Table | None
+    after: Table | None
+
+
+def changed_pairs(before: Snapshot, after: Snapshot) -> list[TablePair]:
+    """Return the lifetimes that two states can differ in, by table key, edges first; needs no call."""
+    old = {entry.object_id: entry for entry in before.state.tables.values()}
+    new = {entry.object_id: entry for entry in after.state.tables.values()}
+    pairs = [_pair(after.state.graph_id, key, old.get(key), new.get(key)) for key in {**old, **new}]
+    return sorted((pair for pair in pairs if pair.is_changed), key=lambda pair: (pair.table_key, pair.type.id))
+
+
+def open_pair(
+    pair: TablePair, before: Snapshot, after: Snapshot, counters: Counters, commit_id: CommitId | None = None
+) -> OpenPair:
+    """Open both tables of a pair and see that they have the same columns.
+
+    Raises:
+        ChangeSchemaBoundaryError: they do not; ``commit_id`` is the commit that the error names.
+    """
+    old = None if pair.before is None else before.table(pair.before.table_key, counters)
+    new = None if pair.after is None else after.table(pair.after.table_key, counters)
+    if old is not None and new is not None and _fingerprint(old.schema) != _fingerprint(new.schema):
+        raise schema_boundary(pair, commit_id)
+    return OpenPair(pair=pair, before=old, after=new)
+
+
+def schema_boundary(pair: TablePair, commit_id: CommitId | None) -> ChangeSchemaBoundaryError:
+    """Return the error for a pair whose schema differs."""
+    details = DiffRefusal(
+        reason="schema_boundary",
+        graph_commit_id=None if commit_id is None else str(commit_id),
+        type_name=pair.type.name,
+    )
+    return ChangeSchemaBoundaryError(f"the schema of a type changes in between type={pair.type.name}", details=details)
+
+
+def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: TableEntry | None) -> TablePair:
+    shown = after if after is not None else before
+    kind, _, name = ("", "", "") if shown is None else shown.table_key.partition(":")
+    return TablePair(
+        kind="edge" if kind == "edge" else "node",
+        type=TypeRef.of(graph_id, object_id, name),
+        before=before,
+        after=after,
+    )
+
+
+def _fingerprint(schema: pa.Schema) -> dict[str, tuple[pa.DataType, bool, bytes]]:
+    # Blobs are told by their type: no other property is binary.
+    return {field.name: (field.type, field.nullable, (field.metadata or {}).get(PROPERTY_ID, b"")) for field in schema}
+
+
+_SHOWN = {SRC: "from", DST: "to"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Side:
+    """The rows that one operation changed, as it found and left them."""
+
+    op: ChangeOp
+    before: Rows | None
+    after: Rows | None
+    ids: pa.ChunkedArray
+
+
+def iter_changes(
+    pair: TablePair, delta: ChangedRows, wanted: ChangeFilter, counters: Counters, *, after_id: str | None = None
+) -> Iterator[EntityChange]:
+    """Yield a table's changes by id.
+
+    Args:
+        pair: whose rows they are.
+        delta: the rows.
+        wanted: operations that do not pass are left out.
+        counters: where the calls for rows that are not in memory go.
+        after_id: leave out ids up to and including this one.
+    """
+    sides = [side for side in _sides(delta) if wanted.wants_op(side.op)]
+    ids = pa.chunked_array([chunk for side in sides for chunk in side.ids.chunks], pa.string())
+    owners = np.repeat(np.arange(len(sides)), [len(side.ids) for side in sides])
+    places = np.concatenate([np.arange(len(side.ids)) for side in sides] or [np.zeros(0, dtype=np.int64)])
+    order = pc.sort_indices(ids).to_numpy()
+    if after_id is not None:
+        is_later = pc.greater(ids, pa.scalar(after_id)).to_numpy()
+        order = order[is_later[order]]
+    size = min((rows.slice_rows for side in sides for rows in (side.before, side.after) if rows is not None), default=1)
+    for start in range(0, len(order), size):
+        chosen = order[start : start + size]
+        found: dict[int, EntityChange] = {}
+        for number, side in enumerate(sides):
+            mine = chosen[owners[chosen] == number]
+            found.update(zip(mine.tolist(), _changes(pair, side, places[mine], counters), strict=True))
+        yield from (found[place] for place in chosen.tolist())
+
+
+def changed_ids(delta: ChangedRows, wanted: ChangeFilter) -> pa.ChunkedArray:
+    """Return the ids of the changes that pass, in no order."""
+    sides = (side for side in _sides(delta) if wanted.wants_op(side.op))
+    return pa.chunked_array([chunk for side in sides for chunk in side.ids.chunks], pa.string())
+
+
+def _sides(delta: ChangedRows) -> tuple[_Side, ...]:
+    return (
+        _Side(op="insert", before=None, after=delta.inserted, ids=delta.inserted.ids),
+        _Side(op="update", before=delta.before, after=delta.after, ids=delta.after.ids),
+        _Side(op="delete", before=delta.deleted, after=None, ids=delta.deleted.ids),
+    )
+
+
+def _changes(pair: TablePair, side: _Side, places: Places, counters: Counters) -> Iterator[EntityChange]:
+    if not len(places):
+        return
+    before = None if side.before is None else side.before.take(places, counters)
+    after = None if side.after is None else side.after.take(places, counters)
+    is_edge = pair.kind == "edge"
+    none: list[Image | None] = [None] * len(places)
+    was = none if before is None else row_images(before, is_edge=is_edge)
+    will = none if after is None else row_images(after, is_edge=is_edge)
+    differing = [()] * len(places) if before is None or after is None else _differing(before, after)
+    for entity_id, old, new, changed in zip(
+        side.ids.take(pa.array(places)).to_pylist(), was, will, differing, strict=True
+    ):
+        yield EntityChange(
+            kind=pair.kind, type=pair.type, id=entity_id, op=side.op, before=old, after=new, changed=changed
+        )
+
+
+def _differing(before: pa.Table, after: pa.Table) -> list[tuple[str, ...]]:
+    """Return for each row the names of what differs, in the table's order."""
+    masks: dict[str, Mask] = {
+        _SHOWN.get(name, name) if {SRC, DST} <= set(before.column_names) else name: ~columns_equal(
+            before.column(name), after.column(name)
+        )
+        for name in before.column_names
+        if name != KEY
+    }
+    return [tuple(name for name, mask in masks.items() if mask[place]) for place in range(before.num_rows)]
 
 
 @record

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.arrays import one_array
+from omnigraph.engine.comparison import one_array
 from omnigraph.errors import InternalError
 
 Mask = npt.NDArray[np.bool_]

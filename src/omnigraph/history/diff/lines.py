@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from omnigraph.catalog.model import Catalog, Scalar
-from omnigraph.engine.results.layout import make_visible
-from omnigraph.history.diff.change import EntityChange
+from omnigraph.engine.results.encodings import make_visible
+from omnigraph.history.diff.change import EntityChange, Image
 from omnigraph.history.diff.compare import DiffStats, TypeCounts
-from omnigraph.history.diff.images import Image
 from omnigraph.values.temporal import format_date, format_datetime
 
 _MARKS = {"insert": "+", "update": "~", "delete": "-"}

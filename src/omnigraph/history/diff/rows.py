@@ -6,17 +6,124 @@ reverse ranges and branches give exact answers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import InternalError
-from omnigraph.history.diff.equality import rows_equal
-from omnigraph.history.diff.selection import Selection, select_differing
-from omnigraph.history.diff.stored import Check, find_stored_delta, is_unnamed, places_of
+from omnigraph.history.diff.equality import columns_equal, rows_equal
+from omnigraph.history.diff.selection import Addresses, Selection, select_differing
 from omnigraph.runtime import Counters
-from omnigraph.store.table import KEY, Table
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
+from omnigraph.store.tables.table import Table
+
+Check = Callable[[int], None]
+Places = npt.NDArray[np.int64]
+
+_SLICE_ROWS, _BLOB_ROWS = 2048, 64
+_NONE: Addresses = np.zeros(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredRows:
+    """Rows of one version, known by id and address, ids ascending."""
+
+    selection: Selection | None
+    ids: pa.ChunkedArray
+    addresses: Addresses
+
+    @property
+    def size_bytes(self) -> int:
+        """What is in memory of them."""
+        return int(self.ids.nbytes + self.addresses.nbytes)
+
+    @property
+    def slice_rows(self) -> int:
+        """How many of them are best taken at once: a call for each slice, and all of it in memory."""
+        return _BLOB_ROWS if self.selection is not None and self.selection.table.blobs else _SLICE_ROWS
+
+    def take(self, places: Places, counters: Counters) -> pa.Table:
+        """Read the rows at these places, which ascend; they come by id."""
+        if self.selection is None:
+            return pa.table({KEY: pa.array([], pa.string())})
+        chosen = self.selection.only(self.addresses[places])
+        rows = chosen.read(self.selection.table.schema.names, counters)
+        return rows.take(pc.sort_indices(rows.column(KEY))) if rows.num_rows > 1 else rows
+
+    def read_all(self, counters: Counters) -> pa.Table:
+        """Read all of the rows, by id."""
+        return self.take(np.arange(len(self.addresses)), counters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StoredDelta:
+    """Which rows of two versions differ; ``before`` and ``after`` are the same ids."""
+
+    inserted: StoredRows
+    deleted: StoredRows
+    before: StoredRows
+    after: StoredRows
+
+
+def find_stored_delta(lost: Selection | None, gained: Selection | None, counters: Counters, told: Check) -> StoredDelta:
+    """Return how two selections differ.
+
+    One column is compared at a time, so that memory holds the ids and one column of both sides, never whole tables.
+    """
+    old, new = _keys(lost, counters), _keys(gained, counters)
+    held = old.nbytes + new.nbytes
+    told(held)
+    places = places_of(old.column(KEY), new.column(KEY))
+    is_kept = places >= 0
+    partners = places[is_kept]
+    is_other = np.zeros(len(partners), dtype=np.bool_)
+    if lost is not None and gained is not None and len(partners):
+        kept, taken = pa.array(is_kept), pa.array(partners)
+        for name in lost.table.schema.names:
+            if name != KEY:
+                was, will = (side.read((name,), counters).column(0) for side in (lost, gained))
+                told(held + was.nbytes + will.nbytes)
+                is_other |= ~columns_equal(was.filter(kept), will.take(taken))
+    return StoredDelta(
+        inserted=_rows(gained, new, np.flatnonzero(is_unnamed(places, new.num_rows))),
+        deleted=_rows(lost, old, np.flatnonzero(~is_kept)),
+        before=_rows(lost, old, np.flatnonzero(is_kept)[is_other]),
+        after=_rows(gained, new, partners[is_other]),
+    )
+
+
+def places_of(old: pa.ChunkedArray, new: pa.ChunkedArray) -> Places:
+    """Return where each id of ``old`` stands in ``new``, -1 for those that do not."""
+    whole = new.chunk(0) if new.num_chunks == 1 else pa.concat_arrays([pa.array([], new.type), *new.chunks])
+    found = pc.index_in(old, value_set=whole)
+    places: Places = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+    return places
+
+
+def is_unnamed(places: Places, count: int) -> npt.NDArray[np.bool_]:
+    """Return which of ``count`` rows no place names."""
+    mask = np.ones(count, dtype=np.bool_)
+    mask[places[places >= 0]] = False
+    return mask
+
+
+def _keys(side: Selection | None, counters: Counters) -> pa.Table:
+    if side is None:
+        return pa.table({KEY: pa.array([], pa.string()), ROW_ADDRESS: pa.array([], pa.uint64())})
+    return side.read((KEY, ROW_ADDRESS), counters)
+
+
+def _rows(side: Selection | None, keys: pa.Table, places: Places) -> StoredRows:
+    chosen = keys.take(pa.array(places))
+    chosen = chosen.take(pc.sort_indices(chosen.column(KEY)))
+    addresses: Addresses = chosen.column(ROW_ADDRESS).to_numpy() if len(places) else _NONE
+    return StoredRows(selection=side, ids=chosen.column(KEY), addresses=addresses)
+
 
 __all__ = ["READ_WHOLE", "Check", "TableDelta", "rows_delta", "rows_equal", "selected_delta", "table_delta"]
 
@@ -157,3 +264,91 @@ def expect_same_columns(before: Table | None, after: Table | None) -> None:
             f"versions with different columns were to be compared location={after.pin.location}"
             f" before={sorted(old)} after={sorted(new)}"
         )
+
+
+_SLICE_ROWS = 512
+
+
+class Rows(Protocol):
+    """Rows by ascending id."""
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """Their ids."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What is in memory of them."""
+
+    @property
+    def slice_rows(self) -> int:
+        """How many of them are best taken at once."""
+
+    def take(self, places: Places, counters: Counters) -> pa.Table:
+        """Return the rows at these places, which ascend."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldRows:
+    """Rows that are in memory."""
+
+    rows: pa.Table
+
+    @property
+    def ids(self) -> pa.ChunkedArray:
+        """Their ids."""
+        return self.rows.column(KEY)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take."""
+        return int(self.rows.nbytes)
+
+    @property
+    def slice_rows(self) -> int:
+        """How many of them are best turned into values at once."""
+        return _SLICE_ROWS
+
+    def take(self, places: Places, counters: Counters) -> pa.Table:  # noqa: ARG002 - needs no call
+        """Return the rows at these places."""
+        return self.rows.take(pa.array(places))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChangedRows:
+    """The difference between two versions of a table; ``before`` and ``after`` are the same ids."""
+
+    inserted: Rows
+    deleted: Rows
+    before: Rows
+    after: Rows
+
+    @classmethod
+    def held(cls, delta: TableDelta) -> ChangedRows:
+        """Return a difference that is in memory."""
+        return cls(
+            inserted=HeldRows(delta.inserted),
+            deleted=HeldRows(delta.deleted),
+            before=HeldRows(delta.before),
+            after=HeldRows(delta.after),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """What is in memory of them."""
+        return sum(rows.size_bytes for rows in (self.inserted, self.deleted, self.before, self.after))
+
+
+def find_changed_rows(
+    before: Table | None, after: Table | None, counters: Counters, check: Check | None = None
+) -> ChangedRows:
+    """Return how a table changed; memory holds no more than ids and one column when that was much.
+
+    Takes and raises what ``table_delta`` does.
+    """
+    expect_same_columns(before, after)
+    lost, gained = select_differing(before, after, counters)
+    if max(0 if side is None else side.row_count for side in (lost, gained)) <= READ_WHOLE:
+        return ChangedRows.held(selected_delta(lost, gained, counters, check))
+    stored = find_stored_delta(lost, gained, counters, check or (lambda _: None))
+    return ChangedRows(inserted=stored.inserted, deleted=stored.deleted, before=stored.before, after=stored.after)

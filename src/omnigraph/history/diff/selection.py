@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.runtime import Counters
-from omnigraph.store.deletions import read_deletions
-from omnigraph.store.fragments import FragmentRef
-from omnigraph.store.lookup import addresses_at, filter_stream
-from omnigraph.store.table import ROW_ADDRESS, ROW_ID, Table
-from omnigraph.store.tail import BlockKey
+from omnigraph.store.tables.pinned import ROW_ADDRESS, ROW_ID
+from omnigraph.store.tables.pins import FragmentRef
+from omnigraph.store.tables.row_versions import read_deletions
+from omnigraph.store.tables.table import Table, addresses_at, filter_stream
+from omnigraph.store.tables.tail import BlockKey
 
 Offsets = npt.NDArray[np.uint32]
 Addresses = npt.NDArray[np.uint64]

@@ -11,16 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.history.diff.change import ChangeOp
+from omnigraph.history.diff.change import DST, SRC, ChangeOp, Image, row_images
 from omnigraph.history.diff.equality import columns_equal
-from omnigraph.history.diff.images import DST, SRC, Image, row_images
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.table import KEY, ROW_ADDRESS, Table
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.commits import CommitLine
+from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName, check_whole

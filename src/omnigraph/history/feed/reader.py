@@ -5,19 +5,24 @@ It keeps no state of any consumer: what an answer left open stands in its token 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
-from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange
-from omnigraph.history.feed.blocks import Cause, Deltas
-from omnigraph.history.feed.chain import Chain, Step, reporting_gaps
-from omnigraph.history.feed.pages import PageBudget, PageLimits
+from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange, EntityKind, iter_images
+from omnigraph.history.diff.selection import Selection
+from omnigraph.history.feed.blocks import Cause, Chain, Deltas, Step, reporting_gaps
 from omnigraph.history.feed.tokens import (
     CommitPage,
     FeedCursor,
     FeedPage,
     FeedScope,
+    PageBudget,
+    PageLimits,
     Position,
     decode_token,
     encode_token,
@@ -26,6 +31,8 @@ from omnigraph.history.feed.tokens import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_instance, check_text
@@ -295,3 +302,61 @@ def _commit_id(text: str) -> CommitId:
         return CommitId(Ulid.parse(text))
     except ValueFormatError:
         reject("it names no commit", text)
+
+
+# Rows that are in memory at once; their ids are there for the whole table.
+_CHUNK_ROWS = 8_192
+_CHUNK_BLOB_ROWS = 64
+
+
+def capture_baseline(
+    store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER, counters: Counters | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of one pinned state and, behind the last of them, the record with the cursor.
+
+    Kinds and type names choose records and cursor, operations only bind the cursor. An answer without its last
+    record is incomplete and names no cursor.
+
+    Raises:
+        BranchMissingError: there is no such branch.
+        HistoryGoneError: a cleanup reclaimed the state meanwhile.
+    """
+    count = counters or Counters()
+    head = store.snapshot(BranchName.parse(branch), count)
+    yield from export_records(head, wanted, count)
+    resume = feed_cursor(head, wanted)
+    yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}
+
+
+def export_records(snapshot: Snapshot, wanted: ChangeFilter, counters: Counters) -> Iterator[dict[str, Any]]:
+    """Yield every entity of a state as an export writes it: by table key, edges first, then by id."""
+    for table_key in sorted(snapshot.state.tables):
+        kind, _, name = table_key.partition(":")
+        is_edge = kind == "edge"
+        shown: EntityKind = "edge" if is_edge else "node"
+        if wanted.wants_type(shown, name):
+            with snapshot.reading():
+                for rows in _by_id(snapshot.table(table_key, counters), counters):
+                    yield from _records(rows, name, is_edge=is_edge)
+
+
+def _by_id(table: Table, counters: Counters) -> Iterator[pa.Table]:
+    """Yield all rows by id, a bounded number at a time."""
+    if not table.row_count:
+        return
+    keys = table.read([KEY, ROW_ADDRESS], counters=counters)
+    addresses = keys.column(ROW_ADDRESS).to_numpy()[pc.sort_indices(keys.column(KEY)).to_numpy()]
+    none = Selection(table=table, whole=(), picked=np.zeros(0, dtype=np.uint64))
+    size = _CHUNK_BLOB_ROWS if table.blobs else _CHUNK_ROWS
+    for start in range(0, len(addresses), size):
+        rows = none.only(addresses[start : start + size]).read(table.schema.names, counters)
+        yield rows.take(pc.sort_indices(rows.column(KEY)))
+
+
+def _records(rows: pa.Table, name: str, *, is_edge: bool) -> Iterator[dict[str, Any]]:
+    for entity_id, image in zip(rows.column(KEY).to_pylist(), iter_images(rows, is_edge=is_edge), strict=True):
+        data = {"id": entity_id, **image.properties}
+        if image.endpoints is None:
+            yield {"type": name, "data": data}
+        else:
+            yield {"edge": name, **image.endpoints.to_json(), "data": data}

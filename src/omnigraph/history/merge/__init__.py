@@ -1,10 +1,15 @@
 """Merging branches and undoing commits, row by row against a common base."""
 
-from omnigraph.history.merge.conflicts import ConflictKind
-from omnigraph.history.merge.resolve import RESOLUTIONS, Resolution
-from omnigraph.history.merge.results import MergeOutcome, MergePreview, MergeResult, RevertResult, TableCounts
-from omnigraph.history.merge.revert import revert_commit
-from omnigraph.history.merge.run import merge_branch, preview_merge
+from omnigraph.history.merge.conflicts import (
+    ConflictKind,
+    MergeOutcome,
+    MergePreview,
+    MergeResult,
+    RevertResult,
+    TableCounts,
+)
+from omnigraph.history.merge.merge import merge_branch, preview_merge, revert_commit
+from omnigraph.history.merge.three_way import RESOLUTIONS, Resolution
 
 __all__ = [
     "RESOLUTIONS",

@@ -2,26 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.change import GraphChange, TypeChange
-from omnigraph.errors import MergeConflict, ReadSetChange, ReadSetChangedError
+from omnigraph.engine.constraints.evaluator import find_violations
+from omnigraph.engine.results.encodings import json_texts
+from omnigraph.engine.view import GraphChange, GraphView, TypeChange
+from omnigraph.errors import (
+    BranchMissingError,
+    LimitExceeded,
+    MemoryBudgetError,
+    MergeConflict,
+    ReadSetChange,
+    ReadSetChangedError,
+    Violation,
+)
 from omnigraph.history.diff.rows import TableDelta, table_delta
-from omnigraph.history.merge.budget import Budget
-from omnigraph.history.merge.conflicts import row_message, schema_conflict
-from omnigraph.history.merge.images import row_images
-from omnigraph.history.merge.resolve import Resolution, changed_on_both, resolve_rows
-from omnigraph.history.merge.results import TableCounts
-from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
+from omnigraph.history.merge.conflicts import TableCounts, row_message, schema_conflict, violation_conflict
+from omnigraph.history.merge.three_way import (
+    Resolution,
+    RowConflicts,
+    TableMerge,
+    adopt,
+    changed_on_both,
+    merge_rows,
+    resolve_rows,
+)
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import Snapshot
+
+DEFAULT_MEMORY_BYTES = 4 << 30
+
+
+class Budget:
+    """Counts the bytes of the rows that a merge holds, and ends it before they are too many."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._kept = 0
+
+    def check(self, held: int) -> None:
+        """Return if ``held`` bytes fit beside what is kept already.
+
+        Raises:
+            MemoryBudgetError: they do not.
+        """
+        actual = self._kept + held
+        if actual > self._limit:
+            details = LimitExceeded(resource="merge difference bytes", limit=self._limit, actual=actual)
+            raise MemoryBudgetError(
+                f"the difference to merge does not fit its memory limit={self._limit} actual={actual}", details=details
+            )
+
+    def keep(self, held: int) -> None:
+        """Count bytes that stay in memory until the merge is over; raises what :meth:`check` does."""
+        self.check(held)
+        self._kept += held
+
+
+def row_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
+    """Return each row as its properties and, for an edge, the nodes it joins; the id is left out."""
+    columns = {prop.name: _values(rows.column(prop.name)) for prop in owner.properties}
+    images: list[dict[str, Any]] = [
+        {"properties": {name: values[row] for name, values in columns.items()}} for row in range(rows.num_rows)
+    ]
+    if isinstance(owner, EdgeType):
+        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
+        for image, (start, end) in zip(images, ends, strict=True):
+            image["endpoints"] = {"from": start, "to": end}
+    return images
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    found: list[Any] = []
+    for chunk in column.chunks:
+        if pa.types.is_large_binary(chunk.type):
+            found += [None if item is None else _base64(item) for item in chunk.to_pylist()]
+        else:
+            found += [json.loads(text) for text in json_texts(chunk)]
+    return found
+
+
+def _base64(content: bytes) -> str:
+    return f"base64:{base64.b64encode(content).decode()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -224,3 +297,63 @@ def _validated_by(changes: dict[str, RowChange], catalog: Catalog) -> frozenset[
 def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     kind, _, name = key.partition(":")
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+
+
+def find_rule_conflicts(
+    plan: MergePlan, sides: Sides, view: GraphView, counters: Counters
+) -> tuple[MergeConflict, ...]:
+    """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
+
+    Args:
+        plan: the merge.
+        sides: where the images of the rows come from.
+        view: the state of the target that the merge is to be published on.
+        counters: where the calls go.
+    """
+    found = find_violations(plan.change, view, limit=sys.maxsize)
+    conflicts = [_conflict(violation, view.catalog) for violation in found.items]
+    return tuple(_with_images(conflicts, sides, view.catalog, counters))
+
+
+def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
+    edge = catalog.edges.get(violation.type_name)
+    owner = edge if edge is not None else catalog.nodes[violation.type_name]
+    return violation_conflict(violation, owner.table_key, edge)
+
+
+def _with_images(
+    conflicts: Sequence[MergeConflict], sides: Sides, catalog: Catalog, counters: Counters
+) -> list[MergeConflict]:
+    wanted: dict[str, set[str]] = {}
+    for conflict in conflicts:
+        if conflict.type_key is not None and conflict.entity_id is not None:
+            wanted.setdefault(conflict.type_key, set()).add(conflict.entity_id)
+    images = {
+        (key, name): _images(side, key, ids, catalog, counters)
+        for key, ids in wanted.items()
+        for name, side in (("base", sides.base), ("source", sides.source), ("target", sides.target))
+    }
+    return [
+        replace(
+            conflict,
+            base=images.get((conflict.type_key or "", "base"), {}).get(conflict.entity_id or ""),
+            source=images.get((conflict.type_key or "", "source"), {}).get(conflict.entity_id or ""),
+            target=images.get((conflict.type_key or "", "target"), {}).get(conflict.entity_id or ""),
+        )
+        for conflict in conflicts
+    ]
+
+
+def _images(
+    side: Snapshot, key: str, ids: set[str], catalog: Catalog, counters: Counters
+) -> Mapping[str, dict[str, Any]]:
+    kind, _, name = key.partition(":")
+    owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+    try:
+        with side.reading():
+            table = side.table(key, counters)
+            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names, counters)
+    except BranchMissingError:
+        # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
+        return {}
+    return dict(zip(rows.column("id").to_pylist(), row_images(owner, rows), strict=True))

@@ -5,13 +5,260 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.catalog.model import PropertyType
-from omnigraph.ir.check.operands import check_simple, refuse_blob
-from omnigraph.ir.check.scope import Scope
-from omnigraph.ir.check.search import check_bm25, check_nearest, check_rrf, check_text
+from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyType, Scalar
+from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.types import F64, I64
+from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, TEXT
 from omnigraph.lang.gq import ast
+
+SIMPLE = (
+    ast.StringLiteral,
+    ast.IntegerLiteral,
+    ast.FloatLiteral,
+    ast.BooleanLiteral,
+    ast.DateLiteral,
+    ast.DateTimeLiteral,
+    ast.ListLiteral,
+    ast.Variable,
+    ast.PropertyAccess,
+    ast.Now,
+    ast.AliasRef,
+)
+
+SimpleExpression = ast.Literal | ast.Variable | ast.PropertyAccess | ast.Now | ast.AliasRef
+
+
+def check_simple(expression: SimpleExpression, scope: Scope) -> Operand:
+    """Type an operand that holds no further expression."""
+    match expression:
+        case ast.Variable():
+            return check_variable(expression, scope)
+        case ast.PropertyAccess():
+            return check_access(expression, scope)
+        case ast.Now():
+            return Operand(expression=expression, type=DATETIME)
+        case ast.AliasRef():
+            return Operand(expression=expression, type=None)
+        case _:
+            return Operand(expression=expression, type=literal_type(expression, scope))
+
+
+def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
+    """Type a bare variable: the parameter of that name, else the id of the bound node."""
+    declared = scope.parameters.get(variable.name)
+    if declared is not None:
+        return Operand(expression=variable, type=declared, is_parameter=True)
+    bound = scope.entities.get(variable.name)
+    if bound is None:
+        message, suggestion = scope.unbound(variable.name)
+        known = [*scope.entities, *scope.parameters]
+        if variable.name != ast.ANONYMOUS:
+            message = f"variable '${variable.name}' is neither a parameter nor bound here"
+            suggestion = did_you_mean(variable.name, known, mark="$")
+        raise scope.violation(None, message, variable.span, suggestion=suggestion)
+    if isinstance(bound, EdgeType):
+        message = f"edge variable '${variable.name}' cannot stand alone"
+        raise scope.violation("T23", message, variable.span, suggestion="use one of its properties")
+    return Operand(expression=variable, type=TEXT, is_node=True)
+
+
+def check_access(access: ast.PropertyAccess, scope: Scope) -> Operand:
+    """Type ``$x.prop`` of a node or an edge."""
+    bound = scope.entities.get(access.variable.name)
+    if bound is None:
+        message, suggestion = scope.unbound(access.variable.name)
+        raise scope.violation("T6", message, access.variable.span, suggestion=suggestion)
+    name = access.property.text
+    found = bound.get(name)
+    if found is None:
+        names = [item.name for item in bound.properties]
+        message = f"type '{bound.name}' has no property '{name}'"
+        raise scope.violation("T6", message, access.property.span, suggestion=did_you_mean(name, names))
+    return Operand(expression=access, type=found.type, definition=found)
+
+
+def literal_type(literal: ast.Literal, scope: Scope) -> PropertyType:
+    """Return the type of a literal; numbers in one list may mix, nothing else may."""
+    if not isinstance(literal, ast.ListLiteral):
+        return _SCALARS[type(literal)]
+    items: list[PropertyType] = []
+    for item in literal.items:
+        if isinstance(item, ast.ListLiteral):
+            raise scope.violation(None, "a list literal cannot hold a list", item.span)
+        items.append(_SCALARS[type(item)])
+        if not _mix(items[0].scalar, items[-1].scalar):
+            message = f"a list literal holds one type of item, not {items[0]} and {items[-1]}"
+            raise scope.violation(None, message, item.span)
+    # An empty list has no items to tell its type, so it counts as text.
+    widest = TEXT if not items else (F64 if F64 in items else items[0])
+    return replace(widest, is_list=True)
+
+
+def is_blob(operand: Operand) -> bool:
+    """Whether the operand's value is a Blob, or a list of them."""
+    return operand.type is not None and operand.type.scalar is Scalar.BLOB
+
+
+def refuse_blob(operand: Operand, scope: Scope, what: str) -> None:
+    """Raise T24 if ``operand`` would read a Blob."""
+    if is_blob(operand):
+        raise scope.violation("T24", f"a Blob cannot be {what}", operand.span)
+
+
+_SCALARS: dict[type, PropertyType] = {
+    ast.StringLiteral: TEXT,
+    ast.IntegerLiteral: I64,
+    ast.FloatLiteral: F64,
+    ast.BooleanLiteral: BOOL,
+    ast.DateLiteral: DATE,
+    ast.DateTimeLiteral: DATETIME,
+}
+
+
+def _mix(first: Scalar, other: Scalar) -> bool:
+    return first is other or (first in NUMERIC and other in NUMERIC)
+
+
+_RULES: dict[str, str] = {"search": "T19", "fuzzy": "T19", "match_text": "T20", "bm25": "T20"}
+
+
+def text_rule(call: ast.TextSearch) -> str:
+    """Return the code of violations of a text predicate."""
+    return _RULES[call.function]
+
+
+def check_text(call: ast.TextSearch, scope: Scope) -> Operand:
+    """Type ``search``, ``match_text`` or ``fuzzy``."""
+    rule = text_rule(call)
+    parts = [_text_field(call.target, call.function, scope), _text_query(call.query, call.function, scope)]
+    if call.max_edits is not None:
+        edits = _simple(call.max_edits, scope)
+        if edits is None or not _is_integer(edits.type):
+            raise scope.violation(rule, "the edit distance of fuzzy is an integer", call.max_edits.span)
+        parts.append(edits)
+    return Operand(expression=call, type=BOOL, parts=tuple(parts))
+
+
+def check_bm25(call: ast.Bm25, scope: Scope) -> Operand:
+    """Type ``bm25``."""
+    parts = (_text_field(call.target, "bm25", scope), _text_query(call.query, "bm25", scope))
+    return Operand(expression=call, type=F64, parts=parts)
+
+
+def check_nearest(call: ast.Nearest, scope: Scope) -> Operand:
+    """Type ``nearest``: a vector property against a vector of its size, or a text to embed."""
+    field = _vector_field(call.target, scope)
+    query = _simple(call.query, scope)
+    given = None if query is None else query.type
+    if query is None or given is None or query.is_node:
+        raise scope.violation("T15", "nearest compares with a vector or a text", call.query.span)
+    dimension = _dimension(field)
+    if given.is_text:
+        return Operand(expression=call, type=F64, parts=(field, query))
+    size = _vector_size(query, given)
+    if size is None:
+        message = f"nearest compares with a vector or a text: type={given}"
+        raise scope.violation("T15", message, call.query.span)
+    if size != dimension:
+        message = f"'{call.target.property.text}' has {dimension} dimensions, the query has {size}"
+        raise scope.violation("T15", message, call.query.span)
+    return Operand(expression=call, type=F64, parts=(field, query))
+
+
+def check_rrf(call: ast.Rrf, scope: Scope) -> Operand:
+    """Type ``rrf``: two rankings of one variable, and an optional positive integer."""
+    arms = tuple(_arm(arm, scope) for arm in (call.first, call.second))
+    first, second = (_ranked(arm) for arm in arms)
+    if first != second:
+        message = f"both rankings of rrf rank one variable, not '${first}' and '${second}'"
+        raise scope.violation("T21", message, call.second.span)
+    if call.k is None:
+        return Operand(expression=call, type=F64, parts=arms)
+    k = _simple(call.k, scope)
+    if k is None or not _is_integer(k.type):
+        raise scope.violation("T21", "the k of rrf is an integer", call.k.span)
+    if isinstance(call.k, ast.IntegerLiteral) and call.k.value <= 0:
+        raise scope.violation("T21", f"the k of rrf is positive: k={call.k.value}", call.k.span)
+    return Operand(expression=call, type=F64, parts=(*arms, k))
+
+
+def _arm(arm: ast.Nearest | ast.Bm25, scope: Scope) -> Operand:
+    match arm:
+        case ast.Nearest():
+            return check_nearest(arm, scope)
+        case ast.Bm25():
+            return check_bm25(arm, scope)
+        case _:  # a tree built by hand can hold anything here
+            raise scope.violation("T21", "rrf takes nearest or bm25", arm.span)
+
+
+def _ranked(arm: Operand) -> str:
+    field = arm.parts[0].expression
+    return field.variable.name if isinstance(field, ast.PropertyAccess) else ""
+
+
+def _vector_field(target: ast.PropertyAccess, scope: Scope) -> Operand:
+    name = target.variable.name
+    bound = scope.entities.get(name)
+    if bound is None:
+        message, suggestion = scope.unbound(name)
+        raise scope.violation("T15", message, target.variable.span, suggestion=suggestion)
+    _refuse_edge(target, scope, "nearest")
+    found = bound.get(target.property.text)
+    if found is None:
+        vectors = [item.name for item in bound.properties if item.type.is_vector]
+        message = f"type '{bound.name}' has no property '{target.property.text}'"
+        suggestion = did_you_mean(target.property.text, vectors)
+        raise scope.violation("T15", message, target.property.span, suggestion=suggestion)
+    if not found.type.is_vector or found.type.is_list:
+        message = f"nearest ranks by a Vector property: '{found.name}' is {found.type}"
+        raise scope.violation("T15", message, target.property.span)
+    return Operand(expression=target, type=found.type, definition=found)
+
+
+def _text_field(target: ast.Expression, function: str, scope: Scope) -> Operand:
+    rule = _RULES[function]
+    if not isinstance(target, ast.PropertyAccess):
+        raise scope.violation(rule, f"{function} looks into a property of a node", target.span)
+    _refuse_edge(target, scope, function)
+    field = check_access(target, scope)
+    if field.type is None or not field.type.is_text:
+        message = f"{function} looks into a String property: '{target.property.text}' is {field.type}"
+        raise scope.violation(rule, message, target.span)
+    return field
+
+
+def _text_query(query: ast.Expression, function: str, scope: Scope) -> Operand:
+    checked = _simple(query, scope)
+    if checked is None or checked.type is None or checked.is_node or not checked.type.is_text:
+        raise scope.violation(_RULES[function], f"the query of {function} is a String", query.span)
+    return checked
+
+
+def _refuse_edge(target: ast.PropertyAccess, scope: Scope, function: str) -> None:
+    if isinstance(scope.entities.get(target.variable.name), EdgeType):
+        message = f"{function} works on nodes, '${target.variable.name}' is an edge"
+        raise scope.violation("T23", message, target.span)
+
+
+def _simple(expression: ast.Expression, scope: Scope) -> Operand | None:
+    return check_simple(expression, scope) if isinstance(expression, SIMPLE) else None
+
+
+def _is_integer(of: PropertyType | None) -> bool:
+    return of is not None and of.scalar in INTEGERS and not of.is_list
+
+
+def _dimension(field: Operand) -> int | None:
+    return None if field.type is None else field.type.dimension
+
+
+def _vector_size(query: Operand, given: PropertyType) -> int | None:
+    if given.is_vector:
+        return given.dimension
+    if isinstance(query.expression, ast.ListLiteral) and given.scalar in {Scalar.I64, Scalar.F64}:
+        return len(query.expression.items)
+    return None
 
 
 def check_expression(expression: ast.Expression, scope: Scope) -> Operand:

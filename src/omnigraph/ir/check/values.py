@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.catalog.model import NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.operands import literal_type
+from omnigraph.ir.check.expressions import literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import DATETIME, are_comparable, item_type

@@ -8,9 +8,8 @@ from typing import Any
 from omnigraph.catalog.model import PropertyType
 from omnigraph.errors import Diagnostic, QueryMeaningError, ValueFormatError
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.convert import fit_assigned, fit_compared
 from omnigraph.ir.model import NOW_PARAMETER, Column, Constant, EntityRef, ParameterRef, Scalarlike
-from omnigraph.ir.types import DATETIME, TEXT
+from omnigraph.ir.types import DATETIME, TEXT, fit_assigned, fit_compared
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Source, Span
 from omnigraph.records import record

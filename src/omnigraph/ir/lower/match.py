@@ -11,16 +11,171 @@ from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
     CheckedFilter,
+    CheckedMatch,
     CheckedNegation,
     CheckedText,
     CheckedTraversal,
     Direction,
+    Operand,
 )
-from omnigraph.ir.lower.components import Component, find_components
 from omnigraph.ir.lower.expressions import Lowering
-from omnigraph.ir.lower.predicates import lower_filter, lower_inline, lower_text, read_variables
-from omnigraph.ir.model import PRIVATE_MARK, AntiJoin, Expand, Filter, NodeScan, Operator, Predicate, SameEntity
+from omnigraph.ir.model import (
+    PRIVATE_MARK,
+    AntiJoin,
+    Column,
+    Compare,
+    Constant,
+    EntityRef,
+    Expand,
+    Filter,
+    ListContains,
+    NodeScan,
+    Operator,
+    Predicate,
+    SameEntity,
+    Scalarlike,
+    TextContains,
+    TextMatch,
+    TextStartsWith,
+)
+from omnigraph.ir.types import I64, item_type
+from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.ast import ANONYMOUS
+
+
+@dataclass(slots=True, kw_only=True)
+class Component:
+    """Bindings and traversals that share variables, each in text order."""
+
+    bindings: list[CheckedBinding] = field(default_factory=list)
+    traversals: list[CheckedTraversal] = field(default_factory=list)
+    is_anchored: bool = False
+
+    @property
+    def first_binding(self) -> CheckedBinding | None:
+        """The binding that the component starts from, if it has one."""
+        return self.bindings[0] if self.bindings else None
+
+
+def find_components(clauses: Iterable[CheckedClause], outer: frozenset[str]) -> list[Component]:
+    """Return the components in the order of their first clause; one that touches an outer variable is anchored.
+
+    Anchored components come first: they start from rows that exist, the others multiply those rows.
+    """
+    members = [clause for clause in clauses if isinstance(clause, CheckedBinding | CheckedTraversal)]
+    leader: dict[str, str] = {}
+    for clause in members:
+        names = _names(clause)
+        for name in names:
+            leader.setdefault(name, name)
+        for name in names[1:]:
+            leader[_find(leader, name)] = _find(leader, names[0])
+    anchored = {_find(leader, name) for name in leader if name in outer}
+    found: dict[str, Component] = {}
+    for clause in members:
+        root = _find(leader, _names(clause)[0])
+        component = found.setdefault(root, Component(is_anchored=root in anchored))
+        if isinstance(clause, CheckedBinding):
+            component.bindings.append(clause)
+        else:
+            component.traversals.append(clause)
+    return sorted(found.values(), key=lambda component: not component.is_anchored)
+
+
+def _names(clause: CheckedBinding | CheckedTraversal) -> list[str]:
+    if isinstance(clause, CheckedBinding):
+        return [clause.variable]
+    return [name for name in (clause.source, clause.destination) if name != ANONYMOUS]
+
+
+def _find(leader: dict[str, str], name: str) -> str:
+    while leader[name] != name:
+        name = leader[name]
+    return name
+
+
+_DEFAULT_EDITS = Constant(value=2, type=I64)
+
+
+def lower_inline(variable: str, matched: CheckedMatch, lowering: Lowering) -> Predicate:
+    """Lower ``prop: value`` of a binding."""
+    prop = matched.property
+    column = Column(variable=variable, property=prop.name, type=prop.type)
+    value = lowering.fitted(lowering.scalar(matched.value), item_type(prop.type))
+    if prop.type.is_list:
+        return ListContains(items=column, item=value)
+    return Compare(left=column, op="=", right=value)
+
+
+def lower_filter(clause: CheckedFilter, lowering: Lowering) -> Predicate:
+    """Lower a filter; ``contains`` is settled here by the type of its left side."""
+    left, right = _side(clause.left, lowering), _side(clause.right, lowering)
+    match clause.op:
+        case "contains" if left.type.is_list:
+            return ListContains(
+                items=lowering.fitted(left, right.type) if _is_column(right) else left,
+                item=lowering.fitted(right, item_type(left.type)) if _is_column(left) else right,
+            )
+        case "contains":
+            return TextContains(text=left, needle=right)
+        case "starts_with":
+            return TextStartsWith(text=left, prefix=right)
+        case _:
+            return Compare(left=_fit(left, right, lowering), op=clause.op, right=_fit(right, left, lowering))
+
+
+def lower_text(clause: CheckedText, lowering: Lowering) -> TextMatch:
+    """Lower ``search``, ``match_text`` or ``fuzzy``."""
+    call = clause.call.expression
+    if not isinstance(call, ast.TextSearch):
+        raise lowering.refusal("only a text predicate can stand alone", clause.call.span)
+    field, query, *rest = clause.call.parts
+    edits = lowering.given(rest[0], "the edit distance of fuzzy") if rest else None
+    if call.function == "fuzzy" and edits is None:
+        edits = _DEFAULT_EDITS
+    return TextMatch(
+        function=call.function,
+        field=lowering.column(field),
+        query=lowering.given(query, f"the query of {call.function}"),
+        max_edits=edits,
+    )
+
+
+def read_variables(predicate: Predicate) -> frozenset[str]:
+    """Return the variables a predicate reads."""
+    match predicate:
+        case Compare():
+            sides: tuple[object, ...] = (predicate.left, predicate.right)
+        case ListContains():
+            sides = (predicate.items, predicate.item)
+        case TextContains():
+            sides = (predicate.text, predicate.needle)
+        case TextStartsWith():
+            sides = (predicate.text, predicate.prefix)
+        case TextMatch():
+            sides = (predicate.field,)
+        case _:
+            return frozenset({predicate.left, predicate.right})
+    return frozenset(side.variable for side in sides if isinstance(side, Column | EntityRef))
+
+
+def _side(operand: Operand, lowering: Lowering) -> Scalarlike:
+    expression = operand.expression
+    if isinstance(expression, ast.Nearest | ast.Bm25 | ast.Rrf):
+        message = "a ranking orders rows, it cannot be compared"
+        raise lowering.refusal(message, operand.span, suggestion="put it first in order { }")
+    if isinstance(expression, ast.Aggregate):
+        raise lowering.refusal("an aggregate has no value in match", operand.span)
+    return lowering.scalar(operand)
+
+
+def _fit(side: Scalarlike, other: Scalarlike, lowering: Lowering) -> Scalarlike:
+    return lowering.fitted(side, other.type) if _is_column(other) else side
+
+
+def _is_column(side: Scalarlike) -> bool:
+    return isinstance(side, Column)
+
 
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 

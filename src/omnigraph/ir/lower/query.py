@@ -2,12 +2,111 @@
 
 from __future__ import annotations
 
-from omnigraph.ir.check.tree import CheckedMutation, CheckedQuery, CheckedRead
+from typing import assert_never
+
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.ir.check.tree import (
+    CheckedAssignment,
+    CheckedDelete,
+    CheckedInsert,
+    CheckedMutation,
+    CheckedPredicate,
+    CheckedQuery,
+    CheckedRead,
+    CheckedStatement,
+    CheckedUpdate,
+)
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match
-from omnigraph.ir.lower.mutations import lower_statement
 from omnigraph.ir.lower.output import lower_output
-from omnigraph.ir.model import MutationPlan, ParameterSlot, Plan, ReadPlan
+from omnigraph.ir.model import (
+    Assign,
+    Compare,
+    DeletePlan,
+    EntityKind,
+    InsertPlan,
+    MutationPlan,
+    ParameterSlot,
+    Plan,
+    ReadPlan,
+    StatementPlan,
+    TargetColumn,
+    UpdatePlan,
+)
+
+
+def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Lowering) -> StatementPlan:
+    """Lower one statement."""
+    match statement:
+        case CheckedInsert():
+            return _lower_insert(statement, lowering)
+        case CheckedUpdate():
+            _refuse_key(statement, lowering)
+            return UpdatePlan(
+                type_name=statement.target.name,
+                assigns=_assigns(statement.assignments, lowering),
+                where=_where(statement.predicate, lowering),
+            )
+        case CheckedDelete():
+            target = statement.target
+            return DeletePlan(
+                entity=_entity(target),
+                type_name=target.name,
+                where=_where(statement.predicate, lowering),
+                cascades=incident_edges(target, catalog) if isinstance(target, NodeType) else (),
+            )
+        case _:
+            assert_never(statement)
+
+
+def incident_edges(node: NodeType, catalog: Catalog) -> tuple[str, ...]:
+    """Return the edge types that start or end at a node type, by name."""
+    return tuple(name for name, edge in sorted(catalog.edges.items()) if node.name in {edge.from_type, edge.to_type})
+
+
+def _lower_insert(statement: CheckedInsert, lowering: Lowering) -> InsertPlan:
+    target = statement.target
+    if isinstance(target, NodeType):
+        assigns = _assigns(statement.assignments, lowering)
+        return InsertPlan(entity="node", type_name=target.name, assigns=assigns)
+    ends = {item.property.name: item for item in statement.assignments if item.property.name in {"from", "to"}}
+    return InsertPlan(
+        entity="edge",
+        type_name=target.name,
+        assigns=_assigns(tuple(item for item in statement.assignments if item not in ends.values()), lowering),
+        from_id=lowering.assigned(ends["from"].value, ends["from"].property.type),
+        to_id=lowering.assigned(ends["to"].value, ends["to"].property.type),
+        from_type=target.from_type,
+        to_type=target.to_type,
+    )
+
+
+def _assigns(assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> tuple[Assign, ...]:
+    return tuple(
+        Assign(
+            property=item.property.name,
+            value=lowering.assigned(item.value, item.property.type),
+            type=item.property.type,
+        )
+        for item in assignments
+    )
+
+
+def _refuse_key(statement: CheckedUpdate, lowering: Lowering) -> None:
+    for item in statement.assignments:
+        if item.property.name in (statement.target.key or ()):
+            message = f"cannot update @key property '{item.property.name}' of '{statement.target.name}'"
+            raise lowering.refusal(message, item.span, suggestion="delete and insert instead")
+
+
+def _where(predicate: CheckedPredicate, lowering: Lowering) -> Compare:
+    prop = predicate.property
+    value = lowering.fitted(lowering.scalar(predicate.value), prop.type)
+    return Compare(left=TargetColumn(property=prop.name, type=prop.type), op=predicate.op, right=value)
+
+
+def _entity(target: NodeType | EdgeType) -> EntityKind:
+    return "node" if isinstance(target, NodeType) else "edge"
 
 
 def lower_query(checked: CheckedQuery) -> Plan:

@@ -3,26 +3,43 @@
 from omnigraph.ir.model.expressions import (
     NOW_PARAMETER,
     AggregateCall,
+    Bm25Ranking,
     Column,
     Comparand,
+    Compare,
     Constant,
     EntityRef,
+    ListContains,
+    NearestRanking,
     OutputExpression,
     OutputRef,
     ParameterRef,
+    Predicate,
+    Ranking,
     RankingValue,
+    RrfRanking,
+    SameEntity,
     Scalarlike,
     TargetColumn,
+    TextContains,
+    TextMatch,
+    TextStartsWith,
 )
-from omnigraph.ir.model.operators import PRIVATE_MARK, AntiJoin, Direction, Expand, Filter, NodeScan, Operator
 from omnigraph.ir.model.plans import (
+    PRIVATE_MARK,
+    AntiJoin,
     Assign,
     DeletePlan,
+    Direction,
     EntityKind,
     EntityTies,
+    Expand,
+    Filter,
     GroupTies,
     InsertPlan,
     MutationPlan,
+    NodeScan,
+    Operator,
     OrderKey,
     Output,
     ParameterSlot,
@@ -31,16 +48,6 @@ from omnigraph.ir.model.plans import (
     StatementPlan,
     UpdatePlan,
 )
-from omnigraph.ir.model.predicates import (
-    Compare,
-    ListContains,
-    Predicate,
-    SameEntity,
-    TextContains,
-    TextMatch,
-    TextStartsWith,
-)
-from omnigraph.ir.model.rankings import Bm25Ranking, NearestRanking, Ranking, RrfRanking
 
 __all__ = [
     "NOW_PARAMETER",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from omnigraph.catalog.model import PropertyType, Scalar
-from omnigraph.lang.gq.ast import AggregateFunction
+from omnigraph.lang.gq.ast import AggregateFunction, CompareOp, TextFunction
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
 from omnigraph.values.temporal import format_date, format_datetime
@@ -131,3 +131,134 @@ def _show_scalar(value: Any, scalar: Scalar) -> str:
     if scalar is Scalar.BOOL:
         return "true" if value else "false"
     return repr(value)
+
+
+@record
+class Compare:
+    """``left op right``; a NULL on either side is no match, ``!=`` included."""
+
+    left: Comparand
+    op: CompareOp
+    right: Comparand
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}"
+
+
+@record
+class ListContains:
+    """Membership: ``item`` is one of ``items``."""
+
+    items: Scalarlike
+    item: Scalarlike
+
+    def __str__(self) -> str:
+        return f"{self.items} has member {self.item}"
+
+
+@record
+class TextContains:
+    """Exact substring, no folding, no wildcards."""
+
+    text: Scalarlike
+    needle: Scalarlike
+
+    def __str__(self) -> str:
+        return f"{self.text} has substring {self.needle}"
+
+
+@record
+class TextStartsWith:
+    """Exact prefix, no folding, no wildcards."""
+
+    text: Scalarlike
+    prefix: Scalarlike
+
+    def __str__(self) -> str:
+        return f"{self.text} has prefix {self.prefix}"
+
+
+@record
+class TextMatch:
+    """``search``, ``match_text`` or ``fuzzy``; a NULL query matches nothing."""
+
+    function: TextFunction
+    field: Column
+    query: Constant | ParameterRef
+    max_edits: Constant | ParameterRef | None = None
+
+    def __str__(self) -> str:
+        edits = "" if self.max_edits is None else f", {self.max_edits}"
+        return f"{self.function}({self.field}, {self.query}{edits})"
+
+
+@record
+class SameEntity:
+    """Two variables of one type hold the same node."""
+
+    left: str
+    right: str
+
+    def __str__(self) -> str:
+        return f"${self.left} is ${self.right}"
+
+
+Predicate = Compare | ListContains | TextContains | TextStartsWith | TextMatch | SameEntity
+
+
+@record
+class NearestRanking:
+    """L2 distance, ascending; a text query is embedded first, by ``model`` if the schema names one."""
+
+    field: Column
+    query: Constant | ParameterRef
+    model: str | None = None
+
+    @property
+    def variable(self) -> str:
+        """The variable whose entities are ranked."""
+        return self.field.variable
+
+    @property
+    def needs_embedding(self) -> bool:
+        """Whether the query is text that must become a vector before the search."""
+        return self.query.type.is_text
+
+    def __str__(self) -> str:
+        return f"nearest({self.field}, {self.query})"
+
+
+@record
+class Bm25Ranking:
+    """BM25 score, descending."""
+
+    field: Column
+    query: Constant | ParameterRef
+
+    @property
+    def variable(self) -> str:
+        """The variable whose entities are ranked."""
+        return self.field.variable
+
+    def __str__(self) -> str:
+        return f"bm25({self.field}, {self.query})"
+
+
+@record
+class RrfRanking:
+    """Reciprocal rank fusion of two rankings of one variable; a NULL ``k`` means 60."""
+
+    first: NearestRanking | Bm25Ranking
+    second: NearestRanking | Bm25Ranking
+    k: Constant | ParameterRef
+
+    @property
+    def variable(self) -> str:
+        """The variable whose entities are ranked."""
+        return self.first.variable
+
+    def __str__(self) -> str:
+        return f"rrf({self.first}, {self.second}, {self.k})"
+
+
+Ranking = NearestRanking | Bm25Ranking | RrfRanking

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import replace
 
-from omnigraph.errors import QuerySyntaxError
-from omnigraph.lang.gq.ast import QueryFile
-from omnigraph.lang.gq.tree import TreeBuilder
+from omnigraph.errors import MissingThing, QueryNotFoundError, QuerySyntaxError
+from omnigraph.lang.gq.ast import QueryDecl, QueryFile
+from omnigraph.lang.gq.builder import TreeBuilder
 from omnigraph.lang.parsing import Grammar, scan_comments
 from omnigraph.lang.source import read_source
 
@@ -72,3 +73,39 @@ def _suggest_case(error: QuerySyntaxError) -> QuerySyntaxError:
         return error
     other = f"{first.swapcase()}{rest}"
     return QuerySyntaxError(error.message, details=replace(details, suggestion=f"did you mean '{other}'?"))
+
+
+_MAX_NAMES_SHOWN = 5
+
+
+def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
+    """Return the first declaration called ``name``, or the only one when no name is given.
+
+    Raises:
+        QueryNotFoundError: nothing has that name, or no name was given and the file does not hold exactly one.
+    """
+    if name is None:
+        return _only_query(file)
+    for query in file.queries:
+        if query.name.text == name:
+            return query
+    near = tuple(difflib.get_close_matches(name, _names(file), n=_MAX_NAMES_SHOWN, cutoff=0.5))
+    raise QueryNotFoundError(
+        f"query not found: source={file.source.name} name={name}",
+        details=MissingThing(what="query", name=name, near=near),
+    )
+
+
+def _only_query(file: QueryFile) -> QueryDecl:
+    if len(file.queries) == 1:
+        return file.queries[0]
+    names = _names(file)
+    reason = "the source declares several queries, name one of them" if names else "the source declares no query"
+    raise QueryNotFoundError(
+        f"{reason}: source={file.source.name} queries={len(file.queries)}",
+        details=MissingThing(what="query", name="", near=tuple(names[:_MAX_NAMES_SHOWN])),
+    )
+
+
+def _names(file: QueryFile) -> list[str]:
+    return list(dict.fromkeys(query.name.text for query in file.queries))

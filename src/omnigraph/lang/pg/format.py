@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import assert_never
 
-from omnigraph.lang.layout import (
-    INDENT,
-    Item,
-    Weaver,
-    append_comments,
-    join_lines,
-    render_rows,
-    separate_rows,
-)
+from omnigraph.lang.layout import INDENT, Item, Weaver, append_comments, join_lines, render_rows, separate_rows
 from omnigraph.lang.parsing import quote_string
 from omnigraph.lang.pg.ast import (
     Annotation,

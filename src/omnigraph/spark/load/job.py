@@ -9,25 +9,24 @@ from pathlib import Path
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.load import LoadMode, LoadProgress
 from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.load_files import KINDS, expect_schema
 from omnigraph.engine.load.options import Progress
-from omnigraph.engine.load.problems import ProblemList
-from omnigraph.engine.load.run import KINDS, expect_schema
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
-from omnigraph.spark.load.outcome import Outcome
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
-from omnigraph.spark.load.written import WriteOrders, WrittenPart
+from omnigraph.spark.load.written import Outcome, WriteOrders, WrittenPart
 from omnigraph.spark.rules import Verdict, WrittenChange, WrittenType, check_written
 from omnigraph.spark.runner import Runner
-from omnigraph.store.portable import TableTicket, discard_fragments
 from omnigraph.store.scratch import ScratchPlace
-from omnigraph.txn.authority import CommitResult
+from omnigraph.store.tables.portable import TableTicket, discard_fragments
 from omnigraph.txn.manifest.rows import BatchMark
-from omnigraph.txn.rebase import moved, swept
+from omnigraph.txn.publish.phases import moved, swept
+from omnigraph.txn.publish.writer import CommitResult
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId

@@ -5,15 +5,93 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import assert_never
+from typing import BinaryIO, assert_never
 
-from omnigraph.engine.load.parquet import RowGroups, open_parquet
-from omnigraph.engine.load.sources import STDIN, Source, is_compressed
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.load.csv import read_csv
+from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
+from omnigraph.engine.load.jsonl import ReadChunk, iter_chunks, read_jsonl
+from omnigraph.engine.load.parquet import RowGroups, open_parquet, parse_values, read_parquet
+from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
+from omnigraph.engine.load.tables import Binding, TableReader
+from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.ranges import count_line_breaks
+from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import Runner
+
+_BLOCK_BYTES = 4 << 20
+_NEWLINE = ord("\n")
+
+
+class RangeStream:
+    """The lines that start in ``start`` to ``end`` of an open file, from front to back."""
+
+    def __init__(self, name: str, raw: BinaryIO, start: int, end: int) -> None:
+        self._name = name
+        self._raw = raw
+        self._end = end
+        self._at = start
+        self._is_done = False
+        self._is_inside_line = False
+        if start:
+            # The line that the byte before belongs to is owned by whoever owns its start.
+            with reading(name):
+                raw.seek(start - 1)
+                self._at = start - 1
+                self._skip_line()
+
+    @property
+    def bytes_read(self) -> int:
+        """How far the file is read."""
+        return self._at
+
+    def read(self, count: int) -> bytes:
+        """Return up to ``count`` bytes, beyond the end only as far as the last line goes; none when all is read.
+
+        Raises:
+            FileAccessError: the file cannot be read.
+        """
+        if self._is_done or (self._at >= self._end and not self._is_inside_line):
+            return b""
+        with reading(self._name):
+            data = self._raw.read(min(count, self._end - self._at) if self._at < self._end else count)
+        self._at += len(data)
+        if self._at > self._end:
+            over = data.find(b"\n") + 1
+            data, self._is_done = data[: over or None], over > 0
+        elif self._at == self._end:
+            self._is_inside_line = not data.endswith(b"\n")
+        self._is_done = self._is_done or not data
+        return data
+
+    def _skip_line(self) -> None:
+        while block := self._raw.read(_BLOCK_BYTES):
+            over = block.find(b"\n") + 1
+            if over:
+                self._at += over
+                self._raw.seek(self._at)
+                return
+            self._at += len(block)
+
+
+def count_line_breaks(source: Source, start: int, end: int) -> int:
+    """Return how many line breaks the bytes from ``start`` to ``end`` of a source hold.
+
+    Raises:
+        FileAccessError: it cannot be read.
+    """
+    found = 0
+    with source.open() as raw, reading(source.name):
+        raw.seek(start)
+        while start < end and (block := raw.read(min(_BLOCK_BYTES, end - start))):
+            found += int(np.count_nonzero(np.frombuffer(block, np.uint8) == _NEWLINE))
+            start += len(block)
+    return found
+
 
 _LARGEST_PART = 128 << 20
 _SMALLEST_PART = 8 << 20
@@ -127,3 +205,76 @@ def _with_lines(parts: Sequence[SourcePart], runner: Runner) -> list[SourcePart]
         breaks += found.get(part.number, 0)
         numbered.append(part)
     return numbered
+
+
+def read_part(orders: WriteOrders, part: SourcePart) -> WrittenPart:
+    """Read one part of a source and write what it holds.
+
+    Raises:
+        FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: the source cannot be read at all.
+    """
+    writer = PartWriter(orders, number=part.number, source_number=part.source_number, source_name=part.source.name)
+    bytes_read = 0
+    for chunk in _chunks(part, orders):
+        bytes_read = chunk.bytes_read
+        _take(orders, writer, chunk.decoded)
+    return writer.finish(bytes_read=max(bytes_read - part.start, 0))
+
+
+def read_batches(
+    orders: WriteOrders, binding: Binding, writer: PartWriter, batches: Iterator[pa.RecordBatch]
+) -> WrittenPart:
+    """Read rows that come as Arrow batches of the bound columns; their lines count from 1."""
+    table = TableReader(orders.opened or orders.catalog, binding, parse_values, is_patch=False)
+    line = 1
+    for batch in batches:
+        decoded = table.read(batch, np.arange(line, line + batch.num_rows))
+        line += batch.num_rows
+        _take(orders, writer, decoded)
+    return writer.finish(lines=line - 1)
+
+
+def _take(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) -> None:
+    if orders.opened is not None:
+        decoded = settle_vectors(orders.catalog, decoded)
+    writer.refuse(problem.violation(writer.source_name) for problem in decoded.problems)
+    for rows in decoded.types.values():
+        missing = None if orders.opened is None else vectors_missing(rows)
+        if missing is not None:
+            name = f"{rows.owner.name}.{missing}"
+            details = BadValue(what="property", value=name, expected="a vector in every row")
+            raise SparkUnsupportedError(f"vectors are not computed on Spark property={name}", details=details)
+        writer.add(rows)
+
+
+def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
+    source, settings = part.source, orders.settings.read
+    catalog = orders.opened or orders.catalog
+    match source.kind:
+        case "jsonl":
+            decoder = ChunkDecoder(catalog)
+            return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
+        case "csv":
+            return read_csv(source, catalog, settings, is_patch=False)
+        case "parquet":
+            chunks = read_parquet(source, catalog, settings, is_patch=False, only=part.groups)
+            # What is wrong with the columns of a file is said once.
+            is_first = part.groups is None or not part.groups.rows_before
+            return chunks if is_first else (chunk for chunk in chunks if chunk.bytes_read)
+        case _:
+            assert_never(source.kind)
+
+
+def _range(part: SourcePart, decoder: ChunkDecoder, orders: WriteOrders) -> Iterator[ReadChunk]:
+    settings = orders.settings.read
+    with part.source.open() as raw:
+        stream = RangeStream(part.source.name, raw, part.start, part.end or 0)
+        chunks = iter_chunks(
+            stream,
+            part.source.name,
+            chunk_bytes=settings.chunk_bytes,
+            max_line_bytes=max(settings.max_line_bytes, part.source.longest_bytes),
+            first_line=part.first_line,
+        )
+        for chunk in chunks:
+            yield ReadChunk(decoded=decoder.decode(chunk.data, chunk.first_line), bytes_read=chunk.bytes_read)

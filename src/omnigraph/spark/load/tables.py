@@ -8,26 +8,26 @@ from typing import assert_never
 
 from omnigraph.engine.load import LoadMode
 from omnigraph.records import record
-from omnigraph.spark.load.clustering import cluster_rows
-from omnigraph.spark.load.merging import (
+from omnigraph.spark.load.options import SparkLoadSettings
+from omnigraph.spark.load.rows import (
     MergedRows,
     MergeTask,
     ShrinkTask,
+    cluster_rows,
     group_files,
     merge_rows,
     shrink_fragments,
 )
-from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.outcome import LoadedType
+from omnigraph.spark.load.written import LoadedType
 from omnigraph.spark.rules import Superseded
 from omnigraph.spark.runner import InProcessRunner, Runner
 from omnigraph.store.location import Storage
-from omnigraph.store.pins import TablePin
-from omnigraph.store.portable import TableTicket
 from omnigraph.store.scratch import ScratchPlace
-from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.portable import TableTicket
 from omnigraph.txn.changes import WrittenRows
-from omnigraph.txn.rebase import moved
+from omnigraph.txn.publish.phases import moved
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.transaction import WriteTxn
 
 _FRAGMENTS_PER_TASK = 32

@@ -13,19 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.arrays import one_array
+from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, Mask, RowIds
-from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import Limits, QueryOptions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.wire import aligned, decode
-from omnigraph.store.table import KEY
+from omnigraph.store.tables.pinned import KEY
 
 
 @record

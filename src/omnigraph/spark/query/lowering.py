@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
-from omnigraph.ir.model import Expand, Filter, Predicate, SameEntity
-from omnigraph.spark.query.layout import Layout
-from omnigraph.spark.query.liveness import Live, live_after, uses
-from omnigraph.spark.query.match import Match
+from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh, walk
+from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.ir.model import (
+    Bm25Ranking,
+    Expand,
+    Filter,
+    NearestRanking,
+    Predicate,
+    Ranking,
+    ReadPlan,
+    RrfRanking,
+    SameEntity,
+    TextMatch,
+)
+from omnigraph.spark.query.held import Given
+from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
 from omnigraph.spark.query.reading import Reading, properties
-from omnigraph.spark.query.relations import Relation
-from omnigraph.spark.query.row_tasks import FilterTask
+from omnigraph.spark.query.relations import Relation, Task
+from omnigraph.spark.query.tasks import FilterTask, FirstGroupsTask, FirstRowsTask, GroupTask, MergeTask, ShowTask
 from omnigraph.spark.query.traversals import expand, link_test, weigh, without_neighbour
-from omnigraph.store.table import KEY
+from omnigraph.store.tables.pinned import KEY
 
 
 def lower_match(reading: Reading, steps: tuple[Step, ...], last: Live) -> tuple[Relation, Layout]:
@@ -93,3 +105,56 @@ def _unless(reading: Reading, match: Match, step: Unless, live: Live) -> Match:
         refuted = refuted.distinct(list(keys))
     kept = rows.join(refuted.select(keys) if variables else refuted, keys, how="anti", build=build)
     return match.holding(kept, match.layout, live, most=match.most, estimate=match.estimate)
+
+
+def lower_output(read: ReadPlan, given: Given, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
+    """Return what is made of the rows of a match, and the task that makes the result of it in one place, if any."""
+    if read.groups is not None:
+        return _groups(read, given, rows, layout)
+    if read.order:
+        if read.limit is not None:
+            rows = rows.map(FirstRowsTask(given=given, layout=layout, read=read))
+        return rows, ShowTask(given=given, layout=layout, read=read, is_last=True)
+    shown = rows.map(ShowTask(given=given, layout=layout, read=read))
+    return (shown if read.limit is None else shown.limit(read.limit)), None
+
+
+def _groups(read: ReadPlan, given: Given, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
+    grouping = GroupTask(given=given, layout=layout, read=read)
+    partial = rows.map(grouping)
+    if not grouping.keys:
+        return partial, MergeTask(grouping=grouping)
+    whole = partial.spread(grouping.keys).map(MergeTask(grouping=grouping))
+    return whole, (FirstGroupsTask(read=read) if read.order or read.limit is not None else None)
+
+
+def check_lowerable(plan: QueryPlan) -> None:
+    """Turn away what cannot be lowered.
+
+    Raises:
+        SparkUnsupportedError: names the construct.
+    """
+    found = next(_searches(plan), None)
+    if found is not None:
+        function, text = found
+        details = BadValue(what="construct", value=function, expected="a read without text or vector search")
+        raise SparkUnsupportedError(f"{function} does not run on spark: construct={text}", details=details)
+
+
+def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
+    if plan.read.ranking is not None:
+        yield _function(plan.read.ranking), str(plan.read.ranking)
+    for step, _ in walk(plan.steps, plan.variables):
+        predicates: tuple[Predicate, ...] = ()
+        if isinstance(step, Filter):
+            predicates = (step.predicate,)
+        elif isinstance(step, Scan | Expand):
+            predicates = step.filters
+        elif isinstance(step, Weigh):
+            predicates = step.expand.filters
+        yield from ((item.function, str(item)) for item in predicates if isinstance(item, TextMatch))
+
+
+def _function(ranking: Ranking) -> str:
+    names: dict[type[Ranking], str] = {NearestRanking: "nearest", Bm25Ranking: "bm25", RrfRanking: "rrf"}
+    return names[type(ranking)]

@@ -6,9 +6,20 @@ Everything that looks at values is a :class:`Task`, a function of ours over Arro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol, Self
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import pyarrow as pa
+
+from omnigraph.errors import OmnigraphError
+from omnigraph.records import record
+from omnigraph.spark.runner import job_error, working
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 
 How = Literal["inner", "semi", "anti"]
 # Which side every worker gets whole, or which one is hashed after both were brought together by key.
@@ -82,3 +93,155 @@ class Relations(Protocol):
 
     def read(self, task: Task, parts: int) -> Relation:
         """Return what a task makes of the numbers from zero up to ``parts``, one in each part."""
+
+
+_DOING = "query"
+# Spark counts limits in 32 bits; a larger one cuts nothing that could be collected.
+_MOST_LIMIT = (1 << 31) - 1
+_HOW: dict[How, str] = {"inner": "inner", "semi": "left_semi", "anti": "left_anti"}
+_HINTS: dict[Build, tuple[str | None, str | None]] = {
+    "broadcast_left": ("broadcast", None),
+    "broadcast_right": (None, "broadcast"),
+    "hash_left": ("shuffle_hash", None),
+    "hash_right": (None, "shuffle_hash"),
+    "merge": (None, "merge"),
+}
+
+
+@record
+class FrameRelation:
+    """A DataFrame, and the tasks that are still to run over it."""
+
+    frame: DataFrame
+    names: tuple[str, ...]
+    tasks: tuple[Task, ...] = ()
+
+    def map(self, task: Task) -> FrameRelation:
+        """Return what a task makes of every part."""
+        return replace(self, names=tuple(task.schema.names), tasks=(*self.tasks, task))
+
+    def made(self) -> DataFrame:
+        """Return the frame with its tasks, as one function."""
+        if not self.tasks:
+            return self.frame
+        return self.frame.mapInArrow(_Chain(tasks=self.tasks).run, _struct(self.tasks[-1].schema))
+
+    def select(self, columns: Mapping[str, str]) -> FrameRelation:
+        """Return some columns, by the name they get."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
+
+        chosen = self.made().select(*(sql.col(old).alias(new) for new, old in columns.items()))
+        return FrameRelation(frame=chosen, names=tuple(columns))
+
+    def join(self, other: FrameRelation, on: Mapping[str, str], *, how: How, build: Build) -> FrameRelation:
+        """Return the rows that agree with one of ``other``; see the protocol."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
+
+        right_names = {right: left for left, right in on.items()}
+        renamed = other.select({right_names.get(name, name): name for name in other.names})
+        left_hint, right_hint = _HINTS[build]
+        left = self.made() if left_hint is None else self.made().hint(left_hint)
+        right = renamed.frame if right_hint is None else renamed.frame.hint(right_hint)
+        joined = left.join(right, list(on) if on else sql.lit(1) == sql.lit(1), _HOW[how])
+        added = () if how != "inner" else tuple(name for name in renamed.names if name not in on)
+        names = (*self.names, *added)
+        return FrameRelation(frame=joined.select(*names), names=names)
+
+    def cross(self, other: FrameRelation) -> FrameRelation:
+        """Return every row with every row of ``other``."""
+        return FrameRelation(frame=self.made().crossJoin(other.made()), names=(*self.names, *other.names))
+
+    def distinct(self, by: Sequence[str]) -> FrameRelation:
+        """Return one row for each value of some columns."""
+        return FrameRelation(frame=self.made().dropDuplicates(list(by)), names=self.names)
+
+    def union(self, other: FrameRelation) -> FrameRelation:
+        """Return the rows of both."""
+        return FrameRelation(frame=self.made().unionByName(other.made()), names=self.names)
+
+    def where_equal(self, left: str, right: str) -> FrameRelation:
+        """Return the rows in which two columns are equal."""
+        made = self.made()
+        return FrameRelation(frame=made.where(made[left] == made[right]), names=self.names)
+
+    def total(self, key: str, factors: Sequence[str], into: str) -> FrameRelation:
+        """Return for each value of ``key`` the sum of the products of the factors."""
+        from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
+
+        product = reduce(lambda left, right: left * right, (sql.col(name) for name in factors), sql.lit(1).cast("long"))
+        totals = self.made().groupBy(key).agg(sql.sum(product).alias(into))
+        return FrameRelation(frame=totals, names=(key, into))
+
+    def spread(self, by: Sequence[str]) -> FrameRelation:
+        """Return the same rows, equal values of some columns in one part."""
+        made = self.made()
+        return FrameRelation(frame=made.repartition(*by) if by else made.repartition(1), names=self.names)
+
+    def limit(self, count: int) -> FrameRelation:
+        """Return so many rows at most."""
+        if count > _MOST_LIMIT:
+            return self
+        return FrameRelation(frame=self.made().limit(count), names=self.names)
+
+    def cut(self) -> FrameRelation:
+        """Return the same rows, made once and kept."""
+        with _translated():
+            return FrameRelation(frame=self.made().localCheckpoint(), names=self.names)
+
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+        with _translated():
+            return bool(self.made().isEmpty())
+
+    def collect(self) -> pa.Table:
+        """Return all rows."""
+        with _translated():
+            return self.made().toArrow()
+
+
+@record
+class FrameRelations:
+    """Begins relations in a session of Spark."""
+
+    spark: SparkSession
+
+    @property
+    def parallelism(self) -> int:
+        """About how many tasks the session runs at once."""
+        return int(self.spark.conf.get("spark.sql.shuffle.partitions", "200") or 1)
+
+    def read(self, task: Task, parts: int) -> FrameRelation:
+        """Return what a task makes of the numbers from zero up to ``parts``, one in each part."""
+        numbers = self.spark.range(0, parts, 1, max(1, parts))
+        return FrameRelation(frame=numbers, names=("id",)).map(task)
+
+
+@record
+class _Chain:
+    """Tasks one after the other, over the rows of one part."""
+
+    tasks: tuple[Task, ...]
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what the last task yields."""
+        for task in self.tasks:
+            batches = task.run(batches)
+        with working():
+            yield from batches
+
+
+class _translated:  # noqa: N801 - used as a statement
+    """Turns what Spark raises into an error of ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, OmnigraphError):
+            raise job_error(_DOING, error) from error
+
+
+def _struct(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - Spark is loaded when it is used
+
+    return from_arrow_schema(schema)

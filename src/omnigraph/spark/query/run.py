@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.engine.query.explain import explain
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.pattern import pattern_of
+from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.run import pattern_of
 from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.session import GraphSession, read_call
+from omnigraph.errors import OmnigraphError
 from omnigraph.ir import ParamsForm
 from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
-from omnigraph.spark.given import session_of
-from omnigraph.spark.query.dataframes import FrameRelation, FrameRelations
-from omnigraph.spark.query.group_tasks import MergeTask, NoRowsTask
+from omnigraph.runtime import World, start_thread
 from omnigraph.spark.query.held import Given
-from omnigraph.spark.query.liveness import result_uses
-from omnigraph.spark.query.lowering import lower_match
-from omnigraph.spark.query.natural import NaturalTask
-from omnigraph.spark.query.output import lower_output
-from omnigraph.spark.query.reading import Reading
-from omnigraph.spark.query.relations import Relation, Relations, Task
-from omnigraph.spark.query.shown import decode_shown, shown_wire
-from omnigraph.spark.query.support import check_lowerable
-from omnigraph.spark.query.tables import Tables
-from omnigraph.spark.query.walks import Sizes
-from omnigraph.spark.query.watching import watched
-from omnigraph.spark.session import given_or_started
+from omnigraph.spark.query.layout import result_uses
+from omnigraph.spark.query.lowering import check_lowerable, lower_match, lower_output
+from omnigraph.spark.query.reading import Reading, Sizes
+from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relation, Relations, Task
+from omnigraph.spark.query.scans import Tables
+from omnigraph.spark.query.tasks import MergeTask, NoRowsTask
+from omnigraph.spark.query.wire import NaturalTask, decode_shown, shown_wire
+from omnigraph.spark.session import given_or_started, session_of
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 
@@ -39,6 +36,95 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from omnigraph.graph import Graph
+
+
+_LOOK_S = 0.05
+
+
+@contextmanager
+def watched(spark: SparkSession, options: QueryOptions, limits: Limits) -> Iterator[None]:
+    """End the jobs that are started inside once the read meets a limit of time or is told to stop.
+
+    Raises:
+        QueryTimeoutError, QueryCancelledError: that happened.
+    """
+    if options.timeout_ms is None and options.cancel is None:
+        yield
+        return
+    tag = f"omnigraph-{World.system().ids.ulid()}"
+    jobs = _jobs_of(spark)
+    is_over = threading.Event()
+    met: list[OmnigraphError] = []
+
+    def watch() -> None:
+        while not is_over.wait(_LOOK_S):
+            try:
+                limits.check()
+            except OmnigraphError as error:
+                met.append(error)
+                jobs.end(tag)
+                return
+
+    jobs.begin(tag)
+    watcher = start_thread("query-watch", watch)
+    try:
+        yield
+    except Exception as error:
+        if met:
+            raise met[0] from error
+        raise
+    finally:
+        is_over.set()
+        watcher.join()
+        jobs.forget(tag)
+    limits.check()
+
+
+class _Jobs(Protocol):
+    """The jobs that this thread starts, under a tag by which they can be ended."""
+
+    def begin(self, tag: str) -> None: ...
+
+    def end(self, tag: str) -> None: ...
+
+    def forget(self, tag: str) -> None: ...
+
+
+class _SessionJobs:
+    """Jobs of a session of Spark Connect."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def begin(self, tag: str) -> None:
+        self._spark.addTag(tag)
+
+    def end(self, tag: str) -> None:
+        self._spark.interruptTag(tag)
+
+    def forget(self, tag: str) -> None:
+        self._spark.removeTag(tag)
+
+
+class _ContextJobs:
+    """Jobs of a session in this process, whose tags on the session itself end nothing."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+
+    def begin(self, tag: str) -> None:
+        self._context.addJobTag(tag)
+
+    def end(self, tag: str) -> None:
+        self._context.cancelJobsWithTag(tag)
+
+    def forget(self, tag: str) -> None:
+        self._context.removeJobTag(tag)
+
+
+def _jobs_of(spark: SparkSession) -> _Jobs:
+    is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    return _SessionJobs(spark) if is_remote else _ContextJobs(spark)
 
 
 @record

@@ -8,15 +8,11 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.query.steps import LinkTest, Weigh
 from omnigraph.ir.model import Expand
 from omnigraph.spark.query.held_edges import WalkTask
-from omnigraph.spark.query.layout import Layout
-from omnigraph.spark.query.liveness import Live
-from omnigraph.spark.query.match import Match
-from omnigraph.spark.query.reading import Reading, properties
+from omnigraph.spark.query.layout import Layout, Live, Match
+from omnigraph.spark.query.reading import NODE, START, Bounds, Reading, properties, reach
 from omnigraph.spark.query.relations import How, Relation
-from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
-from omnigraph.spark.query.tables import columns_of
-from omnigraph.spark.query.walks import NODE, START, Bounds, reach
-from omnigraph.store.table import KEY
+from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, columns_of
+from omnigraph.store.tables.pinned import KEY
 
 _UNKNOWN = float("inf")
 

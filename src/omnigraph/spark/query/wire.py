@@ -1,15 +1,22 @@
 """Values on their way through Spark: every type of ours in one that Spark carries unchanged, and back.
 
 Spark only joins on ids and moves the rest, so numbers and dates travel as the bits they are.
+
+Instants are timestamps in UTC, unsigned integers wider ones, vectors arrays.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.arrays import one_array
+from omnigraph.engine.comparison import one_array
+from omnigraph.engine.query.run import result_schema
+from omnigraph.ir.model import ReadPlan
+from omnigraph.records import record
 
 # Type of ours, and the type of the same width in which its bits travel.
 _SAME_BITS = {pa.uint64(): pa.int64(), pa.date32(): pa.int32(), pa.date64(): pa.int64()}
@@ -78,3 +85,66 @@ def decode(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
 
 def _is_list(of: pa.DataType) -> bool:
     return bool(pa.types.is_list(of) or pa.types.is_fixed_size_list(of))
+
+
+# Rows without a column could not be counted on their way.
+_NOTHING = pa.schema([pa.field("nothing", pa.bool_())])
+
+
+def shown_schema(read: ReadPlan) -> pa.Schema:
+    """Return the columns of the result under the names that they travel by."""
+    schema = result_schema(read)
+    return pa.schema([pa.field(f"r{at}", field.type) for at, field in enumerate(schema)]) if len(schema) else _NOTHING
+
+
+def shown_wire(read: ReadPlan) -> pa.Schema:
+    """Return the columns of the result as they travel."""
+    return wire_schema(shown_schema(read))
+
+
+def encode_shown(read: ReadPlan, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of the result as they travel."""
+    if not rows.num_columns:
+        return pa.record_batch([pa.nulls(rows.num_rows, pa.bool_())], schema=_NOTHING)
+    return encode(pa.Table.from_arrays(rows.columns, schema=shown_schema(read)))
+
+
+def decode_shown(read: ReadPlan, rows: pa.Table) -> pa.Table:
+    """Return rows of the result that travelled, under their own names."""
+    schema = result_schema(read)
+    if not len(schema):
+        return pa.Table.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
+    return pa.Table.from_arrays(decode(rows, shown_schema(read)).columns, schema=schema)
+
+
+_NATURAL = {
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.date64(): pa.timestamp("us", tz="UTC"),
+}
+
+
+@record
+class NaturalTask:
+    """Gives rows of the result the types that Spark has for their values."""
+
+    read: ReadPlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, under the names that they travel by."""
+        return pa.schema([pa.field(field.name, natural_type(field.type)) for field in shown_schema(self.read)])
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the same rows."""
+        schema, shown = self.schema, shown_schema(self.read)
+        for batch in batches:
+            rows = decode(aligned(batch, shown_wire(self.read)), shown)
+            yield from rows.cast(schema).combine_chunks().to_batches()
+
+
+def natural_type(of: pa.DataType) -> pa.DataType:
+    """Return the type that values of a type have for whoever uses them in Spark."""
+    if pa.types.is_list(of) or pa.types.is_fixed_size_list(of):
+        return pa.list_(pa.field("element", natural_type(of.value_type), nullable=True))
+    return _NATURAL.get(of, of)

@@ -2,16 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.constraints.set_rules import FINAL_IMAGE, ID_REPEATED
+from omnigraph.engine.constraints.set_rules import FINAL_IMAGE, ID_REPEATED, SetRule
 from omnigraph.records import record
-from omnigraph.spark.rules import texts
-from omnigraph.spark.rules.change import WrittenChange, WrittenType
-from omnigraph.spark.rules.engine import RuleEngine, StoredRows
-from omnigraph.spark.rules.texts import bind, over
+from omnigraph.spark.rules.change import RuleEngine, StoredRows, WrittenChange, WrittenType
+
+NO_IDS = "SELECT '' AS `id` WHERE 1 = 0"
+NO_EDGES = "SELECT '' AS `id`, '' AS `src` WHERE 1 = 0"
+ALL_IDS = "SELECT a.`id` AS `id` FROM `ids` a"
+BOTH_IDS = "SELECT w.`id` AS `id` FROM `written` w UNION ALL SELECT s.`id` AS `id` FROM `stored` s"
+GONE = "SELECT s.`id` AS `id` FROM `stored` s WHERE NOT EXISTS (SELECT 1 FROM `written` w WHERE w.`id` = s.`id`)"
+NAMED = "SELECT e.`end` AS `id` FROM `edges` e WHERE e.`end` IS NOT NULL"
+NAMED_AND_UNWRITTEN = """SELECT e.`end` AS `id` FROM `edges` e
+WHERE e.`end` IS NOT NULL AND NOT EXISTS (SELECT 1 FROM `written` n WHERE n.`id` = e.`end`)"""
+# The sources of stored edges that a row of the same id replaces.
+LEFT = """SELECT s.`src` AS `id` FROM `stored` s
+WHERE s.`src` IS NOT NULL AND EXISTS (SELECT 1 FROM `written` w WHERE w.`id` = s.`id`)"""
+VALUES = "SELECT w.`value` AS `id` FROM `written` w"
+TOUCHED = "SELECT DISTINCT e.`src` AS `id` FROM `edges` e WHERE e.`src` IS NOT NULL"
+KEPT = """SELECT s.`id` AS `id`, 'end' AS `side`, s.`end` AS `node`
+FROM `stored` s WHERE EXISTS (SELECT 1 FROM `gone` g WHERE g.`id` = s.`end`)"""
+SUPERSEDED = "SELECT k.`row` AS `row` FROM `keys` k WHERE NOT EXISTS (SELECT 1 FROM `last` l WHERE l.`row` = k.`row`)"
+REPEATED = "SELECT k.`row` AS `row`, k.`id` AS `id` FROM `keys` k JOIN `repeated` r ON r.`id` = k.`id` ORDER BY `row`"
+REPEATED_VALUE = "SELECT w.`value` AS `value` FROM `written` w GROUP BY w.`value` HAVING count(*) > 1"
+_COUNTS_OUTSIDE = """SELECT w.`src` AS `src` FROM `written` w WHERE w.`src` IS NOT NULL
+GROUP BY w.`src` HAVING count(*) < {minimum} OR count(*) > {maximum}"""
+_PICKED = "SELECT k.`row` AS `row`, {columns} FROM `keys` k"
+_AMONG = " JOIN `last` l ON l.`row` = k.`row`"
+_WHOLE = " WHERE k.`value` IS NOT NULL"
+_COUNTED = "SELECT count(*) AS `total` FROM ({text}) f"
+_PLACED = "SELECT {found}, {keys} FROM ({text}) f LEFT JOIN `keys` k ON k.`row` = f.`row` ORDER BY {order}"
+_NAME = re.compile(r"`(\w+)`")
+
+
+def bind(text: str, **names: str) -> str:
+    """Return a text with other names in place of its own.
+
+    >>> bind(ALL_IDS, ids="r7")
+    'SELECT a.`id` AS `id` FROM `r7` a'
+    """
+    return _NAME.sub(lambda found: f"`{names.get(found[1], found[1])}`", text)
+
+
+def over(rule: SetRule, relations: Mapping[str, str], **bounds: int) -> str:
+    """Return the text of a rule, without its order, over relations of other names."""
+    return bind(rule.unordered(**bounds), **relations)
+
+
+def picked(keys: str, columns: Sequence[str], value: str | None, last: str | None) -> str:
+    """Return a text for ``row`` and columns of keys.
+
+    Args:
+        keys: the relation.
+        columns: which of its columns.
+        value: one more, under the name ``value``; only rows that have it.
+        last: a relation of the only rows that count.
+    """
+    names = [*((name, name) for name in columns), *(() if value is None else ((value, "value"),))]
+    text = _PICKED.replace("{columns}", ", ".join(f"k.`{name}` AS `{alias}`" for name, alias in names))
+    text = bind(text, keys=keys)
+    if last is not None:
+        text += bind(_AMONG, last=last)
+    return text if value is None else text + bind(_WHOLE, value=value)
+
+
+def kept(stored: str, gone: str, side: str) -> str:
+    """Return a text for stored edges that name a node which goes."""
+    return bind(KEPT, stored=stored, gone=gone, end=side).replace("'end'", f"'{side}'")
+
+
+def counts_outside(written: str, minimum: int, maximum: int) -> str:
+    """Return a text for the sources whose number of written edges is not within bounds."""
+    text = bind(_COUNTS_OUTSIDE, written=written)
+    return text.replace("{minimum}", str(minimum)).replace("{maximum}", str(maximum))
+
+
+def counted(text: str) -> str:
+    """Return a text that counts what another finds."""
+    return _COUNTED.replace("{text}", text)
+
+
+def placed(rule: SetRule, text: str, keys: str, columns: Sequence[str]) -> str:
+    """Return a text for what a rule finds in its order, with columns of the keys of each row beside it."""
+    found = ", ".join(f"f.`{name}` AS `{name}`" for name in rule.returns)
+    beside = ", ".join(f"k.`{name}` AS `{name}_`" for name in columns)
+    placed_text = bind(_PLACED.replace("{order}", rule.order), keys=keys)
+    return placed_text.replace("{found}", found).replace("{keys}", beside).replace("{text}", text)
+
+
+def ordered(rule: SetRule, text: str) -> str:
+    """Return a text for what a rule finds in its order."""
+    return f"{text}\nORDER BY {rule.order}"
 
 
 @record
@@ -58,32 +143,32 @@ class Relations:
     def written(self, part: WrittenType, *columns: str, value: str | None = None) -> str:
         """Return ``row`` and columns of all rows; ``value`` under this name, and only rows that have it."""
         keys = self.engine.keys(part, _all(columns, value))
-        return self.engine.define(texts.picked(keys, columns, value, None))
+        return self.engine.define(picked(keys, columns, value, None))
 
     def image(self, part: WrittenType, *columns: str, value: str | None = None) -> str:
         """Return what :meth:`written` does, of the last row of each id."""
         keys = self.engine.keys(part, _all(columns, value))
-        return self.engine.define(texts.picked(keys, columns, value, self.last(part)))
+        return self.engine.define(picked(keys, columns, value, self.last(part)))
 
     def replaced(self, part: WrittenType | None) -> str:
         """Return the ids of stored rows that do not survive as they are."""
         # Ids that must not be there yet have been looked for already.
         if part is None or part.strict or part.has_fresh_ids:
-            return self.engine.define(texts.NO_IDS)
+            return self.engine.define(NO_IDS)
         return self.ids(part)
 
     def nodes_after(self, node: NodeType, edges: str, ends: Sequence[str]) -> str:
         """Return nodes that are there after the change, among them all that ``ends`` of ``edges`` name."""
         part = self.part(node)
         if part is None:
-            wanted = " UNION ".join(bind(texts.NAMED, edges=edges, end=end) for end in ends)
-            return self._stored_ids(node, wanted) or self.engine.define(texts.NO_IDS)
+            wanted = " UNION ".join(bind(NAMED, edges=edges, end=end) for end in ends)
+            return self._stored_ids(node, wanted) or self.engine.define(NO_IDS)
         written = self.ids(part)
         if part.replaces_all:
             return written
-        wanted = " UNION ".join(bind(texts.NAMED_AND_UNWRITTEN, edges=edges, end=end, written=written) for end in ends)
+        wanted = " UNION ".join(bind(NAMED_AND_UNWRITTEN, edges=edges, end=end, written=written) for end in ends)
         stored = self._stored_ids(node, wanted)
-        return written if stored is None else self.engine.define(bind(texts.BOTH_IDS, written=written, stored=stored))
+        return written if stored is None else self.engine.define(bind(BOTH_IDS, written=written, stored=stored))
 
     def gone(self, node: NodeType) -> str | None:
         """Return the nodes that the change removes, or None when there are none."""
@@ -98,8 +183,8 @@ class Relations:
         stored = self.engine.stored(StoredRows(type=part.type))
         if stored is None:
             return None
-        gone = self.engine.define(bind(texts.GONE, stored=stored, written=self.ids(part)), is_reused=True)
-        return None if self.is_empty(bind(texts.ALL_IDS, ids=gone), "gone") else gone
+        gone = self.engine.define(bind(GONE, stored=stored, written=self.ids(part)), is_reused=True)
+        return None if self.is_empty(bind(ALL_IDS, ids=gone), "gone") else gone
 
     def _stored_ids(self, node: NodeType, wanted: str) -> str | None:
         return self.engine.stored(StoredRows(type=node, wanted=wanted))

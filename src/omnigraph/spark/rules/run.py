@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from omnigraph.errors import Violations
 from omnigraph.records import record
 from omnigraph.spark.rules.change import RuleSettings, WrittenChange
-from omnigraph.spark.rules.duck import DuckRules
-from omnigraph.spark.rules.joins import SparkRules
+from omnigraph.spark.rules.engines import DuckRules, SparkRules
 from omnigraph.spark.rules.relations import Relations
 from omnigraph.spark.rules.verdict import NO_VIOLATIONS, Question, Superseded, Verdict, find_superseded, judge
 from omnigraph.spark.runner import Runner, SparkRunner

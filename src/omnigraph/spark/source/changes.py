@@ -1,35 +1,295 @@
-"""The change feed as a stream: the feed's cursor is the offset, a micro-batch is a range of commits."""
+"""The change feed as a stream: the feed's cursor is the offset, a micro-batch is a range of commits.
+
+An offset is the cursor of the change feed behind the last commit of a micro-batch. Where a stream began is not kept
+by Spark: it asks for the first offset again when the first micro-batch has to be repeated. The offset that ends the
+first micro-batch therefore also says where it began.
+"""
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.session import GraphSession
-from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.diff.images import iter_images
-from omnigraph.history.feed.blocks import Deltas
-from omnigraph.history.feed.chain import Chain, reporting_gaps
+from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
+from omnigraph.history.diff.change import ChangeFilter, EntityChange, Image, iter_images
+from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
+from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
+from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.spark.source.change_rows import ChangeRow, change_batches, change_columns
-from omnigraph.spark.source.feed_range import BASELINE, BEGAN, CommitRange, FeedRanges
+from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinned import group_fragments
-from omnigraph.spark.source.pinning import find_type
+from omnigraph.spark.source.pinning import find_type, group_fragments, reading_session
 from omnigraph.spark.source.reporting import reporting
-from omnigraph.spark.source.sessions import reading_session
 from omnigraph.spark.source.types import check_columns, spark_schema, to_wire, wire_schema
-from omnigraph.spark.states import StateTable
-from omnigraph.store.portable import fragment_sizes
+from omnigraph.store.tables.portable import fragment_sizes
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName, CommitId, Ulid
+
+_CHUNK_ROWS = 4_096
+_FIXED = [
+    pa.field("op", pa.string(), nullable=False),
+    pa.field("kind", pa.string(), nullable=False),
+    pa.field("type", pa.string(), nullable=False),
+    pa.field("id", pa.string(), nullable=False),
+    pa.field("commit", pa.string(), nullable=False),
+    pa.field("sequence", pa.int64(), nullable=False),
+    pa.field("actor", pa.string()),
+    pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
+    pa.field("changed", pa.list_(pa.string())),
+]
+
+
+@record
+class ChangeRow:
+    """One change of one commit; ``sequence`` orders the commits of a branch."""
+
+    op: str
+    kind: str
+    type: str
+    id: str
+    commit: Commit
+    sequence: int
+    changed: tuple[str, ...] = ()
+    before: Image | None = None
+    after: Image | None = None
+
+    @classmethod
+    def of(cls, change: EntityChange, commit: Commit, sequence: int) -> ChangeRow:
+        """Return the row of a change."""
+        return cls(
+            op=change.op,
+            kind=change.kind,
+            type=change.type.name,
+            id=change.id,
+            commit=commit,
+            sequence=sequence,
+            changed=change.changed,
+            before=change.before,
+            after=change.after,
+        )
+
+
+def change_columns(owner: NodeType | EdgeType | None) -> pa.Schema:
+    """Return the columns of changes: of one type with its own columns before and after, of several as JSON text."""
+    image = pa.string() if owner is None else pa.struct(list(_nullable(arrow_schema(owner))))
+    return pa.schema([*_FIXED, pa.field("before", image), pa.field("after", image)])
+
+
+def change_batches(rows: Iterable[ChangeRow], owner: NodeType | EdgeType | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows as Arrow, a bounded number at a time."""
+    schema = change_columns(owner)
+    rest = iter(rows)
+    while chunk := list(islice(rest, _CHUNK_ROWS)):
+        columns = [
+            pa.array([row.op for row in chunk], pa.string()),
+            pa.array([row.kind for row in chunk], pa.string()),
+            pa.array([row.type for row in chunk], pa.string()),
+            pa.array([row.id for row in chunk], pa.string()),
+            pa.array([str(row.commit.id) for row in chunk], pa.string()),
+            pa.array([row.sequence for row in chunk], pa.int64()),
+            pa.array([row.commit.actor for row in chunk], pa.string()),
+            pa.array([row.commit.created_at_ms * 1000 for row in chunk], schema.field("time").type),
+            pa.array([list(row.changed) for row in chunk], pa.list_(pa.string())),
+            _images([row.before for row in chunk], chunk, owner),
+            _images([row.after for row in chunk], chunk, owner),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _images(images: Sequence[Image | None], rows: Sequence[ChangeRow], owner: NodeType | EdgeType | None) -> pa.Array:
+    if owner is None:
+        texts = [None if image is None else msgspec.json.encode(image.to_json()).decode() for image in images]
+        return pa.array(texts, pa.string())
+    fields = list(_nullable(arrow_schema(owner)))
+    columns = [
+        pa.array([_value(image, row.id, field) for image, row in zip(images, rows, strict=True)], _plain(field.type))
+        for field in fields
+    ]
+    arrays = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
+    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
+
+
+def _value(image: Image | None, entity_id: str, field: pa.Field) -> Any:
+    if image is None:
+        return None
+    if field.name == "id":
+        return entity_id
+    if image.endpoints is not None and field.name in {"src", "dst"}:
+        return image.endpoints.source if field.name == "src" else image.endpoints.target
+    value = image.properties.get(field.name)
+    if value is not None and pa.types.is_large_binary(field.type):
+        return base64.b64decode(value.partition(":")[2])
+    return value
+
+
+def _nullable(schema: pa.Schema) -> Iterator[pa.Field]:
+    # An entity that was not there before, or is not there after, has no values at all.
+    return (pa.field(field.name, field.type) for field in schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which an export writes values: days and milliseconds are counted."""
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    return pa.int64() if pa.types.is_date64(kind) else kind
+
+
+Offset = Mapping[str, str]
+
+CURSOR, BEGAN = "cursor", "began"
+BEGINNING, AFTER, BASELINE = "beginning", "after:", "baseline:"
+
+
+@record
+class CommitRange:
+    """Commits behind ``last`` (None is the first of the graph) up to ``cut``; ``sequence`` is the first one's place."""
+
+    last: str | None
+    cut: str
+    sequence: int
+
+
+@record
+class FeedRanges:
+    """Finds ranges of one branch for one filter."""
+
+    session: GraphSession
+    branch: str
+    wanted: ChangeFilter
+
+    def first(self, start: str) -> Offset:
+        """Return the offset that a stream begins at.
+
+        Raises:
+            UsageError: ``start`` is neither ``now``, ``beginning``, ``baseline`` nor a commit.
+        """
+        if start in {"now", "baseline"}:
+            head = str(self.head().state.head.commit)
+            return {BEGAN: f"{AFTER if start == 'now' else BASELINE}{head}"}
+        if start == BEGINNING:
+            return {BEGAN: BEGINNING}
+        try:
+            commit = Ulid.parse(start.removeprefix(AFTER))
+        except ValueFormatError:
+            details = BadValue(what="start", value=start[:80], expected="now | beginning | baseline | <commit id>")
+            raise UsageError(f"a feed cannot start there start={start[:80]!r}", details=details) from None
+        return {BEGAN: f"{AFTER}{commit}"}
+
+    def latest(self, start: Offset, target: str | None, max_commits: int) -> Offset:
+        """Return the offset that the next micro-batch ends at; ``start`` itself when there is nothing after it.
+
+        Args:
+            start: where it begins.
+            target: the last commit to deliver, the head when None.
+            max_commits: how many commits it takes at most.
+
+        Raises:
+            ChangeSchemaBoundaryError, ChangeFeedGapError: the next commit cannot be delivered.
+            ChangeCursorError: the offset is none of this branch and filter.
+        """
+        head = self.head()
+        began = None if CURSOR in start else start[BEGAN]
+        if began is not None and began.startswith(BASELINE):
+            return self._offset(head, began.removeprefix(BASELINE), began)
+        last = self._last(head, start)
+        steps = self.steps(head, last, target or str(head.state.head.commit), max_commits)
+        reached = self._deliverable(steps)
+        if reached is not None:
+            return self._offset(head, str(reached.commit.id), began)
+        if began is None:
+            return start
+        # Delivered as an empty micro-batch, so that the place is known from here on.
+        first = self.session.store.past.line_of(head, Counters()).at(0).id
+        return self._offset(head, str(first) if last is None else last, began)
+
+    def between(self, start: Offset, end: Offset) -> CommitRange | None:
+        """Return the commits between two offsets, or None when they are those of a baseline alone."""
+        began = end.get(BEGAN) if CURSOR not in start else None
+        if began is not None and began.startswith(BASELINE):
+            return None
+        head = self.head()
+        last = self._last(head, start if began is None else {BEGAN: began})
+        line = self.session.store.past.line_of(head, Counters())
+        at = 0 if last is None else line.position_of(CommitId(Ulid.parse(last)))
+        if at is None:
+            reject("its commit is not in the history of the branch")
+        return CommitRange(last=last, cut=self._cut(head, end), sequence=at + 1)
+
+    def steps(self, head: Snapshot, last: str | None, cut: str, limit: int) -> Sequence[Step]:
+        """Return commits behind ``last`` up to ``cut``, oldest first.
+
+        Raises:
+            ChangeCursorError: either is not in the history of the branch.
+        """
+        after = None if last is None else CommitId(Ulid.parse(last))
+        found = self._chain().steps_after(head, after, CommitId(Ulid.parse(cut)), limit)
+        if found is None:
+            reject("its commit is not in the history of the branch")
+        return found
+
+    def head(self) -> Snapshot:
+        """Return the newest state of the branch."""
+        return self.session.store.snapshot(BranchName.parse(self.branch), Counters())
+
+    def _deliverable(self, steps: Sequence[Step]) -> Step | None:
+        """Return the last commit before one that changed the schema of a type, which only the next range reports."""
+        chain, reached = self._chain(), None
+        for step in steps:
+            try:
+                with reporting_gaps(step.commit.id, None):
+                    before, after = chain.state_of(step.parent), chain.state_of(step.commit)
+                    if before.state.schema.hash != after.state.schema.hash:
+                        chain.block(step)
+            except (ChangeFeedGapError, ChangeSchemaBoundaryError):
+                if reached is None:
+                    raise
+                break
+            reached = step
+        return reached
+
+    def _chain(self) -> Chain:
+        return Chain(self.session.store, Deltas(), Counters())
+
+    def _last(self, head: Snapshot, start: Offset) -> str | None:
+        if CURSOR in start:
+            return self._cut(head, start)
+        began = start[BEGAN]
+        return None if began == BEGINNING else began.removeprefix(AFTER).removeprefix(BASELINE)
+
+    def _cut(self, head: Snapshot, offset: Offset) -> str:
+        token = decode_token(offset[CURSOR])
+        if not isinstance(token, FeedCursor):
+            reject("it is not a cursor", offset[CURSOR])
+        self._scope(head).check(token)
+        return token.last
+
+    def _offset(self, head: Snapshot, last: str, began: str | None) -> Offset:
+        scope = self._scope(head)
+        token = FeedCursor(
+            graph=scope.graph, branch=scope.branch, incarnation=scope.incarnation, filter=scope.filter, last=last
+        )
+        cursor = {CURSOR: encode_token(token)}
+        return cursor if began is None else {**cursor, BEGAN: began}
+
+    def _scope(self, head: Snapshot) -> FeedScope:
+        state = head.state
+        return FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, self.wanted.digest)
+
 
 _BASELINE_ROWS = 250_000
 _MANY = 1 << 30

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinned import PinnedType, chosen_columns
+from omnigraph.spark.source.pinning import PinnedType, chosen_columns
 from omnigraph.spark.source.reader import TypeReader
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import spark_schema
@@ -69,7 +69,7 @@ class OmnigraphSource(DataSource):
             if self._pinned is not None:
                 return TypeReader(self._pinned, schema, options)
             from omnigraph.spark.source.pinning import pin_query, pin_type  # noqa: PLC0415 - see the module
-            from omnigraph.spark.source.query_reader import QueryReader  # noqa: PLC0415 - see the module
+            from omnigraph.spark.source.reader import QueryReader  # noqa: PLC0415 - see the module
 
             if options.query is not None:
                 return QueryReader(options, self._commit or pin_query(options)[0], schema)

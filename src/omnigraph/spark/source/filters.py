@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
 
 from omnigraph.catalog.model import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.comparison import Comparison
-from omnigraph.ir.convert import INTEGER_RANGES, round_to_f32
+from omnigraph.ir.types import INTEGER_RANGES, round_to_f32
 from omnigraph.lang.gq.ast import CompareOp
 
 _SCALARS = {

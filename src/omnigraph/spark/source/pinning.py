@@ -1,8 +1,13 @@
-"""Finding what a read is about: the state, the type or the query, and the columns that come of it."""
+"""Finding what a read is about: the state, the type or the query, and the columns that come of it.
+
+Workers load this and little else, so it knows nothing of schemas and queries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -10,18 +15,78 @@ import pyarrow as pa
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.load.binding import owner_of
 from omnigraph.engine.load.sources import Source
+from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir import compile_query, expect_read
+from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinned import PinnedType
-from omnigraph.spark.states import StateTable
-from omnigraph.store.portable import fragment_sizes
+from omnigraph.store.location import Storage
+from omnigraph.store.tables.portable import fragment_sizes
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
+
+# What one task reads at most, unless a single fragment has more.
+_MAX_PARTITION_ROWS = 1_000_000
+
+
+@record
+class PinnedType:
+    """All that reading a type needs: any process can do it, and all of them see the same rows.
+
+    Args:
+        table: its table, at one version.
+        schema: the columns of the table.
+        fragments: the number of each fragment, and how many rows it has.
+    """
+
+    table: StateTable
+    schema: pa.Schema
+    fragments: tuple[tuple[int, int], ...]
+
+    def groups(self, wanted: int) -> list[tuple[int, ...]]:
+        """Return the fragments in ``wanted`` groups of about as many rows, more when those would be too large."""
+        return group_fragments(self.fragments, wanted, _MAX_PARTITION_ROWS)
+
+
+def chosen_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Return the columns that are asked for, in the order asked for.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    for name in columns or ():
+        if name not in schema.names:
+            details = BadValue(what="column", value=name, expected=", ".join(schema.names))
+            raise UsageError(f"the type has no such column column={name}", details=details)
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def group_fragments(sizes: Sequence[tuple[int, int]], wanted: int, max_rows: int) -> list[tuple[int, ...]]:
+    """Return fragments in groups of about as many rows each; neighbours stay together, empty ones are left out.
+
+    >>> group_fragments([(0, 10), (1, 10), (2, 20), (3, 0)], 2, 1000)
+    [(0, 1), (2,)]
+    """
+    total = sum(rows for _, rows in sizes)
+    target = max(1, min(max_rows, -(-total // max(wanted, 1))))
+    groups: list[tuple[int, ...]] = []
+    group: list[int] = []
+    held = 0
+    for number, rows in sizes:
+        if not rows:
+            continue
+        # Half of a fragment too many is nearer to the target than half of it too few.
+        if group and held + rows // 2 > target:
+            groups.append(tuple(group))
+            group, held = [], 0
+        group.append(number)
+        held += rows
+    return [*groups, tuple(group)] if group else groups
 
 
 @contextmanager
@@ -76,3 +141,29 @@ def find_type(catalog: Catalog, name: str) -> NodeType | EdgeType:
         UsageError: a node type and an edge type share it.
     """
     return owner_of(Source(path="option type", type_name=name), catalog)
+
+
+_Key = tuple[str, tuple[tuple[str, str], ...]]
+
+# Each has caches of its own, and a process serves one graph, rarely a second.
+_KEPT = 2
+_lock = threading.Lock()
+_kept: OrderedDict[_Key, GraphSession] = OrderedDict()
+
+
+def reading_session(storage: Storage) -> GraphSession:
+    """Return this process's session of a graph, open for reading; whoever asks must not close it.
+
+    Raises:
+        GraphMissingError: there is no graph.
+    """
+    key = (storage.root, tuple(sorted(storage.options.items())))
+    with _lock:
+        session = _kept.get(key)
+        if session is None:
+            session = _kept[key] = GraphSession.open(storage, mode="read_only")
+        _kept.move_to_end(key)
+        while len(_kept) > _KEPT:
+            _, oldest = _kept.popitem(last=False)
+            oldest.close()
+        return session

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.run import result_schema
+from omnigraph.engine.query.runner import PreparedRead, ReadCall
+from omnigraph.engine.query.steps import Scan
+from omnigraph.ir.model import ReadPlan, TextMatch
+from omnigraph.records import record
+from omnigraph.spark.query.relations import Task
+from omnigraph.spark.query.run import lower
+from omnigraph.spark.query.wire import decode_shown, shown_wire
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinned import PinnedType
+from omnigraph.spark.source.pinning import PinnedType, reading_session
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import check_columns, to_wire, wire_schema
+from omnigraph.store.location import Storage
 
 _BATCH_ROWS = 65_536
 
@@ -80,3 +92,108 @@ class TypeReader(DataSourceReader):
             for batch in batches:
                 if batch.num_rows:
                     yield to_wire(batch, self._wire)
+
+
+@record
+class ScanQuery:
+    """A read whose parts have nothing to do with each other. It can be pickled.
+
+    Args:
+        read: the read.
+        tasks: what makes rows of the result from the number of a part, one after the other.
+        parts: how many parts there are.
+    """
+
+    read: ReadPlan
+    tasks: tuple[Task, ...]
+    parts: int
+
+    def rows(self, part: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the result that a part makes."""
+        batches = iter([pa.record_batch([pa.array([part], pa.int64())], names=["part"])])
+        for task in self.tasks:
+            batches = task.run(batches)
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).cast(shown_wire(self.read))
+            yield from decode_shown(self.read, rows).combine_chunks().to_batches()
+
+
+def as_scan(storage: Storage, prepared: PreparedRead, parts: int) -> ScanQuery | None:
+    """Return a read as a scan in about so many parts; None when it is more than one scan of a type."""
+    read, steps = prepared.plan.read, prepared.plan.steps
+    step = steps[0] if len(steps) == 1 else None
+    if not isinstance(step, Scan) or any(isinstance(item, TextMatch) for item in step.filters):
+        return None
+    if read.groups is not None or read.order or read.limit is not None or read.ranking is not None or not read.outputs:
+        return None
+    chain = lower(_Chains(), storage, prepared, parts).relation
+    return ScanQuery(read=read, tasks=chain.tasks, parts=chain.parts) if isinstance(chain, _Chain) else None
+
+
+@record
+class _Chain:
+    """What a scan needs of a relation: tasks that follow each other on every part."""
+
+    tasks: tuple[Task, ...]
+    parts: int
+
+    def map(self, task: Task) -> _Chain:
+        return replace(self, tasks=(*self.tasks, task))
+
+
+class _Chains:
+    def read(self, task: Task, parts: int) -> Any:
+        return _Chain(tasks=(task,), parts=parts)
+
+
+class QueryReader(DataSourceReader):
+    """Reads the rows of a query on the commit that it is pinned to."""
+
+    def __init__(self, options: SourceOptions, commit: str, schema: StructType) -> None:
+        self._options = replace(options, at=commit)
+        self._wire = wire_schema(schema)
+        prepared = reading_session(options.storage).prepare(self._call())
+        check_columns(schema, result_schema(prepared.plan.read))
+        # Spark sends this object to its workers before it asks for the partitions.
+        self._scan = as_scan(options.storage, prepared, options.partitions or 2 * (os.cpu_count() or 1))
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the parts of the scan, or the one that stands for everything."""
+        return [InputPartition(part) for part in range(1 if self._scan is None else max(1, self._scan.parts))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield rows of the result."""
+        with reporting():
+            for batch in self._embedded() if self._scan is None else self._scanned(partition.value):
+                if batch.num_rows:
+                    yield to_wire(batch, self._wire)
+
+    def _scanned(self, part: int) -> Iterator[pa.RecordBatch]:
+        if self._scan is not None and part < self._scan.parts:
+            yield from self._scan.rows(part)
+
+    def _embedded(self) -> Iterator[pa.RecordBatch]:
+        call = self._call()
+        result = reading_session(self._options.storage).query(
+            call.text,
+            call.params,
+            call.name,
+            params_form=call.params_form,
+            branch=call.branch,
+            at=call.at,
+            options=call.options,
+        )
+        yield from result.stream()
+
+    def _call(self) -> ReadCall:
+        options = self._options
+        return ReadCall(
+            text=options.query or "",
+            name=options.name,
+            params=dict(options.params),
+            params_form="strict",
+            branch=options.branch,
+            at=options.at,
+            options=QueryOptions(streams=True),
+            source_name="<query>",
+        )

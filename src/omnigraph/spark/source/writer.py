@@ -1,21 +1,345 @@
-"""Writes of the data source: one commit per write, one commit per micro-batch of a stream."""
+"""Writes of the data source: one commit per write, one commit per micro-batch of a stream.
+
+Spark does this in a process of its own, without a session. It asks for an abort also when a commit failed, or when it
+only never heard of its success: then files that the commit may have published must stay. They are removed only while
+the scratch place says that nothing can name them, which a commit takes back before it does anything else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from omnigraph.catalog import Catalog
+from omnigraph.engine.load import LoadMode, Source
+from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.parquet import misfits
+from omnigraph.engine.load.tables import Binding, bind
+from omnigraph.engine.rows import RowProblem
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import (
+    BadValue,
+    BatchRepeatedError,
+    ConstraintViolationError,
+    InternalError,
+    KeyExistsError,
+    OmnigraphError,
+    SchemaMovedError,
+    UsageError,
+)
+from omnigraph.records import record
+from omnigraph.runtime import Counters, World
+from omnigraph.spark.keys import Places
+from omnigraph.spark.load.job import LoadJob, LoadRequest
+from omnigraph.spark.load.load_files import commit_id
+from omnigraph.spark.load.parts import read_batches
+from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.runner import InProcessRunner
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.publishing import publish, stream_mark, take_away
+from omnigraph.spark.source.pinning import find_type, reading_session
 from omnigraph.spark.source.reporting import reporting
-from omnigraph.spark.source.staging import StagedRows, stage_rows
 from omnigraph.spark.source.types import plain_schema
-from omnigraph.spark.source.write_plan import WritePlan
+from omnigraph.store.location import Storage
+from omnigraph.store.scratch import ScratchPlace
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.portable import TableTicket, discard_fragments
+from omnigraph.txn.manifest.rows import BatchMark
+from omnigraph.txn.publish.phases import moved
+from omnigraph.values import BranchName
+
+_PROBLEMS = 100
+_LONGEST_APP = 200
+
+
+@record
+class WritePlan:
+    """One write, or the writes of one stream.
+
+    Args:
+        storage: where the graph is.
+        branch: where to write.
+        type_name: the type of all rows.
+        mode: what happens to rows that exist.
+        columns: the columns that rows have, and their types.
+        scratch: where tasks put what only this write looks at.
+        actor: who writes.
+        message: what commits say.
+        expected_head: the commit that the branch must be at.
+        app: what names the stream, when the caller or its checkpoint does.
+    """
+
+    storage: Storage
+    branch: str
+    type_name: str
+    mode: LoadMode
+    columns: pa.Schema
+    scratch: ScratchPlace
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+    app: str | None = None
+
+    @classmethod
+    def begin(cls, options: SourceOptions, columns: pa.Schema, *, overwrite: bool) -> WritePlan:
+        """Return the plan for options, after a look at the schema: columns that do not fit cost no job.
+
+        Raises:
+            BadRowsError: a column is unknown, missing or of another type.
+            TypeMissingError, BranchMissingError: there is no such type or branch.
+            UsageError: the options contradict each other.
+        """
+        plan = cls(
+            storage=options.storage,
+            branch=_branch(options),
+            type_name=options.the_type(),
+            mode=_mode(options, overwrite=overwrite),
+            columns=columns,
+            scratch=ScratchPlace(storage=options.storage, operation_id=str(World.system().ids.ulid())),
+            actor=options.actor,
+            message=options.message,
+            expected_head=options.expected_head,
+            app=_app(options),
+        )
+        plan.binding(reading_session(plan.storage).catalog(plan.branch))
+        return plan
+
+    @property
+    def title(self) -> str:
+        """What problems call the frame."""
+        return f"<{self.type_name}>"
+
+    def binding(self, catalog: Catalog) -> Binding:
+        """Return which column is which property.
+
+        Raises:
+            BadRowsError: a column is unknown, missing or of another type.
+        """
+        source = Source(path=self.title, format="parquet", type_name=self.type_name)
+        bound = bind(source, find_type(catalog, self.type_name), self.columns.names)
+        with ProblemList(_PROBLEMS, None) as problems:
+            found = [bound] if isinstance(bound, RowProblem) else misfits(bound, self.columns)
+            problems.add(problem.violation(source.name) for problem in found)
+            problems.fail()
+        if isinstance(bound, RowProblem):
+            raise InternalError(f"a problem was not reported: {bound.message}")
+        return bound
+
+    def at(self, operation_id: str) -> WritePlan:
+        """Return the plan with the scratch place of another process that made one for the same stream."""
+        return replace(self, scratch=ScratchPlace(storage=self.storage, operation_id=operation_id))
+
+
+def _branch(options: SourceOptions) -> str:
+    if options.at is not None:
+        details = BadValue(what="snapshot", value=options.at, expected="option branch")
+        raise UsageError("only a branch can be written to", details=details)
+    return options.branch
+
+
+def _mode(options: SourceOptions, *, overwrite: bool) -> LoadMode:
+    if options.mode is None:
+        return "overwrite" if overwrite else "append"
+    if overwrite and options.mode != "overwrite":
+        details = BadValue(what="mode", value=options.mode, expected="the mode append of Spark beside it")
+        raise UsageError("the two modes of the write contradict each other", details=details)
+    return options.mode
+
+
+def _app(options: SourceOptions) -> str | None:
+    if options.app is not None and not 0 < len(options.app) <= _LONGEST_APP:
+        details = BadValue(what="app", value=options.app[:_LONGEST_APP], expected=f"1 to {_LONGEST_APP} characters")
+        raise UsageError("the name of a stream has no such length", details=details)
+    return options.app
+
+
+MAY_GO = b"nothing names them"
+
+
+@record
+class StagedRows:
+    """What a task tells of its partition.
+
+    Args:
+        part: what it wrote.
+        schema_hash: the schema that the rows were read with.
+        read_on: the version of the branch that the task looked at.
+        place: where fragments were written to; None when rows were put aside.
+        operation_id: the scratch place that they are in.
+        leave: the scratch object that says, while it holds ``MAY_GO``, that no commit can name the fragments.
+    """
+
+    part: WrittenPart
+    schema_hash: str
+    read_on: int
+    place: TablePin | None
+    operation_id: str
+    leave: str
+
+
+def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) -> StagedRows:
+    """Read the rows of partition ``number`` and write them beside their table.
+
+    A stream outlives the versions that it began with, so every task looks at the newest state.
+
+    Raises:
+        BadRowsError: a column is unknown, missing or of another type.
+        SparkUnsupportedError: rows leave a vector to be computed.
+    """
+    session, counters = reading_session(plan.storage), Counters()
+    snapshot = session.snapshot(plan.branch)
+    catalog = session.catalog_at(snapshot)
+    binding = plan.binding(catalog)
+    pin = snapshot.entry(binding.owner.table_key).pin
+    # A table that the branch only inherits has no place of its own yet; a merge compares before it writes.
+    is_direct = plan.mode != "merge" and session.store.branch_line(BranchName.parse(plan.branch), counters).owns(pin)
+    vectors = MissingVectors.find(catalog, session.embedder)
+    orders = WriteOrders(
+        catalog=catalog,
+        scratch=plan.scratch,
+        tickets={binding.owner.table_key: TableTicket(storage=plan.storage, pin=pin)} if is_direct else {},
+        opened=None if vectors is None else vectors.catalog,
+    )
+    writer = PartWriter(orders, number=number, source_number=number, source_name=plan.title)
+    part = read_batches(orders, binding, writer, batches)
+    world = World.system()
+    # Another attempt at the same partition has one of its own, which says nothing about these fragments.
+    leave = f"leave/{number}-{world.ids.ulid()}"
+    if is_direct and part.types:
+        plan.scratch.put(leave, MAY_GO)
+    world.failpoints.hit("spark.source.after_rows")
+    return StagedRows(
+        part=part,
+        schema_hash=snapshot.state.schema.hash,
+        read_on=snapshot.state.version,
+        place=pin if is_direct else None,
+        operation_id=plan.scratch.operation_id,
+        leave=leave,
+    )
+
+
+_MUST_STAY = b"a commit may name them"
+
+
+def publish(plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None = None) -> None:
+    """Make what tasks staged visible as one commit; without a row there is none.
+
+    With ``batch`` this is a piece of a stream, which is published once however often it is asked for.
+
+    Raises:
+        OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
+    """
+    failpoints = World.system().failpoints
+    failpoints.hit("spark.source.before_publish")
+    with GraphSession.open(plan.storage) as session:
+        # A delivery that is repeated after a schema change or beside its own rows must not even be judged.
+        if batch is not None and _is_there(session, plan, batch):
+            take_away(plan, staged)
+            return
+        try:
+            _publish(session, plan, staged, batch)
+        except BatchRepeatedError:
+            pass
+        except (KeyExistsError, ConstraintViolationError):
+            # Its own rows are in the way when it was published a moment ago.
+            if batch is None or not _is_there(session, plan, batch):
+                raise
+    failpoints.hit("spark.source.after_publish")
+    _clear(plan, staged)
+
+
+def take_away(plan: WritePlan, staged: Sequence[StagedRows]) -> None:
+    """Remove what tasks staged; files that a commit may have published stay."""
+    for item in staged:
+        scratch = plan.at(item.operation_id).scratch
+        if item.place is not None and scratch.get(item.leave) == MAY_GO:
+            fragments = [text for found in item.part.types for text in found.fragments]
+            discard_fragments(TableTicket(storage=plan.storage, pin=item.place), fragments)
+    _clear(plan, staged)
+
+
+def _clear(plan: WritePlan, staged: Sequence[StagedRows]) -> None:
+    for place in {item.operation_id for item in staged} or {plan.scratch.operation_id}:
+        plan.at(place).scratch.clear()
+
+
+def stream_mark(plan: WritePlan, number: int, query_id: str | None, checkpoint: str | None) -> BatchMark:
+    """Return what marks a micro-batch: the caller's name for the stream, else the one that its checkpoint gives it.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    app = plan.app or query_id or checkpoint
+    if app is None:
+        details = BadValue(what="app", value="", expected="a name that stays the same when the stream is restarted")
+        raise UsageError("a stream must be recognisable option=app", details=details)
+    return BatchMark(app=app, number=number)
+
+
+def _publish(session: GraphSession, plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None) -> None:
+    parts = sorted((item.part for item in staged), key=lambda part: part.number)
+    if not any(part.lines for part in parts):
+        return
+    _expect_schema(session, plan, staged)
+    plan = plan.at(next((item.operation_id for item in staged), plan.scratch.operation_id))
+    request = LoadRequest(
+        mode=plan.mode,
+        branch=plan.branch,
+        actor=plan.actor,
+        message=plan.message,
+        expected_head=commit_id(plan.expected_head),
+        batch=batch,
+    )
+    job = LoadJob(session, request, InProcessRunner())
+    tickets = {key: TableTicket(storage=plan.storage, pin=pin) for key, pin in _written_to(staged).items()}
+    orders = replace(job.orders, scratch=plan.scratch, tickets=tickets)
+    job.resume(orders, min(item.read_on for item in staged))
+    lines = [part.lines for part in parts]
+    count = max((part.number for part in parts), default=-1) + 1
+    by_number = dict(zip((part.number for part in parts), accumulate(lines, initial=0), strict=False))
+    offsets = tuple(by_number.get(number, 0) for number in range(count))
+    for item in staged:
+        if item.place is not None and item.part.types:
+            plan.at(item.operation_id).scratch.put(item.leave, _MUST_STAY)
+    try:
+        job.finish(parts, Places(names=(plan.title,) * count, offsets=offsets))
+    except OmnigraphError as error:
+        job.discard(parts, error)
+        raise
+
+
+def _written_to(staged: Sequence[StagedRows]) -> dict[str, TablePin]:
+    """Return where fragments of each table are; tasks that saw a branch deleted and made again do not go together."""
+    found: dict[str, TablePin] = {}
+    for item in staged:
+        for written in item.part.types:
+            if item.place is None or not written.fragments:
+                continue
+            known = found.setdefault(written.table_key, item.place)
+            if (known.location, known.branch) != (item.place.location, item.place.branch):
+                raise moved(written.table_key, known.version, item.place.version)
+    return found
+
+
+def _is_there(session: GraphSession, plan: WritePlan, batch: BatchMark) -> bool:
+    state = session.store.snapshot(BranchName.parse(plan.branch), Counters()).state
+    last = state.batches.get(batch.app)
+    return last is not None and last >= batch.number
+
+
+def _expect_schema(session: GraphSession, plan: WritePlan, staged: Sequence[StagedRows]) -> None:
+    found = session.snapshot(plan.branch).state.schema.hash
+    for item in staged:
+        if item.schema_hash != found:
+            details = BadValue(what="schema", value=found, expected=item.schema_hash)
+            raise SchemaMovedError("the accepted schema changed while the rows were written", details=details)
+
 
 # What Spark calls the identity that a stream keeps in its checkpoint.
 _QUERY_ID = "sql.streaming.queryId"

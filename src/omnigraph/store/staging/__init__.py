@@ -1,7 +1,6 @@
 """Staging: writing what a table's next version needs without moving its head."""
 
 from omnigraph.store.staging.change import DEFAULT_TAIL_LIMIT, stage_change
-from omnigraph.store.staging.columns import stage_columns
 from omnigraph.store.staging.commit import StagedCommit
 from omnigraph.store.staging.compaction import stage_compacted, stage_compaction
 from omnigraph.store.staging.indexes import (
@@ -13,9 +12,14 @@ from omnigraph.store.staging.indexes import (
     stage_drop_indexes,
     stage_indexes,
 )
-from omnigraph.store.staging.undo import stage_undo
-from omnigraph.store.staging.whole import stage_create, stage_overwrite
-from omnigraph.store.staging.written import stage_written, stage_written_whole
+from omnigraph.store.staging.tables import (
+    stage_columns,
+    stage_create,
+    stage_overwrite,
+    stage_undo,
+    stage_written,
+    stage_written_whole,
+)
 
 __all__ = [
     "DEFAULT_TAIL_LIMIT",

@@ -13,7 +13,7 @@ from lance.dataset import Index, IndexFile
 from lance.schema import LanceSchema
 
 from omnigraph.errors import StorageCorruptError, StorageFault
-from omnigraph.store.fragments import fragment_from_json, fragment_to_json
+from omnigraph.store.tables.pins import fragment_from_json, fragment_to_json
 
 
 def operation_to_json(operation: LanceOperation.BaseOperation) -> dict[str, Any]:

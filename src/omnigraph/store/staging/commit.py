@@ -11,10 +11,9 @@ from lance import LanceOperation, Transaction
 from omnigraph.errors import HeadMoved, TableMovedError
 from omnigraph.records import record
 from omnigraph.runtime import World
-from omnigraph.store.fragments import FragmentRef
-from omnigraph.store.pins import TablePin
 from omnigraph.store.staging.codec import operation_from_json, operation_to_json
-from omnigraph.store.table import Table
+from omnigraph.store.tables.pins import FragmentRef, TablePin
+from omnigraph.store.tables.table import Table
 from omnigraph.store.transactions import OPERATION_ID, fresh_uuid, transaction_of
 from omnigraph.store.versions import dataset_folder
 

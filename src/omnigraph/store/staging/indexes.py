@@ -13,11 +13,11 @@ from lance.dataset import Index
 from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
-from omnigraph.store.handles import apart
-from omnigraph.store.metering import metered
+from omnigraph.store.handles import apart, metered
 from omnigraph.store.staging.codec import index_from_json
 from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
-from omnigraph.store.table import KEY, Table, TableIndex
+from omnigraph.store.tables.pinned import KEY, TableIndex
+from omnigraph.store.tables.table import Table
 from omnigraph.store.translate import translating
 
 # Each look-up asks every segment; beyond this many the index is built anew over the whole table.

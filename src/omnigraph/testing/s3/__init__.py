@@ -1,7 +1,6 @@
 """A counting S3 endpoint for tests: real S3 semantics, with latency, a cap on concurrency and faults on demand."""
 
-from omnigraph.testing.s3.calls import Call, Operation
-from omnigraph.testing.s3.classes import ObjectClass, classify_key
+from omnigraph.testing.s3.calls import Call, ObjectClass, Operation, classify_key
 from omnigraph.testing.s3.endpoint import OBSTORE_WITHOUT_RETRIES, S3Endpoint
 from omnigraph.testing.s3.faults import FOREVER, Fault
 from omnigraph.testing.s3.measurement import Measurement, measure, serial_hops

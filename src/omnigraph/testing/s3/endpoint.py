@@ -17,11 +17,9 @@ import msgspec
 
 from omnigraph.errors import BadValue, InternalError, UsageError, ValueFormatError
 from omnigraph.runtime import IdSource, SystemClock, SystemRandomness
-from omnigraph.testing.s3.calls import Call, Operation
-from omnigraph.testing.s3.classes import ObjectClass
-from omnigraph.testing.s3.control import IDLE_TIMEOUT_S, CallsAnswer, CallsQuery, FaultAdded, Settings
+from omnigraph.testing.s3.calls import Call, ObjectClass, Operation
 from omnigraph.testing.s3.faults import Fault
-from omnigraph.testing.s3.front import CONTROL_PATH
+from omnigraph.testing.s3.front import CONTROL_PATH, IDLE_TIMEOUT_S, CallsAnswer, CallsQuery, FaultAdded, Settings
 
 OBSTORE_WITHOUT_RETRIES: Final[dict[str, Any]] = {"max_retries": 0, "retry_timeout": timedelta(seconds=0)}
 """``retry_config`` of an obstore store that sends each call once."""

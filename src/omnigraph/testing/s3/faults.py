@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
-from omnigraph.testing.s3.calls import Operation
-from omnigraph.testing.s3.classes import ObjectClass
+from omnigraph.testing.s3.calls import ObjectClass, Operation
 
 FOREVER: Final = 1 << 62
 """As ``times`` of a fault: every matching call from the n-th on."""

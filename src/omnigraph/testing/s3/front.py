@@ -10,14 +10,74 @@ import asyncio
 import contextlib
 import sys
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from omnigraph.testing.s3.calls import Call, CallLog, key_of, operation_of
-from omnigraph.testing.s3.classes import classify_key
+import msgspec
+
+from omnigraph.records import record
+from omnigraph.testing.s3.calls import (
+    HEAD_LIMIT_BYTES,
+    Call,
+    CallLog,
+    Request,
+    Response,
+    classify_key,
+    key_of,
+    operation_of,
+    read_request,
+)
 from omnigraph.testing.s3.faults import Fault, FaultRules
-from omnigraph.testing.s3.slots import Slots
-from omnigraph.testing.s3.wire import HEAD_LIMIT_BYTES, Request, Response, read_request
+
+
+class Slots:
+    """Places for requests in service, without limit unless one is set; who waits is served in order of arrival."""
+
+    def __init__(self) -> None:
+        self._limit: int | None = None
+        self._busy = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._watching_idle: list[asyncio.Future[None]] = []
+
+    @property
+    def limit(self) -> int | None:
+        """How many requests may be in service at once."""
+        return self._limit
+
+    def set_limit(self, limit: int | None) -> None:
+        """Allow ``limit`` requests at once, or any number; requests already in service stay."""
+        self._limit = limit
+        self._admit()
+
+    async def take(self) -> None:
+        """Wait for a free place and take it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._admit()
+        await turn
+
+    def give_back(self) -> None:
+        """Free a place that was taken."""
+        self._busy -= 1
+        self._admit()
+        if self._busy == 0:
+            for watcher in self._watching_idle:
+                watcher.set_result(None)
+            self._watching_idle.clear()
+
+    async def wait_idle(self) -> None:
+        """Wait until no request is in service."""
+        if self._busy:
+            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watching_idle.append(watcher)
+            await watcher
+
+    def _admit(self) -> None:
+        while self._waiting and (self._limit is None or self._busy < self._limit):
+            self._busy += 1
+            self._waiting.popleft().set_result(None)
+
 
 # No bucket can be called like this: a bucket's name holds no underscore.
 CONTROL_PATH: Final = "/__control/"
@@ -131,3 +191,73 @@ def _error(status: int) -> Response:
         f'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>{code}</Code><Message>injected fault</Message></Error>'
     )
     return Response(status=status, headers=(("Content-Type", "application/xml"),), body=body.encode())
+
+
+IDLE_TIMEOUT_S: Final = 30.0
+_UNKNOWN: Final = object()
+
+
+@record
+class Settings:
+    """How the endpoint serves."""
+
+    latency_ms: float = 0.0
+    concurrency: int | None = None
+
+
+@record
+class CallsQuery:
+    """Which calls to report: those numbered above ``since``, after waiting for calls in service if so asked."""
+
+    since: int = 0
+    wait_idle: bool = False
+
+
+@record
+class CallsAnswer:
+    """The calls asked for, and the number handed out last."""
+
+    calls: tuple[Call, ...]
+    last_sequence: int
+
+
+@record
+class FaultAdded:
+    """The id under which a fault appears in the calls it hits."""
+
+    fault_id: int
+
+
+async def answer_control(front: Front, request: Request) -> Response:
+    """Answer one control request; a malformed one gets status 400 and changes nothing."""
+    try:
+        answer = await _dispatch(front, request.raw_path.removeprefix(CONTROL_PATH), request.body)
+    except (msgspec.DecodeError, TimeoutError) as error:
+        return Response(status=400, body=msgspec.json.encode(f"{type(error).__name__}: {error}"))
+    if answer is _UNKNOWN:
+        return Response(status=404, body=msgspec.json.encode("no such control request"))
+    return Response(status=200, headers=(("Content-Type", "application/json"),), body=msgspec.json.encode(answer))
+
+
+async def _dispatch(front: Front, name: str, body: bytes) -> object:
+    match name:
+        case "calls":
+            query = msgspec.json.decode(body, type=CallsQuery)
+            if query.wait_idle:
+                await asyncio.wait_for(front.slots.wait_idle(), IDLE_TIMEOUT_S)
+            return CallsAnswer(calls=tuple(front.log.since(query.since)), last_sequence=front.log.last_sequence)
+        case "reset_calls":
+            front.log.reset()
+        case "settings":
+            return Settings(latency_ms=front.latency_ms, concurrency=front.slots.limit)
+        case "set_settings":
+            settings = msgspec.json.decode(body, type=Settings)
+            front.latency_ms = settings.latency_ms
+            front.slots.set_limit(settings.concurrency)
+        case "add_fault":
+            return FaultAdded(fault_id=front.faults.add(msgspec.json.decode(body, type=Fault)))
+        case "clear_faults":
+            front.faults.clear()
+        case _:
+            return _UNKNOWN
+    return None

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from omnigraph.errors import BadValue, ValueFormatError
-from omnigraph.testing.s3.calls import Call, Operation
-from omnigraph.testing.s3.classes import ObjectClass
+from omnigraph.testing.s3.calls import Call, ObjectClass, Operation
 from omnigraph.testing.s3.endpoint import S3Endpoint
 
 

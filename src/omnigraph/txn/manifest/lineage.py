@@ -1,4 +1,7 @@
-"""Folding of lineage: how commits move from the state fragment into ever larger fragments.
+"""The commits of a branch as a sequence: oldest first, read in pieces, each piece at most once.
+
+A line of history only ever grows at its newer end, so the position of a commit, counted from the first one, never
+changes, however its rows are folded together later. Positions make any part of history reachable at the same cost.
 
 A publish keeps the newest commits inside the state fragment it writes anyway. When ``RECENT_LIMIT`` of them have
 gathered they are flushed into a fragment of their own, and whenever ``FAN_IN`` neighbouring fragments have reached
@@ -8,9 +11,122 @@ number of fragments grows with the logarithm of history: calls and bytes of a pu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.txn.manifest.codec import decode_commits
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import CommitId
+
+if TYPE_CHECKING:
+    from omnigraph.txn.manifest.file import LoadedManifest
+
+
+_PIECE_ROWS = 256
+_PIECES = 64
+_LINEAGE = 2
+
+
+class CommitCache:
+    """Decoded pieces of lineage fragments. Files never change, so branches and versions share what they hold."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pieces: OrderedDict[tuple[tuple[str, ...], int], tuple[Commit, ...]] = OrderedDict()
+
+    def get(self, files: tuple[str, ...], start: int) -> tuple[Commit, ...] | None:
+        """Return a piece that was read before, or None."""
+        with self._lock:
+            return self._pieces.get((files, start))
+
+    def put(self, files: tuple[str, ...], start: int, commits: tuple[Commit, ...]) -> None:
+        """Keep a piece; the ones kept longest go first."""
+        with self._lock:
+            self._pieces[files, start] = commits
+            while len(self._pieces) > _PIECES:
+                self._pieces.popitem(last=False)
+
+
+class CommitLine:
+    """The history of a branch as one version of its manifest has it."""
+
+    def __init__(self, datasets: DatasetStore, loaded: LoadedManifest, cache: CommitCache, counters: Counters) -> None:
+        self._datasets = datasets
+        self._loaded = loaded
+        self._cache = cache
+        self._counters = counters
+        self._recent = loaded.state.recent
+        # Where each lineage fragment begins, and where the recent commits do.
+        self._starts = [0, *accumulate(fragment.row_count for fragment in loaded.lineage)]
+
+    def __len__(self) -> int:
+        return self._starts[-1] + len(self._recent)
+
+    def at(self, position: int) -> Commit:
+        """Return the commit at a position, which must exist."""
+        if position >= self._starts[-1]:
+            return self._recent[position - self._starts[-1]]
+        fragment = bisect_right(self._starts, position) - 1
+        inside = position - self._starts[fragment]
+        start = inside - inside % _PIECE_ROWS
+        return self._piece(fragment, start)[inside - start]
+
+    def back(self, before: int | None = None) -> Iterator[tuple[int, Commit]]:
+        """Yield positions and commits newest first, those below ``before``; reads only as far as the caller goes."""
+        for position in range((len(self) if before is None else before) - 1, -1, -1):
+            yield position, self.at(position)
+
+    def position_of(self, commit_id: CommitId) -> int | None:
+        """Return where a commit stands, or None when this history has no such commit."""
+        for number, commit in enumerate(self._recent):
+            if commit.id == commit_id:
+                return self._starts[-1] + number
+        for fragment in range(len(self._starts) - 2, -1, -1):
+            ids = self._ids(fragment)
+            if commit_id in ids:
+                return self._starts[fragment] + ids.index(commit_id)
+        return None
+
+    def newest_until(self, moment_ms: int) -> int | None:
+        """Return the position of the last commit that was published by a moment, or None when there was none."""
+        low, high = 0, len(self)
+        # Publishing times never go back along a line.
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle).published_at_ms <= moment_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1 if low else None
+
+    def _ids(self, fragment: int) -> list[str]:
+        known = self._cache.get(self._loaded.lineage[fragment].files, 0)
+        if known is not None and len(known) == self._loaded.lineage[fragment].row_count:
+            return [str(commit.id) for commit in known]
+        with self._loaded.life.reading(self._counters):
+            rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"], self._counters)
+        return [str(value) for value in rows["object_id"].to_pylist()]
+
+    def _piece(self, fragment: int, start: int) -> tuple[Commit, ...]:
+        ref = self._loaded.lineage[fragment]
+        known = self._cache.get(ref.files, start)
+        if known is None:
+            count = min(_PIECE_ROWS, ref.row_count - start)
+            with self._loaded.life.reading(self._counters):
+                rows = self._datasets.read_rows(
+                    self._loaded.dataset, _LINEAGE + fragment, start, count, ["metadata"], self._counters
+                )
+            known = decode_commits(rows)
+            self._cache.put(ref.files, start, known)
+        return known
+
 
 RECENT_LIMIT = 32
 FAN_IN = 4

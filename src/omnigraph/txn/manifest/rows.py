@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from omnigraph.records import record
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import BranchName, CommitId
 
 # Every publish writes the list again, so it must not grow with the number of streams that ever were.

@@ -12,10 +12,10 @@ from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, Omnigr
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.recovery.classify import Observation
-from omnigraph.txn.syncing import Syncing
+from omnigraph.txn.settings import Syncing
 from omnigraph.values import CommitId, OperationId
 
 _log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from enum import Enum
 
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.pins import TablePin
 from omnigraph.store.staging import StagedCommit
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.manifest.rows import ManifestState
-from omnigraph.txn.plan import PublishPlan
+from omnigraph.txn.publish.plan import PublishPlan
 
 
 class TableClass(Enum):

@@ -23,13 +23,13 @@ from omnigraph.errors import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.branch_delete import BranchDeletion
-from omnigraph.txn.claims import Holding
-from omnigraph.txn.floor import publish_plan
-from omnigraph.txn.lines import branch_missing
+from omnigraph.txn.branches.delete import BranchDeletion
+from omnigraph.txn.branches.incarnation import branch_missing
+from omnigraph.txn.claims.store import Holding
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest, StagedManifest
-from omnigraph.txn.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.recovery.audit import AuditRow
 from omnigraph.txn.recovery.classify import Observation, TableClass, observe_plan, observe_table
 from omnigraph.txn.recovery.undo import plan_undo

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.operator.config import Alias, Defaults, OperatorConfig, Profile
-from omnigraph.cli.operator.reading import parse_config
+from omnigraph.cli.operator.config import Alias, Defaults, OperatorConfig, Profile, parse_config
 from omnigraph.errors import ConfigError, OmnigraphError, ScopeUnsupportedError
 
 PATH = Path("home/config.yaml")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.constraints import proofs
+from omnigraph.engine.constraints import evaluation as proofs
 from omnigraph.engine.constraints.kernel import Kernel
 from omnigraph.engine.constraints.set_rules import UNIQUE_IN_CHANGE
 

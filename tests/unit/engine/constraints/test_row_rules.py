@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 import pytest
 from tests.constraint_graph import catalog_of, change_of, found, messages, part, view_of
 
-from omnigraph.engine.change import TypeChange
 from omnigraph.engine.constraints import check_change, find_violations, row_rules
+from omnigraph.engine.view import TypeChange
 from omnigraph.errors import ConstraintViolationError
 
 TICKETS = catalog_of("""

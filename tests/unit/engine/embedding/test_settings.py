@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from omnigraph.engine.embedding import EmbeddingSettings, Secret, settings_from_environment
-from omnigraph.engine.embedding.environment import names_provider
+from omnigraph.engine.embedding.settings import names_provider
 from omnigraph.errors import EmbeddingSettingsError
 
 

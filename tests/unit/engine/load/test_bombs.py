@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from tests.load_graph import export, load_files, load_lines, make_graph
 
-from omnigraph.engine.load import LoadSettings, Source, chunks, csv, problems, sources, tables
-from omnigraph.engine.load.chunks import iter_chunks
+from omnigraph.engine.load import LoadSettings, Source, csv, sources, tables
+from omnigraph.engine.load import intake as problems
+from omnigraph.engine.load import jsonl as chunks
+from omnigraph.engine.load.jsonl import iter_chunks
 from omnigraph.engine.load.sources import ByteStream
-from omnigraph.engine.rows import RowDecoder, chunk, lines
+from omnigraph.engine.rows import RowDecoder, lines
+from omnigraph.engine.rows import columnar as chunk
 from omnigraph.errors import BadRowsError, SourceTooLargeError
 
 SCHEMA = "node Person { name: String @key  age: I32? }"

@@ -11,15 +11,15 @@ from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.catalog import compile_schema
 from omnigraph.engine.load import LoadSettings
-from omnigraph.engine.load.chunks import iter_chunks
-from omnigraph.engine.load.fresh_ids import fill_ids, ulid_array
+from omnigraph.engine.load.intake import fill_ids, ulid_array
+from omnigraph.engine.load.jsonl import iter_chunks
 from omnigraph.engine.load.sources import ByteStream
 from omnigraph.engine.load.spool import open_spool
 from omnigraph.errors import PreconditionFailedError, SchemaMovedError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Failpoints, World
 from omnigraph.values import CommitId, Ulid
-from omnigraph.values.ulid import is_ulid
+from omnigraph.values.ids import is_ulid
 
 PERSON = compile_schema(parse_schema(b"node Person { name: String @key }", "schema.pg")).nodes["Person"]
 

@@ -12,7 +12,7 @@ from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.load import LoadSettings
 from omnigraph.engine.load import parquet as parquet_module
 from omnigraph.engine.load.parquet import parse_values
-from omnigraph.engine.load.soundness import sound_rows
+from omnigraph.engine.load.tables import sound_rows
 from omnigraph.errors import BadRowsError, FileAccessError
 
 SCHEMA = """

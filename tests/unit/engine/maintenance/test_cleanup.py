@@ -23,16 +23,16 @@ from tests.txn_graph import (
 )
 
 from omnigraph.engine.maintenance import cleanup as cleaning
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
 from omnigraph.errors import HistoryGoneError, UsageError, WriteSweptError
 from omnigraph.history.merge import merge_branch
 from omnigraph.runtime import Counters, World
-from omnigraph.store.portable import TableTicket, write_fragments_for
 from omnigraph.store.scratch import ScratchPlace
+from omnigraph.store.tables.portable import TableTicket, write_fragments_for
 from omnigraph.txn.changes import WrittenRows
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = "node Person { name: String @key  age: I32? }\nnode Team { code: String @key }\n"

@@ -9,13 +9,12 @@ import pytest
 from tests.auditor import audit
 from tests.session_graph import create_graph, open_session, read_graph
 
-from omnigraph.engine.maintenance.planning import plan_table_indexes, wanted_indexes
-from omnigraph.engine.maintenance.running import LocalRunner
-from omnigraph.engine.maintenance.settings import MaintenanceSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings
+from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import BuiltIndexes
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

@@ -13,7 +13,7 @@ from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
 from omnigraph.runtime import ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail
-from omnigraph.txn import writers
+from omnigraph.txn.claims import identity as writers
 
 SCHEMA = "node Person { name: String @key }\n"
 ADD = "query a($n: String) { insert Person { name: $n } }"

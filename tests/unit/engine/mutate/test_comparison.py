@@ -14,7 +14,7 @@ from omnigraph.engine.mutate.values import rows_of
 from omnigraph.ir.model import TargetColumn
 from omnigraph.ir.types import F64, I64, TEXT
 from omnigraph.runtime import Counters
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 OPS = {

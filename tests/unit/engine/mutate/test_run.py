@@ -14,7 +14,7 @@ from omnigraph.errors import (
 )
 from omnigraph.ir import compile_query, expect_mutation
 from omnigraph.runtime import Counters
-from omnigraph.txn.authority import GraphPublishAuthority
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

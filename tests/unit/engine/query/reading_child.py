@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.session_graph import RELAXED
 
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.session import GraphSession
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.location import Storage

@@ -12,19 +12,12 @@ import pytest
 from tests.session_graph import create_graph, open_session
 from tests.unit.engine.query.graphs import SCHEMA, open_ring
 
-from omnigraph.engine.arrays import taken_bytes
+from omnigraph.engine.comparison import taken_bytes
 from omnigraph.engine.query.frame import Frame
-from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.errors import (
-    QueryCancelledError,
-    QueryMemoryError,
-    QueryRowLimitError,
-    QueryTimeoutError,
-    UsageError,
-)
+from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryRowLimitError, QueryTimeoutError, UsageError
 from omnigraph.runtime import World, memory_bytes
-from omnigraph.runtime.clock import ManualClock
+from omnigraph.runtime.environment import ManualClock
 
 COUNT = 400
 PAIRS = "query q() { match { $a: Person  $b: Person } return { $a.name, $b.name } }"

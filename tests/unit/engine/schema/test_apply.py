@@ -6,7 +6,7 @@ import pytest
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
 from omnigraph.catalog.migration import plan_migration
-from omnigraph.engine.schema.validate import check_rows, rows_to_check
+from omnigraph.engine.schema.apply import check_rows, rows_to_check
 from omnigraph.errors import (
     ConstraintViolationError,
     ExpectedVersionMismatchError,
@@ -19,7 +19,7 @@ from omnigraph.lang.pg import parse_schema
 from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

@@ -6,17 +6,11 @@ import pytest
 from tests.merge_graph import DRAFT, Template, change, conflicts_of, head_of, history_of, put
 from tests.session_graph import open_session, read_graph
 
-from omnigraph.errors import (
-    BranchMissingError,
-    PreconditionFailedError,
-    ReadOnlyError,
-    UsageError,
-    ValueFormatError,
-)
+from omnigraph.errors import BranchMissingError, PreconditionFailedError, ReadOnlyError, UsageError, ValueFormatError
 from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge, revert_commit
 from omnigraph.runtime import Counters
 from omnigraph.txn.changes import Compaction
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 PERSON, TEAM, KNOWS = "node:Person", "node:Team", "edge:Knows"

@@ -6,12 +6,7 @@ import pytest
 from tests.merge_graph import DRAFT, Template, change, head_of, history_of, put
 from tests.session_graph import open_session, read_graph
 
-from omnigraph.errors import (
-    ExpectedVersionMismatchError,
-    MergeConflictsError,
-    ReadSetChangedError,
-    SchemaMovedError,
-)
+from omnigraph.errors import ExpectedVersionMismatchError, MergeConflictsError, ReadSetChangedError, SchemaMovedError
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.runtime import Counters, World
 from omnigraph.runtime.failpoints import on_nth

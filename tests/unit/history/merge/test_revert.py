@@ -17,7 +17,7 @@ from omnigraph.errors import (
 )
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.runtime import Counters
-from omnigraph.txn.plan import WriteKind
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 PERSON, KNOWS = "node:Person", "edge:Knows"

@@ -16,8 +16,8 @@ from tests.session_graph import create_graph, open_session, read_graph
 from omnigraph.engine.load import load
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.run import run_load
 from omnigraph.spark.runner import InProcessRunner
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"

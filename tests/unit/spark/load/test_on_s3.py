@@ -16,8 +16,8 @@ from omnigraph.engine.session import GraphSession, init_graph
 from omnigraph.errors import FileMissingError
 from omnigraph.runtime import Counters
 from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.run import run_load
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.load.chunks import iter_chunks
+from omnigraph.engine.load.jsonl import iter_chunks
 from omnigraph.engine.load.sources import Source
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.parts import split_sources
-from omnigraph.spark.load.ranges import RangeStream
+from omnigraph.spark.load.parts import RangeStream, split_sources
 from omnigraph.spark.runner import InProcessRunner
 
 

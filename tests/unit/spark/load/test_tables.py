@@ -11,10 +11,10 @@ from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, FileAccessError, KeyExistsError
 from omnigraph.runtime import Counters
-from omnigraph.spark.load.clustering import cluster_columns
 from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
-from omnigraph.spark.load.run import run_load
+from omnigraph.spark.load.rows import cluster_columns
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.values import BranchName
 

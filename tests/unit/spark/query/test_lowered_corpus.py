@@ -17,11 +17,11 @@ from tests.query_oracle import disagreement, evaluate
 from tests.query_oracle.agreement import table_rows
 from tests.query_oracle.values import to_text
 
-from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.limits import QueryOptions
 from omnigraph.engine.query.planner import RULES
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.spark.query.walks import Sizes
+from omnigraph.spark.query.reading import Sizes
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 NOTHING_HELD = Sizes(broadcast_rows=0, held_edges=0)

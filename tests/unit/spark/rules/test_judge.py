@@ -73,7 +73,7 @@ def test_keys_files_tell_what_rows_tell(stored, change):
 
 @pytest.mark.parametrize("few", [10_000, 0], ids=["asked one by one", "compared while they stream by"])
 def test_stored_rows_are_met_whichever_way_they_are_read(tmp_path, monkeypatch, few):
-    monkeypatch.setattr("omnigraph.spark.rules.duck._FEW", few)
+    monkeypatch.setattr("omnigraph.spark.rules.engines._FEW", few)
     parts = [
         ("Box", [box("n1", 1, 7), box("n2", 5, 7), box("b2", 2, 7)], {}),
         ("Owns", [joins("o1", "cy", "b3"), joins("o3", "bob", "b9"), joins("o4", "bob", "n1")], {}),

@@ -34,8 +34,8 @@ from omnigraph.runtime import Counters
 from omnigraph.spark.source.filters import FilterTranslator
 from omnigraph.spark.source.types import spark_schema, to_wire, wire_schema
 from omnigraph.store.location import Storage
-from omnigraph.store.portable import TableTicket, read_fragments
-from omnigraph.txn.plan import WriteKind
+from omnigraph.store.tables.portable import TableTicket, read_fragments
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """

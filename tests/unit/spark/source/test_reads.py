@@ -11,7 +11,7 @@ from tests.session_graph import add_rows, create_graph, open_session
 
 from omnigraph.errors import TypeMissingError, UsageError
 from omnigraph.spark.source.datasource import OmnigraphSource
-from omnigraph.spark.source.pinned import group_fragments
+from omnigraph.spark.source.pinning import group_fragments
 
 SCHEMA = "node Person { name: String @key  age: I32?  seen: DateTime? }"
 

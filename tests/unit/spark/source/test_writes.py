@@ -33,10 +33,8 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters
 from omnigraph.spark.source.datasource import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.publishing import publish, stream_mark, take_away
-from omnigraph.spark.source.staging import stage_rows
 from omnigraph.spark.source.types import plain_schema, wire_schema
-from omnigraph.spark.source.write_plan import WritePlan
+from omnigraph.spark.source.writer import WritePlan, publish, stage_rows, stream_mark, take_away
 from omnigraph.store.location import Storage
 
 SCHEMA = """

@@ -5,16 +5,217 @@ Both are the same kind of arrays and are walked by the same functions, so that t
 
 from __future__ import annotations
 
-import numpy as np
+import logging
+import os
+from collections.abc import Hashable
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.comparison import one_of
 from omnigraph.engine.query.context import QueryContext
-from omnigraph.engine.query.entities import Entities
-from omnigraph.engine.query.frame import Positions, RowIds
-from omnigraph.engine.query.operators.choice import walks_in_memory
-from omnigraph.engine.query.operators.fetching import fetch_edges
+from omnigraph.engine.query.entities import Entities, adjacency_price, edges_cost
+from omnigraph.engine.query.frame import Positions, RowIds, distinct
 from omnigraph.engine.query.topology import Adjacency
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
+from omnigraph.store.tables.pinned import KEY, ROW_ID
+from omnigraph.store.tables.table import filter_stream, index_coverage, rows_matching
+
+_LOG = logging.getLogger(__name__)
+
+_MAX_HOPS = ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", 6)
+_MAX_FRONTIER = ("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024)
+# Building adjacency reads every edge once and sorts it.
+_BUILD_COST = 1.5
+# The tail of an edge table that no index covers is held in memory up to about this many rows, and costs no scan.
+_TAIL_ROWS = 50_000
+
+
+def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction, sources: RowIds, hops: int) -> bool:
+    """Whether adjacency in memory is the cheaper way for these sources; an option may force either way."""
+    mode = context.options.expand_mode
+    if mode != "auto":
+        return mode == "csr"
+    known = context.memory.topology.known_adjacency(
+        context.entities(edge.table_key).table,
+        context.entities(f"node:{edge.from_type}").table,
+        context.entities(f"node:{edge.to_type}").table,
+        direction,
+    )
+    if known is not None:
+        return True
+    edges = context.entities(edge.table_key).table
+    edge_count = edges.row_count
+    price = adjacency_price(edge_count, context.memory.topology.unknown_rows(edges))
+    if context.memory.demand.is_worth(demand_key(context, edge, direction), price):
+        return True
+    walked = hops if edge.is_same_type else 1
+    frontier = len(distinct(sources)) if len(sources) <= 4 * _setting(*_MAX_FRONTIER) else len(sources)
+    if walked > _setting(*_MAX_HOPS) or frontier > _setting(*_MAX_FRONTIER):
+        return True
+    start = edge.to_type if direction == "in" else edge.from_type
+    fanout = edge_count / max(1, context.entities(f"node:{start}").table.row_count)
+    adjacency_cost = _BUILD_COST * edge_count
+    if walked * frontier * fanout >= adjacency_cost:
+        return True
+    if _is_covered(context, edge, direction):
+        return False
+    return walked * edge_count >= adjacency_cost
+
+
+def demand_key(context: QueryContext, edge: EdgeType, direction: Direction) -> Hashable:
+    """Return under which name fetched edges are counted."""
+    return (context.entities(edge.table_key).table.pin, direction)
+
+
+def _is_covered(context: QueryContext, edge: EdgeType, direction: Direction) -> bool:
+    """Whether indexes on the ends that are walked from cover the edge table, its small tail aside."""
+    table = context.entities(edge.table_key).table
+    columns = {"out": ("src",), "in": ("dst",), "both": ("src", "dst")}[direction]
+    try:
+        covered = frozenset.intersection(*(index_coverage(table, name, context.counters) for name in columns))
+    except OmnigraphError:
+        _LOG.warning("the indexes of %s could not be looked at; edges are found by scanning", edge.table_key)
+        return False
+    loose = sum(item.row_count for item in table.fragments if item.metadata.id not in covered)
+    if loose > _TAIL_ROWS:
+        _LOG.warning("%s has %d edges that no index covers; run optimize", edge.table_key, loose)
+    return loose <= _TAIL_ROWS
+
+
+def _setting(name: str, default: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        return max(0, int(text))
+    except ValueError:
+        details = BadValue(what=name, value=text, expected="an integer")
+        raise UsageError(f"environment variable {name} is no integer: value={text}", details=details) from None
+
+
+_ENDS: dict[Direction, tuple[tuple[str, str], ...]] = {
+    "out": (("src", "dst"),),
+    "in": (("dst", "src"),),
+    "both": (("src", "dst"), ("dst", "src")),
+}
+
+
+@record
+class FetchedEdges:
+    """Adjacency of some edges. Its numbers are places in ``sources``, ``targets`` and ``edges``, ascending row ids."""
+
+    adjacency: Adjacency
+    sources: RowIds
+    targets: RowIds
+    edges: RowIds
+
+
+@record
+class _Known:
+    """Nodes by id, as far as the walk has met them."""
+
+    ids: pa.Array
+    row_ids: RowIds
+
+    def row_ids_of(self, ids: pa.Array) -> RowIds:
+        """Return the row ids of nodes by id, -1 for those that are not there."""
+        at = pc.fill_null(pc.index_in(ids, value_set=self.ids), -1).to_numpy(zero_copy_only=False)
+        return np.where(at >= 0, self.row_ids[at], -1) if len(self.row_ids) else np.full(len(at), -1, dtype=np.int64)
+
+    def plus(self, ids: pa.Array, row_ids: RowIds) -> _Known:
+        return _Known(ids=pa.concat_arrays([self.ids, ids]), row_ids=np.concatenate([self.row_ids, row_ids]))
+
+
+def fetch_edges(
+    context: QueryContext, edge: EdgeType, direction: Direction, sources: RowIds, hops: int
+) -> FetchedEdges:
+    """Fetch every edge that a walk of so many hops from the sources can use, and the nodes at its ends."""
+    start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
+    starts, ends = context.entities(f"node:{start}"), context.entities(f"node:{end}")
+    frontier = distinct(sources)
+    near = _Known(ids=starts.values(frontier, KEY), row_ids=frontier)
+    far = near if edge.is_same_type else _Known(ids=pa.array([], pa.string()), row_ids=np.zeros(0, dtype=np.int64))
+    pairs = [_NOTHING]
+    for _ in range(hops if edge.is_same_type else 1):
+        context.limits.check()
+        if not len(frontier):
+            break
+        found = _edges_of(context, context.entities(edge.table_key), near, frontier, direction)
+        context.memory.demand.spend(demand_key(context, edge, direction), edges_cost(found.num_rows))
+        known_before = far.row_ids
+        far = _meet(context, ends, far, pc.unique(found.column("target")))
+        near = far if edge.is_same_type else near
+        pairs.append(_as_numbers(found, near, far))
+        frontier = np.setdiff1d(far.row_ids, known_before)
+    return _assemble(np.concatenate(pairs, axis=1), near, far, is_same_type=edge.is_same_type)
+
+
+# Rows: source, target, edge.
+_NOTHING = np.zeros((3, 0), dtype=np.int64)
+
+
+def _edges_of(context: QueryContext, edges: Entities, near: _Known, frontier: RowIds, direction: Direction) -> pa.Table:
+    ids = near.ids.take(pa.array(np.flatnonzero(np.isin(near.row_ids, frontier))))
+    parts = []
+    for here, there in _ENDS[direction]:
+        rows = _rows_where(context, edges, here, ids)
+        row_ids = edges.add(rows)
+        parts.append(pa.table({"source": rows[here], "target": rows[there], "edge": pa.array(row_ids)}))
+    return pa.concat_tables(parts)
+
+
+def _rows_where(context: QueryContext, edges: Entities, column: str, ids: pa.Array) -> pa.Table:
+    names = list(dict.fromkeys([*edges.columns, "src", "dst", ROW_ID]))
+    predicate = one_of(column, ids)
+    if predicate is None:
+        return filter_stream(
+            edges.table.scan(names, counters=context.counters),
+            lambda rows: pc.is_in(rows.column(column), value_set=ids),
+            wanted_count=len(ids),
+        )
+    return rows_matching(
+        edges.table, column, predicate, lambda found: pc.is_in(found, value_set=ids), names, context.counters
+    )
+
+
+def _meet(context: QueryContext, ends: Entities, far: _Known, ids: pa.Array) -> _Known:
+    """Look up the nodes that were not met before; an id without a node is never met."""
+    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    fresh = ids.filter(pc.invert(pc.is_in(ids, value_set=far.ids)))
+    if not len(fresh):
+        return far
+    rows = ends.table.lookup(fresh, ends.columns, context.counters)
+    met = rows.column(KEY).combine_chunks()
+    return far.plus(met.chunk(0) if isinstance(met, pa.ChunkedArray) else met, ends.add(rows))
+
+
+def _as_numbers(found: pa.Table, near: _Known, far: _Known) -> np.ndarray:
+    sources = near.row_ids_of(found.column("source").combine_chunks())
+    targets = far.row_ids_of(found.column("target").combine_chunks())
+    edges = found.column("edge").to_numpy()
+    is_whole = (sources >= 0) & (targets >= 0)
+    return np.stack([sources[is_whole], targets[is_whole], edges[is_whole]])
+
+
+def _assemble(pairs: np.ndarray, near: _Known, far: _Known, *, is_same_type: bool) -> FetchedEdges:
+    sources = distinct(near.row_ids)
+    targets = sources if is_same_type else distinct(far.row_ids)
+    edges = distinct(pairs[2])
+    # An undirected self-loop is found from both of its ends, which are one.
+    unique = np.unique(pairs, axis=1)
+    adjacency = Adjacency.of_pairs(
+        np.searchsorted(sources, unique[0]),
+        np.searchsorted(targets, unique[1]),
+        np.searchsorted(edges, unique[2]),
+        node_count=len(sources),
+        target_count=len(targets),
+    )
+    return FetchedEdges(adjacency=adjacency, sources=sources, targets=targets, edges=edges)
 
 
 @record

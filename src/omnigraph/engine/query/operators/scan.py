@@ -11,14 +11,13 @@ from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, RowIds
+from omnigraph.engine.query.predicates import evaluate, read_columns, storage_filter
 from omnigraph.engine.query.steps import Scan
-from omnigraph.engine.query.values.predicates import evaluate, read_columns
-from omnigraph.engine.query.values.storage_filter import storage_filter
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.convert import fit_assigned
 from omnigraph.ir.model import TextMatch
-from omnigraph.store.matching import index_coverage
-from omnigraph.store.table import ROW_ID
+from omnigraph.ir.types import fit_assigned
+from omnigraph.store.tables.pinned import ROW_ID
+from omnigraph.store.tables.table import index_coverage
 
 # Rows that travel together: enough to pay for a step, few enough that a read can be stopped between two of them.
 MORSEL = 1 << 18

@@ -8,19 +8,73 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.arrays import one_array
+from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame
-from omnigraph.engine.query.output.columns import output_type, scalar_column
-from omnigraph.engine.query.output.group_keys import GroupKey
-from omnigraph.engine.query.output.partitions import PIECE_ROWS, parts_by_key
+from omnigraph.engine.query.output.ordering import PIECE_ROWS, output_type, parts_by_key, scalar_column
 from omnigraph.ir.model import AggregateCall, Column, EntityRef, Output, RankingValue, ReadPlan, Scalarlike
 from omnigraph.records import record
+
+_WIDE_BITS = 64
+
+
+@record
+class GroupKey:
+    """One group column.
+
+    Args:
+        values: what to group by.
+        of: the type of the column.
+        dictionary: what ``values`` number; None when they are the column itself.
+    """
+
+    values: pa.Array
+    of: pa.DataType
+    dictionary: pa.Array | None = None
+
+    @classmethod
+    def encode(cls, column: pa.Array) -> GroupKey:
+        """Return a column as something to group by, equal exactly where its values are."""
+        if pa.types.is_nested(column.type):
+            return cls(values=_packed(column), of=column.type)
+        values = comparable(column)
+        if not pa.types.is_primitive(values.type) or values.type.bit_width < _WIDE_BITS:
+            return cls(values=values, of=column.type)
+        # Arrow's grouping puts wide numbers whose low bits are all zero, as those of most doubles, into one bucket.
+        numbered = values.dictionary_encode()
+        return cls(values=numbered.indices, of=column.type, dictionary=numbered.dictionary)
+
+    def decode(self, groups: pa.ChunkedArray) -> pa.Array:
+        """Return the groups' values as the column has them."""
+        values = pa.concat_arrays([pa.array([], groups.type), *groups.chunks])
+        if pa.types.is_nested(self.of):
+            return _unpacked(values, self.of)
+        if self.dictionary is not None:
+            values = self.dictionary.take(values)
+        return values if values.type == self.of else values.view(self.of)
+
+
+def _packed(values: pa.Array) -> pa.Array:
+    encoder = msgspec.msgpack.Encoder()
+    flat = values.cast(pa.list_(_plain(values.type.value_type)))
+    return pa.array([None if item is None else encoder.encode(item) for item in flat.to_pylist()], pa.binary())
+
+
+def _unpacked(values: pa.Array, of: pa.DataType) -> pa.Array:
+    decoder = msgspec.msgpack.Decoder()
+    items = [None if item is None else decoder.decode(item) for item in values.to_pylist()]
+    return pa.array(items, pa.list_(_plain(of.value_type))).cast(of)
+
+
+def _plain(of: pa.DataType) -> pa.DataType:
+    return {pa.date32(): pa.int32(), pa.date64(): pa.int64()}.get(of, of)
+
 
 # No variable can be called so.
 _PLACE = "#place"

@@ -1,29 +1,200 @@
-"""Order and limit over rows of the match."""
+"""Order and limit over rows of the match.
+
+One call that groups millions of rows can neither be stopped nor told how much memory its hash table may take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import assert_never
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from omnigraph.engine.arrays import one_array
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.model import PropertyType
+from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
-from omnigraph.engine.query.output.columns import scalar_column
-from omnigraph.engine.query.output.ranks import Ranks, first_rows, rank_values
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     AggregateCall,
     Column,
+    Constant,
     EntityRef,
     EntityTies,
     OrderKey,
+    ParameterRef,
     RankingValue,
     ReadPlan,
     Scalarlike,
 )
-from omnigraph.store.table import KEY
+from omnigraph.store.tables.pinned import KEY
+
+
+def scalar_column(context: QueryContext, frame: Frame, expression: Scalarlike) -> pa.Array:
+    """Return the value of an expression, one per row."""
+    match expression:
+        case Column():
+            return context.values(frame, expression.variable, expression.property)
+        case EntityRef():
+            return context.ids(frame, expression.variable)
+        case ParameterRef() | Constant():
+            return repeated(context.given(expression), expression.type, frame.length)
+        case _:
+            assert_never(expression)
+
+
+def repeated(value: object, of: PropertyType, count: int) -> pa.Array:
+    """Return one decoded value so many times."""
+    kind = output_type(of)
+    once = pa.array([list(value) if isinstance(value, tuple) else value], kind)
+    return once.take(pa.array(np.zeros(count, dtype=np.int64)))
+
+
+def output_type(of: PropertyType) -> pa.DataType:
+    """Return the Arrow type that values of a type have in results."""
+    return arrow_type(of)
+
+
+# So many rows are grouped or sorted in one call, some hundredths of a second.
+PIECE_ROWS = 1 << 18
+
+_MOST_PARTS = 256
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_HALF = np.uint64(32)
+# Texts that differ mostly do so near their end.
+_TEXT_BYTES = 8
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def parts_by_key(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield all rows in parts of about :data:`PIECE_ROWS`; no two parts have a key in common.
+
+    Rows of one part keep their order. A table that is small enough is one part.
+    """
+    if rows.num_rows <= PIECE_ROWS:
+        yield rows
+        return
+    part_count = min(_MOST_PARTS, 2 * -(-rows.num_rows // PIECE_ROWS))
+    parts: list[list[pa.Table]] = [[] for _ in range(part_count)]
+    for start in range(0, rows.num_rows, PIECE_ROWS):
+        piece = rows.slice(start, PIECE_ROWS).combine_chunks()
+        places = (_hash_rows(piece, keys) % np.uint64(part_count)).astype(np.uint8)
+        taken = piece.take(pa.array(np.argsort(places, kind="stable")))
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=part_count))]).tolist()
+        for part, low, high in zip(parts, bounds, bounds[1:], strict=False):
+            if high > low:
+                part.append(taken.slice(low, high - low))
+    for part in parts:
+        if part:
+            yield pa.concat_tables(part)
+
+
+def _hash_rows(rows: pa.Table, keys: Sequence[str]) -> Hashes:
+    total = np.zeros(rows.num_rows, dtype=np.uint64)
+    for key in keys:
+        for_key = [_hash_values(chunk) for chunk in rows.column(key).chunks]
+        total = _mixed(total + np.concatenate(for_key))
+    return total
+
+
+def _hash_values(values: pa.Array) -> Hashes:
+    """Return numbers that are equal for equal values, and one number for NULL."""
+    if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+        hashes = _hash_texts(values)
+    else:
+        plain = values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values
+        numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "f":
+            numbers = np.where(np.isnan(numbers), np.nan, numbers).astype(np.float64).view(np.uint64)
+        hashes = numbers.astype(np.uint64)
+    if values.null_count:
+        hashes[np.asarray(values.is_null())] = 0
+    return _mixed(hashes)
+
+
+def _hash_texts(values: pa.Array) -> Hashes:
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2] or b"\0", dtype=np.uint8)
+    lengths, ends = np.diff(offsets), offsets[1:]
+    hashes = lengths.astype(np.uint64)
+    for back in range(1, _TEXT_BYTES + 1):
+        is_there = lengths >= back
+        letters = data[np.where(is_there, ends - back, 0)]
+        hashes = (hashes << np.uint64(8)) ^ np.where(is_there, letters, 0).astype(np.uint64) ^ (hashes >> np.uint64(56))
+    return hashes
+
+
+def _mixed(hashes: Hashes) -> Hashes:
+    spread = hashes * _MULTIPLIER
+    return spread ^ (spread >> _HALF)
+
+
+Ranks = npt.NDArray[np.int64]
+
+_LIMIT = 1 << 62
+# Rows are sorted into twice as many ranges and one, which a byte can number; so many samples stand for a cut.
+_CUTS = 127
+_SAMPLE = 16
+
+
+def rank_values(values: pa.Array) -> Ranks:
+    """Return numbers that order values ascending: equal for equal ones, and least for NULL."""
+    plain = values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else comparable(values)
+    if pa.types.is_integer(plain.type) and _is_moderate(plain):
+        numbers: Ranks = pc.fill_null(plain.cast(pa.int64()), -_LIMIT).to_numpy(zero_copy_only=False)
+        return numbers
+    ranked = pc.rank(plain, sort_keys=[("", "ascending", "at_start")], tiebreaker="dense")
+    return np.asarray(ranked.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _is_moderate(values: pa.Array) -> bool:
+    """Whether integers leave room for a number below all of them, and for their negatives."""
+    if values.type.bit_width < 64:
+        return True
+    bounds = pc.min_max(values)
+    return not bounds["min"].is_valid or (bounds["min"].as_py() > -_LIMIT and bounds["max"].as_py() < _LIMIT)
+
+
+def first_rows(keys: Sequence[Ranks], limit: int | None) -> Positions:
+    """Return the positions of rows in order of the keys, the first key first; at most ``limit`` of them."""
+    if not keys:
+        return np.zeros(0, dtype=np.int64)
+    count = len(keys[0])
+    if limit is None or limit >= count:
+        return _ranks_in_order(keys, np.arange(count))
+    if limit == 0:
+        return np.zeros(0, dtype=np.int64)
+    # Whatever is not better than the last wanted first key cannot be among the first.
+    bound = np.partition(keys[0], limit - 1)[limit - 1]
+    return _ranks_in_order(keys, np.flatnonzero(keys[0] <= bound))[:limit]
+
+
+def _ranks_in_order(keys: Sequence[Ranks], rows: Positions) -> Positions:
+    """Sort rows by the keys, equal ones staying as they are; no call takes so long that a read cannot be stopped."""
+    if not keys:
+        return rows
+    if len(rows) <= PIECE_ROWS:
+        return rows[np.lexsort([key[rows] for key in reversed(keys)])]
+    sample = np.sort(keys[0][rows[:: -(-len(rows) // (_CUTS * _SAMPLE))]])
+    cuts = np.unique(sample[_SAMPLE // 2 :: _SAMPLE])
+    ranges: list[list[Positions]] = [[] for _ in range(2 * len(cuts) + 1)]
+    for start in range(0, len(rows), PIECE_ROWS):
+        piece = rows[start : start + PIECE_ROWS]
+        values = keys[0][piece]
+        # Even numbers lie between two cuts, odd ones are a cut and need only the other keys.
+        places = (np.searchsorted(cuts, values, "left") + np.searchsorted(cuts, values, "right")).astype(np.uint8)
+        bounds = np.cumsum(np.bincount(places, minlength=len(ranges)))[:-1]
+        for found, part in zip(ranges, np.split(piece[np.argsort(places, kind="stable")], bounds), strict=True):
+            found.append(part)
+    return np.concatenate(
+        [_ranks_in_order(keys[number % 2 :], np.concatenate(found)) for number, found in enumerate(ranges)]
+    )
+
 
 _RANK_BYTES = 8
 # With a limit, rows are cut down to it whenever so many have gathered.

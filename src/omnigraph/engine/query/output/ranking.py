@@ -24,7 +24,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     RrfRanking,
 )
-from omnigraph.store.table import KEY
+from omnigraph.store.tables.pinned import KEY
 
 Scores = npt.NDArray[np.float64]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
+from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh
 from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 
@@ -94,3 +95,18 @@ def _share(predicate: Predicate) -> float:
     if isinstance(predicate, TextMatch):
         return _WORDS
     return _EQUAL if isinstance(predicate, SameEntity) else _OTHER
+
+
+def map_steps(plan: QueryPlan, rewrite: Callable[[Step], Step]) -> QueryPlan:
+    """Return the plan with every step rewritten, the innermost ones first."""
+    return map_sequences(plan, lambda steps: tuple(rewrite(step) for step in steps))
+
+
+def map_sequences(plan: QueryPlan, rewrite: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> QueryPlan:
+    """Return the plan with every sequence of steps rewritten, the innermost ones first."""
+    return replace(plan, steps=_map(plan.steps, rewrite))
+
+
+def _map(steps: tuple[Step, ...], rewrite: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> tuple[Step, ...]:
+    inner = (replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, Unless) else step for step in steps)
+    return rewrite(tuple(inner))

@@ -2,25 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
-from omnigraph.engine.query.planner.columns import all_columns, prune_columns
-from omnigraph.engine.query.planner.counting import count_without_rows
-from omnigraph.engine.query.planner.existence import ask_existence
-from omnigraph.engine.query.planner.facts import Facts
-from omnigraph.engine.query.planner.filter_pushdown import push_filters
+from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.join_order import order_joins
-from omnigraph.engine.query.planner.key_lookup import look_up_keys
-from omnigraph.engine.query.planner.late_reading import read_late
-from omnigraph.engine.query.planner.link_test import ask_links
-from omnigraph.engine.query.planner.literals import fit_literals
-from omnigraph.engine.query.planner.scan_limit import limit_scan
-from omnigraph.engine.query.planner.top_rows import cut_early
-from omnigraph.engine.query.steps import QueryPlan, Scan, Step, Unless
+from omnigraph.engine.query.predicates import read_columns
+from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh, walk
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.ir.model import AntiJoin, Expand, NodeScan, Operator, ReadPlan
+from omnigraph.ir.model import (
+    AggregateCall,
+    AntiJoin,
+    Bm25Ranking,
+    Column,
+    Compare,
+    Constant,
+    EntityRef,
+    Expand,
+    Filter,
+    NearestRanking,
+    NodeScan,
+    Operator,
+    ParameterRef,
+    Ranking,
+    ReadPlan,
+    RrfRanking,
+    SameEntity,
+)
 from omnigraph.values import meant
+
+
+def prune_columns(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Read only the properties that some step, output or order key looks at."""
+    wanted: dict[str, dict[str, None]] = {}
+    for table, name in (*_match_columns(plan), *_output_columns(plan)):
+        wanted.setdefault(table, {})[name] = None
+    return replace(plan, columns={table: tuple(names) for table, names in wanted.items()})
+
+
+def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """Return every property of every type that a query may read."""
+    owners: tuple[NodeType | EdgeType, ...] = (*facts.catalog.nodes.values(), *facts.catalog.edges.values())
+    return {
+        owner.table_key: tuple(prop.name for prop in owner.properties if prop.type.scalar is not Scalar.BLOB)
+        for owner in owners
+    }
+
+
+def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
+    for step, variables in walk(plan.steps, plan.variables):
+        yield from ((variables[column.variable], column.property) for column in _step_columns(step))
+
+
+def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
+    for column in _read_after_match(plan.read):
+        yield plan.variables[column.variable], column.property
+
+
+def _read_after_match(read: ReadPlan) -> Iterator[Column]:
+    for output in read.outputs:
+        expression = output.expression
+        if isinstance(expression, AggregateCall):
+            expression = expression.argument
+        if isinstance(expression, Column):
+            yield expression
+    yield from (key.key for key in read.order if isinstance(key.key, Column))
+    if read.ranking is not None:
+        yield from ranking_columns(read.ranking)
+
+
+def _step_columns(step: Step) -> Iterator[Column]:
+    if isinstance(step, Filter):
+        yield from read_columns(step.predicate)
+    elif isinstance(step, Scan | Expand):
+        for predicate in step.filters:
+            yield from read_columns(predicate)
+    elif isinstance(step, Weigh):
+        yield from _step_columns(step.expand)
+
+
+def ranking_columns(ranking: Ranking) -> Iterator[Column]:
+    """Yield the properties that a ranking looks at."""
+    match ranking:
+        case RrfRanking():
+            yield from ranking_columns(ranking.first)
+            yield from ranking_columns(ranking.second)
+        case NearestRanking() | Bm25Ranking():
+            yield ranking.field
+
+
+def count_without_rows(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Turn trailing expansions whose end nobody looks at into counts, each with the counts that start at its end."""
+    if not _only_counts_rows(plan.read):
+        return plan
+    kept = _group_variables(plan.read)
+    steps, weighs = list(plan.steps), list[Weigh]()
+    while steps and (expand := _countable(steps[-1], kept, steps[:-1])) is not None:
+        steps.pop()
+        inner = tuple(weigh for weigh in weighs if weigh.expand.source == expand.destination)
+        weighs = [Weigh(expand=expand, inner=inner), *(weigh for weigh in weighs if weigh not in inner)]
+    return replace(plan, steps=(*steps, *weighs))
+
+
+def _only_counts_rows(read: ReadPlan) -> bool:
+    if read.groups is None or read.ranking is not None:
+        return False
+    calls = [output.expression for output in read.outputs if isinstance(output.expression, AggregateCall)]
+    return all(call.function == "count" and isinstance(call.argument, EntityRef) for call in calls)
+
+
+def _group_variables(read: ReadPlan) -> frozenset[str]:
+    keys = (output.expression for output in read.outputs)
+    return frozenset(key.variable for key in keys if isinstance(key, Column | EntityRef))
+
+
+def _countable(step: Step, kept: frozenset[str], before: list[Step]) -> Expand | None:
+    if not isinstance(step, Expand) or {step.destination, step.edge_variable} & kept:
+        return None
+    if (step.min_hops, step.max_hops) != (1, 1):
+        return None
+    # Filters on the way stand behind all expansions, so what remains in front cannot look at this end but through it.
+    is_source = any(isinstance(other, Expand) and other.source == step.destination for other in before)
+    return None if is_source else step
+
+
+def ask_existence(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Mark anti-joins whose inner steps are one plain hop from an outer variable."""
+
+    def rewrite(step: Step) -> Step:
+        return replace(step, is_existence=True) if isinstance(step, Unless) and _is_one_hop(step) else step
+
+    return map_steps(plan, rewrite)
+
+
+def _is_one_hop(step: Unless) -> bool:
+    if len(step.steps) != 1:
+        return False
+    only = step.steps[0]
+    return (
+        isinstance(only, Expand)
+        and only.source in step.outer
+        and (only.min_hops, only.max_hops) == (1, 1)
+        and not only.filters
+    )
+
+
+def push_filters(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Let storage filter what a scan reads."""
+    return map_steps(plan, lambda step: replace(step, is_pushed=True) if isinstance(step, Scan) else step)
+
+
+def look_up_keys(plan: QueryPlan, facts: Facts) -> QueryPlan:
+    """Give scans the values of their key. The filters stay: they decide, the key only says where to look."""
+
+    def rewrite(step: Step) -> Step:
+        if not isinstance(step, Scan):
+            return step
+        node = facts.catalog.nodes[step.type_name]
+        if node.key is None or not fixes_key(node, step.filters):
+            return step
+        return replace(step, key=tuple(_value_of(step, name) for name in node.key))
+
+    return map_steps(plan, rewrite)
+
+
+def _value_of(step: Scan, name: str) -> Constant | ParameterRef:
+    for predicate in step.filters:
+        if (
+            isinstance(predicate, Compare)
+            and predicate.op == "="
+            and isinstance(predicate.left, Column)
+            and predicate.left.property == name
+            and isinstance(predicate.right, Constant | ParameterRef)
+        ):
+            return predicate.right
+    message = f"no filter fixes {name}"
+    raise LookupError(message)
+
+
+def read_late(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Do not read the properties of a variable when it is bound."""
+    return replace(plan, is_late=True)
+
+
+def ask_links(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Replace an expansion to a private variable and the comparison that follows it by one test per row."""
+    return map_sequences(plan, _fuse)
+
+
+def _fuse(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    fused: list[Step] = []
+    for step in steps:
+        test = _link_test(fused[-1], step) if fused else None
+        if test is None:
+            fused.append(step)
+        else:
+            fused[-1] = test
+    return tuple(fused)
+
+
+def _link_test(before: Step, step: Step) -> LinkTest | None:
+    if not (isinstance(before, Expand) and isinstance(step, Filter) and isinstance(step.predicate, SameEntity)):
+        return None
+    is_single = (before.min_hops, before.max_hops) == (1, 1) and before.edge_variable is None and not before.filters
+    if not is_single or step.predicate.left != before.destination:
+        return None
+    return LinkTest(
+        source=before.source, destination=step.predicate.right, edge=before.edge, direction=before.direction
+    )
+
+
+def fit_literals(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Compare in the column's own type instead of a wider one."""
+    return replace(plan, fits_literals=True)
+
+
+def limit_scan(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Give the limit of the read to its only step."""
+    read, limit = plan.read, plan.read.limit
+    if limit is None or read.order or read.ranking is not None or read.groups is not None or len(plan.steps) != 1:
+        return plan
+    only = plan.steps[0]
+    if not isinstance(only, Scan) or only.filters:
+        return plan
+    return replace(plan, steps=(replace(only, limit=limit),))
+
+
+def cut_early(plan: QueryPlan, _: Facts) -> QueryPlan:
+    """Keep no more ordered rows than the limit asks for."""
+    return replace(plan, cuts_early=plan.read.limit is not None and bool(plan.read.order))
+
 
 Rule = Callable[[QueryPlan, Facts], QueryPlan]
 

@@ -3,8 +3,7 @@
 from omnigraph.engine.query.search.analysis import analyse
 from omnigraph.engine.query.search.index import TextIndex
 from omnigraph.engine.query.search.indexes import TextIndexes, TextIndexStats
-from omnigraph.engine.query.search.ranks import fuse, rank_order
-from omnigraph.engine.query.search.vectors import distances, nearest
+from omnigraph.engine.query.search.ranks import distances, fuse, nearest, rank_order
 
 __all__ = [
     "TextIndex",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from omnigraph.engine.query.search.index import SupportsTexts, TextIndex
 from omnigraph.runtime import Counters
-from omnigraph.store.pins import TablePin
+from omnigraph.store.tables.pins import TablePin
 
 _CAPACITY_BYTES = 512 << 20
 # How long a query that waits for another one's build goes without looking at its own limits.

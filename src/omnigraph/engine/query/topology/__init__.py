@@ -8,9 +8,9 @@ from omnigraph.engine.query.topology.expansion import (
     neighbour_counts,
     neighbour_sums,
     neighbours,
+    reach,
 )
 from omnigraph.engine.query.topology.image import TableImage
-from omnigraph.engine.query.topology.reachability import reach
 
 __all__ = [
     "DEFAULT_CAPACITY_BYTES",

@@ -1,14 +1,23 @@
-"""One step along edges for many rows at once. Rows are named by their position in the codes that were given."""
+"""One step along edges for many rows at once. Rows are named by their position in the codes that were given.
+
+A node is reached at its distance. Besides, a node with an edge to itself is reached one hop after its distance, which
+lets a walk of several hops end in a self-loop; the node where the walk begins has distance zero and is reached in
+that way only.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.topology.adjacency import Adjacency, Mask
+from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.image import Codes
+from omnigraph.records import record
 from omnigraph.runtime import Counters
 
 # Fewer pairs than this are looked up as they come; more are worth sorting first, so that the search moves forward.
@@ -104,3 +113,173 @@ def _contains(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> Mas
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     found: Mask = keys[at] == wanted
     return found
+
+
+# Walks go side by side as long as the marks of all of them, a byte per node and walk, stay in the processor's cache.
+_MARKS = 1 << 22
+# So many edges are followed at a time, which bounds both memory and the time until the next check.
+_EDGES_AT_ONCE = 1 << 20
+# Marking every node costs less than sorting the ones found once they are this share of all.
+_DENSE_SHARE = 16
+_CODE_BYTES = 8
+
+
+def reach(
+    adjacency: Adjacency,
+    codes: Codes,
+    min_hops: int,
+    max_hops: int,
+    *,
+    same_type: bool,
+    is_backward: bool,
+    check: Check,
+) -> tuple[Codes, Codes]:
+    """Return every node that a row's node reaches, once per row.
+
+    Args:
+        adjacency: the edges to walk.
+        codes: the node where each row's walk begins.
+        min_hops: the least number of hops.
+        max_hops: the greatest.
+        same_type: whether the edge can be walked again from where it leads.
+        is_backward: the walk begins at the written destination, so that it is this node's own self-loop that counts.
+        check: called with the bytes that are held and about to be taken; raises to stop the walk.
+
+    Returns:
+        Rows, ascending, and for each the node found, ascending within a row.
+    """
+    if not same_type:
+        max_hops = min(max_hops, 1)
+    if min_hops > max_hops or not len(codes):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    if max_hops == 1:
+        offsets = adjacency.distinct.offsets
+        check(4 * _CODE_BYTES * int((offsets[codes + 1] - offsets[codes]).sum()))
+        return neighbours(adjacency, codes)
+    starts, rows = np.unique(codes, return_inverse=True)
+    walk = _Walk(
+        adjacency=adjacency, min_hops=min_hops, max_hops=max_hops, loops=adjacency.has_loop, is_backward=is_backward
+    )
+    counts, found = _walk_all(walk, starts, check)
+    if len(starts) == len(codes) and (codes[1:] > codes[:-1]).all():
+        return np.repeat(np.arange(len(codes)), counts), found
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    check(_CODE_BYTES * (len(found) + 4 * int(counts[rows].sum())))
+    spread_rows, at = spread(offsets, rows)
+    return spread_rows, found[at]
+
+
+@record
+class _Walk:
+    """What all walks of a call have in common."""
+
+    adjacency: Adjacency
+    min_hops: int
+    max_hops: int
+    loops: Mask
+    is_backward: bool
+
+
+def _walk_all(walk: _Walk, starts: Codes, check: Check) -> tuple[Codes, Codes]:
+    """Return how many nodes each start reaches, and the nodes, start by start."""
+    at_once = max(1, _MARKS // max(1, walk.adjacency.node_count))
+    counts: list[Codes] = []
+    found: list[Codes] = []
+    held = 0
+    for begin in range(0, len(starts), at_once):
+        chunk = starts[begin : begin + at_once]
+        keys = _walk_together(walk, chunk, partial(_check_more, check, held))
+        rows, nodes = _split(keys, walk.adjacency.node_count, len(chunk))
+        counts.append(np.bincount(rows, minlength=len(chunk)))
+        found.append(nodes)
+        held += nodes.nbytes
+    check(3 * held)
+    return np.concatenate(counts), np.concatenate(found)
+
+
+def _check_more(check: Check, held_bytes: int, extra_bytes: int) -> None:
+    check(held_bytes + extra_bytes)
+
+
+def _walk_together(walk: _Walk, starts: Codes, check: Check) -> Codes:
+    """Return what these starts reach as keys, ``position of the start * node count + node``, ascending."""
+    node_count = walk.adjacency.node_count
+    frontier = np.arange(len(starts)) * node_count + starts
+    check(2 * len(starts) * node_count)
+    visited = np.zeros(len(starts) * node_count, dtype=np.bool_)
+    visited[frontier] = True
+    start_loops = walk.loops[starts]
+    reached: list[Codes] = []
+    for hop in range(1, walk.max_hops + 1):
+        if not len(frontier):
+            break
+        rows, nodes = _split(frontier, node_count, len(starts))
+        if hop >= walk.min_hops:
+            reached.append(frontier[start_loops[rows] if walk.is_backward else walk.loops[nodes]])
+        held = visited.nbytes + sum(keys.nbytes for keys in reached)
+        frontier = _next(walk.adjacency, rows, nodes, visited, partial(_check_more, check, held))
+        if hop >= walk.min_hops:
+            reached.append(frontier)
+    keys = np.concatenate([np.zeros(0, dtype=np.int64), *reached])
+    return _sorted_distinct(keys)
+
+
+def _next(adjacency: Adjacency, rows: Codes, nodes: Codes, visited: Mask, check: Check) -> Codes:
+    """Return the keys of unvisited neighbours, each once, and mark them as visited."""
+    offsets = adjacency.distinct.offsets
+    counts = offsets[nodes + 1] - offsets[nodes]
+    total = int(counts.sum())
+    if total * _DENSE_SHARE < len(visited):
+        fresh = [np.zeros(0, dtype=np.int64)]
+        for keys in _followed(adjacency, rows, nodes, counts, check):
+            unseen = _sorted_distinct(keys[~visited[keys]])
+            visited[unseen] = True
+            fresh.append(unseen)
+        return np.concatenate(fresh)
+    marks = np.zeros(len(visited), dtype=np.bool_)
+    if len(visited) == adjacency.node_count and 2 * total > len(adjacency.distinct.targets):
+        # One walk that follows most edges passes over all of them, which spares it finding where they stand.
+        is_left = np.zeros(adjacency.node_count, dtype=np.bool_)
+        is_left[nodes] = True
+        marks[adjacency.distinct.targets[np.repeat(is_left, np.diff(offsets))]] = True
+        nodes = nodes[:0]
+    for keys in _followed(adjacency, rows, nodes, counts, check):
+        marks[keys] = True
+    np.greater(marks, visited, out=marks)
+    np.logical_or(visited, marks, out=visited)
+    check(_CODE_BYTES * total)
+    return np.flatnonzero(marks)
+
+
+def _followed(
+    adjacency: Adjacency, rows: Codes, nodes: Codes, counts: Codes, check: Check
+) -> Iterator[npt.NDArray[np.int64]]:
+    links = adjacency.distinct
+    ends = np.cumsum(counts)
+    begin = 0
+    while begin < len(nodes):
+        done = int(ends[begin - 1]) if begin else 0
+        stop = max(begin + 1, int(np.searchsorted(ends, done + _EDGES_AT_ONCE, side="right")))
+        check(5 * _CODE_BYTES * (int(ends[stop - 1]) - done))
+        at_rows, at = spread(links.offsets, nodes[begin:stop])
+        keys = links.targets[at].astype(np.int64)
+        if rows[-1] > 0:
+            keys += (rows[begin:stop] * adjacency.node_count)[at_rows]
+        yield keys
+        begin = stop
+
+
+def _split(keys: Codes, node_count: int, walks: int) -> tuple[Codes, Codes]:
+    if walks == 1:
+        return np.zeros(len(keys), dtype=np.int64), keys
+    rows = keys // node_count
+    return rows, keys - rows * node_count
+
+
+def _sorted_distinct(keys: Codes) -> Codes:
+    keys.sort()
+    if len(keys) < 2:
+        return keys
+    is_first = np.ones(len(keys), dtype=np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    return keys[is_first]

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.query.output.group_keys import GroupKey
+from omnigraph.engine.query.output.aggregates import GroupKey
 
 COLUMNS = {
     "text": pa.array(["b", None, "a", "b"]),

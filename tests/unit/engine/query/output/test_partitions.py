@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.query.output.partitions import PIECE_ROWS, parts_by_key
+from omnigraph.engine.query.output.ordering import PIECE_ROWS, parts_by_key
 
 ROWS = 3 * PIECE_ROWS + 17
 

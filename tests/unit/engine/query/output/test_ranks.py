@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from omnigraph.engine.query.output.partitions import PIECE_ROWS
-from omnigraph.engine.query.output.ranks import first_rows, rank_values
+from omnigraph.engine.query.output.ordering import PIECE_ROWS, first_rows, rank_values
 
 MANY = 2 * PIECE_ROWS + 5
 

@@ -10,8 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.engine.query.search import analyse
-from omnigraph.engine.query.search.analysis import MAX_TOKEN_LENGTH, STOP_WORDS
-from omnigraph.engine.query.search.tokenizing import Vocabulary, batches, term_occurrences
+from omnigraph.engine.query.search.analysis import MAX_TOKEN_LENGTH, STOP_WORDS, Vocabulary, batches, term_occurrences
 
 # A busy machine must not fail a test that is right.
 UNHURRIED = settings(deadline=None)

@@ -11,7 +11,7 @@ from omnigraph.runtime import Counters, World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild, stage_change, stage_compaction, stage_create, stage_indexes
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.store import TableStore
 
 SCHEMA = pa.schema(
     [

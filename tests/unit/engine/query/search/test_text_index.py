@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.text_image import TextImage, no_limit
 
 from omnigraph.engine.query.search import TextIndex, analyse
-from omnigraph.engine.query.search.edits import Spellings
+from omnigraph.engine.query.search.analysis import Spellings
 from omnigraph.engine.query.search.index import MAX_EXPANSIONS
 
 # A busy machine must not fail a test that is right.

@@ -18,7 +18,7 @@ from omnigraph.store.staging import (
     stage_indexes,
     stage_overwrite,
 )
-from omnigraph.store.tables import TableStore
+from omnigraph.store.tables.store import TableStore
 
 NODES = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
 EDGES = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("id", "src", "dst")])

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from tests.unit.engine.query.topology.stored import Graph, assert_same
 from tests.unit.engine.query.topology.test_expansion import SEEDED
 
-from omnigraph.engine.query.topology import Adjacency, TopologyCache, links
+from omnigraph.engine.query.topology import Adjacency, TopologyCache
+from omnigraph.engine.query.topology import adjacency as links
 
 ENTRIES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=30)
 

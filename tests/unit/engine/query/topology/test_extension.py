@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.query.topology.stored import Graph, assert_same
 
-from omnigraph.engine.query.topology import TopologyCache, building, ends
+from omnigraph.engine.query.topology import TopologyCache, ends
+from omnigraph.engine.query.topology import cache as building
 from omnigraph.runtime import Counters
 
 DIRECTIONS = ("out", "in", "both")

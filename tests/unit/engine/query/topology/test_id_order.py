@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engine.query.topology.test_expansion import SEEDED
 
-from omnigraph.engine.query.topology.id_order import ranks_of
+from omnigraph.engine.query.topology.image import ranks_of
 
 IDS = st.one_of(
     st.lists(st.text(max_size=5), unique=True, max_size=20),

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.engine.query.topology.test_expansion import SEEDED, adjacency_of, codes_of, listed
 
-from omnigraph.engine.query.topology import reach, reachability
+from omnigraph.engine.query.topology import expansion as reachability
+from omnigraph.engine.query.topology import reach
 
 NODES = 6
 PAIRS = st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, NODES - 1)), max_size=14)

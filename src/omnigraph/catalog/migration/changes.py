@@ -1,0 +1,308 @@
+"""What changes on types that stay: the types themselves, their properties and their constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from omnigraph.catalog.identity import TypeKind
+from omnigraph.catalog.migration import codes
+from omnigraph.catalog.migration import codes as reasons
+from omnigraph.catalog.migration.constraint import DeclaredConstraint, declared_constraints
+from omnigraph.catalog.migration.resolve import AnyType
+from omnigraph.catalog.migration.steps import (
+    AddConstraint,
+    AddProperty,
+    DropConstraint,
+    DropMode,
+    DropProperty,
+    ExtendEnum,
+    MakeNullable,
+    MakeRequired,
+    RenameProperty,
+    RenameType,
+    Step,
+    UnsupportedChange,
+    UpdatePropertyMetadata,
+    UpdateTypeMetadata,
+)
+from omnigraph.catalog.model import AnnotationValue, EdgeType, NodeType, PropertyDef, PropertyType
+from omnigraph.records import record
+
+
+@record
+class TypePair:
+    """An accepted type and the desired one that continues it.
+
+    ``property_names`` maps accepted names to desired ones for the properties that stay; ``node_names`` does so for
+    node types, which endpoints refer to; ``interface_properties`` maps accepted ``Interface.property`` to desired.
+    """
+
+    kind: TypeKind
+    accepted: AnyType
+    desired: AnyType
+    property_names: Mapping[str, str]
+    node_names: Mapping[str, str]
+    interface_properties: Mapping[str, str]
+    drop_mode: DropMode
+
+    @property
+    def entity(self) -> str:
+        """The desired type as plans name it."""
+        return f"{self.kind}:{self.desired.name}"
+
+    def continued(self) -> dict[str, PropertyDef]:
+        """Return the accepted properties that stay, by their desired names."""
+        return {
+            self.property_names[prop.name]: prop
+            for prop in self.accepted.properties
+            if prop.name in self.property_names
+        }
+
+    def dropped(self) -> list[PropertyDef]:
+        """Return the accepted properties that no desired one continues, by name."""
+        gone = (prop for prop in self.accepted.properties if prop.name not in self.property_names)
+        return sorted(gone, key=lambda prop: prop.name)
+
+    def added(self) -> dict[str, PropertyDef]:
+        """Return the desired properties that continue no accepted one, by name."""
+        kept = set(self.property_names.values())
+        return {prop.name: prop for prop in self.desired.properties if prop.name not in kept}
+
+
+@record
+class ConstraintChanges:
+    """What two versions of a type declare differently, already under the desired names."""
+
+    pair: TypePair
+    removed: tuple[DeclaredConstraint, ...]
+    added: tuple[DeclaredConstraint, ...]
+
+    def of_property(self, name: str) -> Iterator[Step]:
+        """Yield the steps about constraints over the one desired property ``name``."""
+        for constraint in self.removed:
+            if constraint.is_over_one_property and constraint.columns == (name,):
+                yield _refuse_removal(f"{self.pair.entity}.{name}", constraint)
+        for constraint in self.added:
+            if constraint.is_over_one_property and constraint.columns == (name,):
+                yield self._addition(constraint)
+
+    def of_type(self) -> Iterator[Step]:
+        """Yield the steps about every other constraint: removals first, then additions."""
+        columns = {prop.name for prop in self.pair.desired.properties}
+        dropped = {prop.name for prop in self.pair.dropped()}
+        for constraint in self.removed:
+            if constraint.kind != "Key" and not dropped.isdisjoint(constraint.columns):
+                yield DropConstraint(type_kind=self.pair.kind, type_name=self.pair.desired.name, constraint=constraint)
+            elif not _is_over_one_of(constraint, columns):
+                yield _refuse_removal(self.pair.entity, constraint)
+        for constraint in self.added:
+            if not _is_over_one_of(constraint, columns):
+                yield self._addition(constraint)
+
+    def _addition(self, constraint: DeclaredConstraint) -> Step:
+        if constraint.kind == "Key":
+            return _refuse_key(self.pair.entity, constraint)
+        # A row that holds null in a column is exempt, and every row does in a property that is being added.
+        all_null = {name for name, prop in self.pair.added().items() if prop.type.nullable}
+        has_rows = self.pair.kind != "interface"
+        can_fail = has_rows and constraint.kind != "Index" and all_null.isdisjoint(constraint.columns)
+        return AddConstraint(
+            type_kind=self.pair.kind,
+            type_name=self.pair.desired.name,
+            constraint=constraint,
+            validate=can_fail,
+        )
+
+
+def constraint_changes(pair: TypePair) -> ConstraintChanges:
+    """Compare the constraints of both sides."""
+    before = {constraint.renamed(pair.property_names) for constraint in declared_constraints(pair.accepted)}
+    after = declared_constraints(pair.desired)
+    return ConstraintChanges(
+        pair=pair,
+        removed=tuple(sorted(before - after, key=DeclaredConstraint.sort_key)),
+        added=tuple(sorted(after - before, key=DeclaredConstraint.sort_key)),
+    )
+
+
+def _is_over_one_of(constraint: DeclaredConstraint, columns: set[str]) -> bool:
+    return constraint.is_over_one_property and constraint.columns[0] in columns
+
+
+def _refuse_removal(entity: str, constraint: DeclaredConstraint) -> UnsupportedChange:
+    single = constraint.is_over_one_property
+    what = reasons.REMOVING_PROPERTY_CONSTRAINTS if single else reasons.REMOVING_CONSTRAINTS
+    return UnsupportedChange(entity=entity, reason=f"{what} is not supported: {constraint}")
+
+
+def _refuse_key(entity: str, constraint: DeclaredConstraint) -> UnsupportedChange:
+    if len(constraint.columns) == 1:
+        entity = f"{entity}.{constraint.columns[0]}"
+        what = f"{reasons.ADDING_PROPERTY_CONSTRAINT}key"
+    else:
+        what = f"{reasons.ADDING_CONSTRAINT} {constraint}"
+    return UnsupportedChange(
+        entity=entity, reason=f"{what} to an accepted type is not supported: entity ids derive from the key"
+    )
+
+
+def type_changes(pair: TypePair) -> Iterator[Step]:
+    """Yield the steps about the head of a type, properties and constraints left out."""
+    accepted, desired = pair.accepted, pair.desired
+    if accepted.name != desired.name:
+        yield RenameType(type_kind=pair.kind, old_name=accepted.name, new_name=desired.name)
+    if isinstance(accepted, NodeType) and isinstance(desired, NodeType):
+        yield from _implements_change(pair.entity, accepted, desired)
+        yield from _annotation_change(pair, accepted.annotations, desired.annotations)
+    if isinstance(accepted, EdgeType) and isinstance(desired, EdgeType):
+        yield from _endpoint_change(pair, accepted, desired)
+        yield from _cardinality_change(pair.entity, accepted, desired)
+        yield from _annotation_change(pair, accepted.annotations, desired.annotations)
+
+
+def same_annotations(left: Iterable[AnnotationValue], right: Iterable[AnnotationValue]) -> bool:
+    """Tell whether two annotation lists say the same, in whatever order."""
+    return set(left) == set(right)
+
+
+def _implements_change(entity: str, accepted: NodeType, desired: NodeType) -> Iterator[Step]:
+    before, after = sorted(set(accepted.implements)), sorted(set(desired.implements))
+    if before != after:
+        yield UnsupportedChange(
+            entity=entity,
+            reason=f"{reasons.IMPLEMENTED_INTERFACES} is not supported: from {_names(before)} to {_names(after)}",
+        )
+
+
+def _endpoint_change(pair: TypePair, accepted: EdgeType, desired: EdgeType) -> Iterator[Step]:
+    before = tuple(pair.node_names.get(name, name) for name in (accepted.from_type, accepted.to_type))
+    after = (desired.from_type, desired.to_type)
+    if before != after:
+        change = f"from {before[0]} -> {before[1]} to {after[0]} -> {after[1]}"
+        yield UnsupportedChange(entity=pair.entity, reason=f"{reasons.EDGE_ENDPOINTS} is not supported: {change}")
+
+
+def _cardinality_change(entity: str, accepted: EdgeType, desired: EdgeType) -> Iterator[Step]:
+    if accepted.cardinality != desired.cardinality:
+        change = f"from {accepted.cardinality} to {desired.cardinality}"
+        yield UnsupportedChange(entity=entity, reason=f"{reasons.CARDINALITY} is not supported: {change}")
+
+
+def _annotation_change(
+    pair: TypePair,
+    before: tuple[AnnotationValue, ...],
+    after: tuple[AnnotationValue, ...],
+) -> Iterator[Step]:
+    if not same_annotations(before, after):
+        yield UpdateTypeMetadata(type_kind=pair.kind, name=pair.desired.name, annotations=after)
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def property_changes(pair: TypePair) -> Iterator[Step]:
+    """Yield the steps about properties by desired name, then drops by name, then constraints over several columns."""
+    constraints = constraint_changes(pair)
+    continued = pair.continued()
+    for after in sorted(pair.desired.properties, key=lambda prop: prop.name):
+        before = continued.get(after.name)
+        if before is None:
+            yield _addition(pair, after)
+            yield from constraints.of_property(after.name)
+        else:
+            yield from _shape_changes(pair, before, after)
+            yield from constraints.of_property(after.name)
+            yield from _origin_changes(pair, before, after)
+            yield from _property_annotation_change(pair, before, after)
+    for gone in pair.dropped():
+        yield _drop(pair, gone)
+    yield from constraints.of_type()
+
+
+def _addition(pair: TypePair, prop: PropertyDef) -> Step:
+    if not prop.type.nullable:
+        return UnsupportedChange(
+            entity=f"{pair.entity}.{prop.name}",
+            reason=f"adding required property '{prop.name}: {prop.type}' requires a backfill; "
+            "add it as nullable, give every row a value, then make it required",
+            code=codes.ADD_REQUIRED_PROPERTY,
+        )
+    return AddProperty(
+        type_kind=pair.kind, type_name=pair.desired.name, property_name=prop.name, property_type=prop.type
+    )
+
+
+def _shape_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> Iterator[Step]:
+    if before.name != after.name:
+        yield RenameProperty(
+            type_kind=pair.kind, type_name=pair.desired.name, old_name=before.name, new_name=after.name
+        )
+    if before.type != after.type:
+        yield _type_change(pair, after.name, before.type, after.type)
+    embed = before.embed
+    if embed is not None:
+        embed = replace(embed, source=pair.property_names.get(embed.source, embed.source))
+    if embed != after.embed:
+        yield UnsupportedChange(entity=f"{pair.entity}.{after.name}", reason=f"{reasons.EMBED} is not supported")
+
+
+def _type_change(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> Step:
+    type_name = pair.desired.name
+    if replace(before, nullable=after.nullable) == after:
+        if after.nullable:
+            return MakeNullable(type_kind=pair.kind, type_name=type_name, property_name=name)
+        return MakeRequired(type_kind=pair.kind, type_name=type_name, property_name=name)
+    added = _added_enum_values(before, after)
+    if added:
+        return ExtendEnum(type_kind=pair.kind, type_name=type_name, property_name=name, added_values=added)
+    return UnsupportedChange(
+        entity=f"{pair.entity}.{name}",
+        reason=f"{reasons.PROPERTY_TYPE} is not supported: from {before} to {after}",
+        code=codes.CHANGE_PROPERTY_TYPE,
+    )
+
+
+def _added_enum_values(before: PropertyType, after: PropertyType) -> tuple[str, ...]:
+    """Return the sorted values that are more, or nothing if the change is not just a wider enum."""
+    if before.enum_values is None or after.enum_values is None:
+        return ()
+    if replace(before, enum_values=after.enum_values) != after or not set(before.enum_values) < set(after.enum_values):
+        return ()
+    return tuple(sorted(set(after.enum_values) - set(before.enum_values)))
+
+
+def _origin_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> Iterator[Step]:
+    entity = f"{pair.entity}.{after.name}"
+    if before.declared_directly != after.declared_directly:
+        words = {True: "declared in the type", False: "received from an interface"}
+        change = f"from {words[before.declared_directly]} to {words[after.declared_directly]}"
+        yield UnsupportedChange(entity=entity, reason=f"changing {reasons.PROVENANCE} is not supported: {change}")
+    links = sorted(pair.interface_properties.get(link, link) for link in before.satisfies)
+    if links != sorted(after.satisfies):
+        change = f"from {', '.join(links) or 'none'} to {', '.join(sorted(after.satisfies)) or 'none'}"
+        yield UnsupportedChange(
+            entity=entity, reason=f"changing interface {reasons.SATISFACTION} is not supported: {change}"
+        )
+
+
+def _property_annotation_change(pair: TypePair, before: PropertyDef, after: PropertyDef) -> Iterator[Step]:
+    if not same_annotations(before.annotations, after.annotations):
+        yield UpdatePropertyMetadata(
+            type_kind=pair.kind,
+            type_name=pair.desired.name,
+            property_name=after.name,
+            annotations=after.annotations,
+        )
+
+
+def _drop(pair: TypePair, prop: PropertyDef) -> Step:
+    code = codes.DROP_VECTOR_PROPERTY if prop.type.is_vector else codes.DROP_PROPERTY
+    return DropProperty(
+        type_kind=pair.kind,
+        type_name=pair.desired.name,
+        property_name=prop.name,
+        mode=pair.drop_mode,
+        code=None if pair.kind == "interface" else code,
+    )

@@ -1,0 +1,232 @@
+"""``omnigraph branch``: commands about branches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, ClassVar
+
+import typer
+
+from omnigraph.cli.graphs import (
+    Actor,
+    AsJson,
+    Consent,
+    IfCommit,
+    Message,
+    Quiet,
+    Resolve,
+    Store,
+    UriOption,
+    ask_consent,
+    echo_target,
+    graph_address,
+    open_graph,
+)
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BranchInUseError, MergeConflict
+from omnigraph.history.merge import MergePreview, MergeResult, TableCounts, merge_branch, preview_merge
+from omnigraph.txn.branches.status import BranchStatus
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "create": Entry(app="omnigraph.cli.commands.branch:create_app", summary="Create a branch."),
+        "list": Entry(app="omnigraph.cli.commands.branch:list_app", summary="List the branches."),
+        "merge": Entry(
+            app="omnigraph.cli.commands.branch:merge_app", summary="Merge a branch into another, row by row."
+        ),
+        "delete": Entry(app="omnigraph.cli.commands.branch:delete_app", summary="Delete a branch and its own commits."),
+    }
+
+
+app = new_app(cls=_Commands)
+
+
+@app.callback()
+def branch() -> None:
+    """Create, list, merge and delete branches."""
+
+
+create_app = new_app()
+
+
+@create_app.command()
+def create(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to create.")],
+    source: Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")] = "main",
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="REF", help="Start from this state: a commit, tag:NAME, BRANCH~N or @TIME."),
+    ] = None,
+    uri: UriOption = None,
+    store: Store = None,
+    actor: Actor = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Create a branch. It shares every row with its source until one of them is written to."""
+    address = graph_address(uri, store)
+    echo_target("branch create", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        made = session.create_branch(name, source, at=at, actor=actor)
+    origin = source if at is None else at
+    report = PlainReport(
+        document={"uri": address, "name": made.name, "from": origin, "actor_id": actor, "branch": made.to_json()},
+        lines=[f"created branch {made.name} from {origin}"],
+    )
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+delete_app = new_app()
+
+
+@delete_app.command()
+def delete(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to delete.")],
+    uri: UriOption = None,
+    store: Store = None,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Delete a branch and the commits that are its own, for good.
+
+    A branch that another branch or a tag depends on is refused.
+    """
+    address = graph_address(uri, store)
+    ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
+    echo_target("branch delete", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        session.delete_branch(name, actor=actor)
+    report = PlainReport(document={"uri": address, "name": name, "actor_id": actor}, lines=[f"deleted branch {name}"])
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+list_app = new_app()
+
+
+@list_app.command("list")
+def list_branches(
+    *,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show head, parent, commits ahead and behind, and the last actor too.")
+    ] = False,
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the branches, main first, then by name."""
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        found = session.branches()
+    report = PlainReport(
+        document={"branches": [status.to_json() for status in found]},
+        lines=[_told(status) if verbose else str(status.name) for status in found],
+    )
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+def _told(status: BranchStatus) -> str:
+    origin = "" if status.parent is None else f" parent={status.parent} ahead={status.ahead} behind={status.behind}"
+    actor = "" if status.last_actor is None else f" last_actor={status.last_actor}"
+    return f"{status.name} head={status.head.id}{origin}{actor}"
+
+
+merge_app = new_app()
+
+
+@merge_app.command()
+def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+    *,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
+    target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
+    resolve: Resolve = None,
+    preview: Annotated[bool, typer.Option("--preview", help="Show what the merge would do; change nothing.")] = False,
+    delete_branch: Annotated[
+        bool, typer.Option("--delete-branch", help="Delete the source afterwards, if nothing depends on it.")
+    ] = False,
+    message: Message = None,
+    expected_head: IfCommit = None,
+    uri: UriOption = None,
+    store: Store = None,
+    actor: Actor = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Merge a branch into another, row by row against their common commit, as one commit or not at all.
+
+    Rows that both sides changed are conflicts unless --resolve decides them. Exits with 3 on conflicts; --preview
+    shows them and exits with 0.
+    """
+    address = graph_address(uri, store)
+    output = choose_output(as_json=as_json)
+    if preview:
+        with open_graph(address, mode="read_only") as session:
+            seen = preview_merge(session, source, target, resolve=resolve)  # type: ignore[arg-type]  # checked inside
+        output.show(PlainReport(document=seen.to_json(), lines=list(_preview_lines(seen))))
+        return 0
+    echo_target("branch merge", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        done = merge_branch(
+            session,
+            source,
+            target,
+            resolve=resolve,  # type: ignore[arg-type]  # checked inside
+            actor=actor,
+            message=message,
+            expected_head=expected_head,
+        )
+        refusal = _delete(session, source, actor) if delete_branch else None
+    is_deleted = delete_branch and refusal is None
+    report = PlainReport(
+        document={**done.to_json(), "branch_deleted": is_deleted},
+        lines=[*_merge_lines(done), *([f"deleted branch {source}"] if is_deleted else [])],
+        remarks=[] if refusal is None else [f"warning: branch {source} was not deleted: {refusal}"],
+    )
+    output.show(report)
+    return 0
+
+
+def _delete(session: GraphSession, name: str, actor: str | None) -> str | None:
+    """Delete the source; return why it was refused. The merge stands either way."""
+    try:
+        session.delete_branch(name, actor=actor)
+    except BranchInUseError as refusal:
+        return refusal.message
+    return None
+
+
+def _merge_lines(done: MergeResult) -> Iterable[str]:
+    yield f"merged {done.source} into {done.target}: {done.outcome.value}"
+    yield from map(_counts, done.tables)
+
+
+def _preview_lines(seen: MergePreview) -> Iterable[str]:
+    verdict = counted(len(seen.conflicts), "conflict") if seen.conflicts else "no conflicts"
+    yield f"merging {seen.source} into {seen.target} would be {seen.outcome.value}, {verdict}"
+    yield from map(_counts, seen.tables)
+    yield from map(_conflict, seen.conflicts)
+
+
+def _counts(table: TableCounts) -> str:
+    parts = {
+        "inserted": table.inserted,
+        "updated": table.updated,
+        "deleted": table.deleted,
+        "resolved": table.resolved,
+    }
+    told = [f"{count} {what}" for what, count in parts.items() if count]
+    if table.conflicts:
+        told.append(counted(table.conflicts, "conflict"))
+    return f"  {table.type_key}: {', '.join(told)}"
+
+
+def _conflict(conflict: MergeConflict) -> str:
+    return f"  conflict {conflict.kind}: {conflict.message}"

@@ -1,0 +1,180 @@
+"""``omnigraph changes``: commands about the change feed."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.cli.graphs import AsJson, Branch, Kinds, Ops, Store, Types, UriOption, graph_address, open_graph
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.errors import BadValue, FileAccessError
+from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.diff.lines import change_lines
+from omnigraph.history.feed.reader import ChangeBlock, ChangeFeedPage, ChangeReader, capture_baseline
+from omnigraph.history.feed.tokens import PageLimits
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "poll": Entry(app="omnigraph.cli.commands.changes:poll_app", summary="Show what was committed since a cursor."),
+        "baseline": Entry(
+            app="omnigraph.cli.commands.changes:baseline_app", summary="Export a state to start a feed from."
+        ),
+    }
+
+
+app = new_app(cls=_Commands)
+
+
+@app.callback()
+def changes() -> None:
+    """Follow what is committed to a branch."""
+
+
+poll_app = new_app()
+
+
+@poll_app.command()
+def poll(
+    *,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier poll ended.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--start", metavar="PLACE", help="now, beginning or after:COMMIT; now unless given.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="How many commits to look at in one page.")
+    ] = None,
+    branch: Branch = "main",
+    kinds: Kinds = None,
+    types: Types = None,
+    ops: Ops = None,
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show the commits of a branch since a cursor with what each changed, oldest first, and the cursor to go on with.
+
+    Every commit is delivered at least once and whole; an answer that is lost is asked for again with the same cursor.
+    """
+    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
+    limits = PageLimits() if limit is None else PageLimits(commits=limit)
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        reader = ChangeReader(session.store)
+        page = reader.poll(branch, start=start, cursor=cursor, wanted=wanted, limits=limits)
+        pages = [page]
+        while not _is_end(page):
+            page = reader.poll(
+                branch, page_token=page.next_page_token, cursor=page.cursor, wanted=wanted, limits=limits
+            )
+            pages.append(page)
+        catalog = session.catalog(branch)
+    blocks = list(_stitched(block for shown in pages for block in shown.blocks))
+    document = {"blocks": [block.to_json() for block in blocks], "cursor": page.cursor, "caught_up": page.is_caught_up}
+    report = PlainReport(document=document, lines=[*_lines(blocks, catalog), f"cursor: {page.cursor}"])
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+def _is_end(page: ChangeFeedPage) -> bool:
+    """Whether nothing follows; a poll that shows nothing and is not caught up stands before what it cannot show."""
+    return page.next_page_token is None and (page.is_caught_up or not page.blocks)
+
+
+def _stitched(blocks: Iterable[ChangeBlock]) -> Iterator[ChangeBlock]:
+    """Put the parts of a commit that came in several pages together."""
+    held: ChangeBlock | None = None
+    for block in blocks:
+        if held is not None and held.cause == block.cause:
+            held = ChangeBlock(cause=held.cause, changes=(*held.changes, *block.changes))
+            continue
+        if held is not None:
+            yield held
+        held = block
+    if held is not None:
+        yield held
+
+
+def _lines(blocks: Iterable[ChangeBlock], catalog: Catalog) -> Iterator[str]:
+    is_empty = True
+    for block in blocks:
+        is_empty = False
+        commit = block.cause.commit
+        actor = "" if commit.actor is None else f" actor={commit.actor}"
+        yield f"{commit.id} graph_branch={commit.branch}{actor}"
+        yield from change_lines(block.changes, catalog, indent="  ")
+    if is_empty:
+        yield "(no new commits)"
+
+
+baseline_app = new_app()
+
+
+@baseline_app.command()
+def baseline(
+    *,
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to write it, as JSON lines.")],
+    branch: Branch = "main",
+    kinds: Kinds = None,
+    types: Types = None,
+    ops: Ops = None,
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Export one state of a branch together with the cursor that a feed goes on from.
+
+    The file appears whole or not at all; a failure leaves the one that was there.
+    """
+    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        last = _write(Path(out), capture_baseline(session.store, branch, wanted=wanted))
+    document = last["baseline"]
+    lines = [f"{key}: {value}" for key, value in document.items()]
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
+    return 0
+
+
+def _write(path: Path, records: Iterator[dict[str, Any]]) -> dict[str, Any]:
+    """Write the records beside the file and put them in its place; return the last one."""
+    partial, last = path.with_name(f"{path.name}.partial"), dict[str, Any]()
+    with _writing(path), _locked(path.with_name(f"{path.name}.lock")):
+        with partial.open("w", encoding="utf-8") as file:
+            for last in records:
+                file.write(json.dumps(last, ensure_ascii=False, separators=(",", ":")) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    return last
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        details = BadValue(what="file", value=str(path), expected="a file that can be written")
+        why = (error.strerror or str(error)).lower()
+        raise FileAccessError(f"the file cannot be written: {why}: path={path}", details=details) from error

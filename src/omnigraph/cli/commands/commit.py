@@ -1,0 +1,353 @@
+"""``omnigraph commit``: commands about commits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from omnigraph.catalog.model import Catalog
+from omnigraph.cli.graphs import (
+    Actor,
+    AsJson,
+    Branch,
+    IfCommit,
+    Kinds,
+    Limit,
+    Message,
+    Ops,
+    Quiet,
+    Resolve,
+    Store,
+    Types,
+    Uri,
+    UriOption,
+    echo_target,
+    graph_address,
+    open_graph,
+)
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.output import PlainReport, choose_output, write_line
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.history.diff.change import ChangeFilter, EntityChange
+from omnigraph.history.diff.compare import DiffStats, diff_between
+from omnigraph.history.diff.lines import change_lines, counts_line
+from omnigraph.history.feed.blame import EntityEvent
+from omnigraph.history.feed.blame import blame as find_events
+from omnigraph.history.feed.reader import ChangeReader, CommitChanges
+from omnigraph.history.feed.tokens import PageLimits
+from omnigraph.history.merge import revert_commit
+from omnigraph.runtime import Counters
+from omnigraph.txn.manifest.rows import Commit, TableEntry
+from omnigraph.values import BranchName
+from omnigraph.values.formats import STORAGE_FORMAT
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "list": Entry(app="omnigraph.cli.commands.commit:list_app", summary="List commits, newest first."),
+        "show": Entry(app="omnigraph.cli.commands.commit:show_app", summary="Show one commit."),
+        "changes": Entry(app="omnigraph.cli.commands.commit:changes_app", summary="Show what one commit changed."),
+    }
+
+
+app = new_app(cls=_Commands)
+
+
+@app.callback()
+def commit() -> None:
+    """List and show commits, and what they changed."""
+
+
+list_app = new_app()
+
+_FILTERS = ("actor", "operation", "type")
+
+
+@list_app.command("list")
+def list_commits(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    limit: Limit = 20,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="PLACE", help="Go on behind this commit, or where a page ended.")
+    ] = None,
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="FIELD=VALUE", help="Only commits with this actor, operation or type."),
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only from this moment on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only up to this moment.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the commits of a branch, newest first; the cost does not depend on how many there are."""
+    wanted = _filters(filters or [])
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        page = session.log(
+            branch,
+            limit=limit,
+            after=after,
+            actor=wanted.get("actor"),
+            operation=wanted.get("operation"),
+            type_name=wanted.get("type"),
+            since=since,
+            until=until,
+        )
+    remarks = [] if page.following is None else [f"more: --after {page.following}"]
+    report = PlainReport(document=page.to_json(), lines=list(map(_commit_line, page.commits)), remarks=remarks)
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+def _filters(texts: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        if not equals or field not in _FILTERS or field in found:
+            expected = "each at most once: " + ", ".join(f"{name}=VALUE" for name in _FILTERS)
+            details = BadValue(what="filter", value=text, expected=expected)
+            raise UsageError(f"not a filter of commits: {text!r}", details=details, hint=expected)
+        found[field] = value
+    return found
+
+
+def _commit_line(commit: Commit) -> str:
+    actor = "" if commit.actor is None else f" actor={commit.actor}"
+    place = f"graph_branch={commit.branch} graph_manifest_version={commit.manifest_version}"
+    message = "" if commit.message is None else f" {json.dumps(commit.message, ensure_ascii=False)}"
+    return f"{commit.id} {place} operation={commit.operation}{actor}{message}"
+
+
+show_app = new_app()
+
+
+@show_app.command()
+def show(
+    *,
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show one commit, whichever branch has it; times are in microseconds since 1970."""
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        document = session.show(commit_id).to_json()
+    lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
+    return 0
+
+
+def _text(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+changes_app = new_app()
+
+
+@changes_app.command()
+def changes(
+    *,
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
+    uri: UriOption = None,
+    store: Store = None,
+    kinds: Kinds = None,
+    types: Types = None,
+    ops: Ops = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="How many changes a page may hold.")] = None,
+    page_token: Annotated[
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Fetch this one page instead of all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a commit changed against its first parent, entity by entity."""
+    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
+    limits = PageLimits() if limit is None else PageLimits(changes=limit)
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        reader = ChangeReader(session.store)
+        page = reader.commit_changes(commit_id, wanted=wanted, page_token=page_token, limits=limits)
+        found, last = list(page.block.changes), page
+        while last.next_page_token is not None and page_token is None:
+            last = reader.commit_changes(commit_id, wanted=wanted, page_token=last.next_page_token, limits=limits)
+            found += last.block.changes
+        lines = [] if as_json else list(change_lines(found, session.catalog()))
+    choose_output(as_json=as_json).show(_report(page, found, last, lines))
+    return 0
+
+
+def _report(first: CommitChanges, found: list[EntityChange], last: CommitChanges, lines: list[str]) -> PlainReport:
+    token = {} if last.next_page_token is None else {"next_page_token": last.next_page_token}
+    document = {"cause": first.block.cause.to_json(), "changes": [change.to_json() for change in found], **token}
+    return PlainReport(document=document, lines=lines or ["(no changes)"])
+
+
+blame_app = new_app()
+
+
+@blame_app.command()
+def blame(
+    *,
+    type_name: Annotated[str, typer.Argument(metavar="TYPE", help="The type: Person, node:Person or edge:Knows.")],
+    entity_id: Annotated[str, typer.Argument(metavar="ID", help="The entity's id.")],
+    branch: Branch = "main",
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="REF", help="Begin at this state: a commit, tag:NAME or @TIME.")
+    ] = None,
+    limit: Limit = 20,
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show which commits and actors changed which properties of one entity, newest first."""
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        catalog = session.catalog(branch)
+        kind = "edge" if type_name in catalog.edges else "node"
+        table_key = type_name if ":" in type_name else f"{kind}:{type_name}"
+        found = find_events(session.store, table_key, entity_id, branch=branch, at=at, limit=limit)
+    remarks = [] if found.is_complete else ["older changes are not shown; give a larger --limit"]
+    lines = list(map(_event_line, found.events)) or ["(no changes)"]
+    choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
+    return 0
+
+
+def _event_line(event: EntityEvent) -> str:
+    commit = event.cause.commit
+    actor = "" if commit.actor is None else f" actor={commit.actor}"
+    return f"{commit.id} {event.op}{actor} changed={','.join(event.changed)}"
+
+
+diff_app = new_app()
+
+
+@diff_app.command()
+def diff(
+    *,
+    before: Annotated[
+        str, typer.Argument(metavar="BEFORE", help="A state: a branch, a commit, tag:NAME, BRANCH~N or @TIME.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="[AFTER]", help="The state to compare it with.")] = "main",
+    stat: Annotated[bool, typer.Option("--stat", help="Show counts per type only.")] = False,
+    kinds: Kinds = None,
+    types: Types = None,
+    ops: Ops = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may repeat.")] = None,
+    uri: UriOption = None,
+    store: Store = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what differs between two states, entity by entity, values before and after."""
+    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or (), ids=ids or ())
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        found = diff_between(session.store, before, after, wanted)
+        if as_json:
+            document = {"stats": found.stats().to_json()} if stat else found.to_json()
+            choose_output(as_json=True).show(PlainReport(document=document, lines=()))
+            return 0
+        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), session.catalog_at(found.after)))
+    for line in _counts(counted):
+        write_line(line, sys.stdout)
+    return 0
+
+
+def _shown(changes: Iterator[EntityChange], catalog: Catalog) -> Iterator[EntityChange]:
+    """Write every change as it comes: a difference may be larger than memory."""
+    for change in changes:
+        for line in change_lines((change,), catalog):
+            write_line(line, sys.stdout)
+        yield change
+
+
+def _counts(stats: DiffStats) -> Iterator[str]:
+    if not stats.types:
+        yield "(no changes)"
+        return
+    for counts in stats.types:
+        yield f"{counts.kind} {counts.type_name}: {counts_line(counts)}"
+
+
+revert_app = new_app()
+
+
+@revert_app.command()
+def revert(
+    *,
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit to undo.")],
+    branch: Branch = "main",
+    resolve: Resolve = None,
+    message: Message = None,
+    expected_head: IfCommit = None,
+    uri: UriOption = None,
+    store: Store = None,
+    actor: Actor = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Undo what one commit changed, as a commit of its own; what came after it stays.
+
+    Rows that later commits changed too are conflicts unless --resolve decides them: ours keeps the rows as they are,
+    theirs takes them back.
+    """
+    address = graph_address(uri, store)
+    echo_target("revert", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        done = revert_commit(
+            session,
+            commit_id,
+            branch=branch,
+            resolve=resolve,  # type: ignore[arg-type]  # checked inside
+            actor=actor,
+            message=message,
+            expected_head=expected_head,
+        )
+    outcome = "nothing was left to undo" if done.commit is None else f"commit {done.commit.id}"
+    report = PlainReport(document=done.to_json(), lines=[f"reverted {done.reverted} on {done.branch}: {outcome}"])
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+snapshot_app = new_app()
+
+
+@snapshot_app.command()
+def snapshot(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="REF", help="This state: a commit, tag:NAME, BRANCH~N or @TIME.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show a state of the graph: its commit, and for every type the dataset, version and rows it consists of."""
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        if at is None:
+            state = session.snapshot(branch).state
+        else:
+            state = session.store.past.resolve_ref(at, BranchName.parse(branch), Counters()).snapshot.state
+    datasets = [_dataset(state.tables[key]) for key in sorted(state.tables)]
+    document = {
+        "graph_branch": state.head.branch,
+        "graph_commit_id": state.head.commit,
+        "graph_manifest_version": state.version,
+        "internal_schema_version": STORAGE_FORMAT,
+        "datasets": datasets,
+    }
+    lines = [f"{key}: {value}" for key, value in document.items() if key != "datasets"]
+    lines += [" ".join(f"{key}={value}" for key, value in dataset.items() if value is not None) for dataset in datasets]
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
+    return 0
+
+
+def _dataset(entry: TableEntry) -> dict[str, Any]:
+    return {
+        "type_key": entry.table_key,
+        "dataset_path": entry.pin.location,
+        "dataset_branch": entry.pin.branch,
+        "dataset_version": entry.pin.version,
+        "row_count": entry.row_count,
+    }

@@ -1,0 +1,187 @@
+"""``omnigraph export``: all rows of a graph as files, or as lines on standard output."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.commands.query import AtSnapshot, ReadBranch
+from omnigraph.cli.engines import (
+    Choice,
+    EngineName,
+    Master,
+    Remote,
+    SparkConf,
+    SparkRequest,
+    choose_plainly,
+    open_spark,
+    spark_request,
+)
+from omnigraph.cli.graphs import AsJson, Store, Types, Uri, graph_address, open_graph
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.output import WholeLines, choose_output, counted
+from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
+from omnigraph.engine.export.options import Progress
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.records import record
+
+app = new_app()
+
+
+class Format(Enum):
+    """How files are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+@record
+class ExportReport:
+    """What an export wrote, and where."""
+
+    uri: str
+    to: str
+    result: ExportResult
+    choice: Choice
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        done = self.result
+        return {
+            "uri": self.uri,
+            "to": self.to,
+            "format": done.format,
+            "branch": done.branch,
+            "graph_commit_id": done.commit_id,
+            "types": [item.to_json() for item in done.types],
+            "total_entities": done.rows,
+            "bytes": done.bytes_written,
+            "elapsed_s": round(done.elapsed_s, 3),
+            "engine": self.choice.to_json(),
+        }
+
+    def to_lines(self) -> Iterable[str]:
+        """The counts in one line, and the commit that they are of."""
+        done = self.result
+        nodes = sum(item.kind == "node" for item in done.types)
+        edges = len(done.types) - nodes
+        across = f"{counted(nodes, 'node type')} and {counted(edges, 'edge type')}"
+        entities = counted(done.rows, "entity", "entities")
+        files = counted(sum(item.files for item in done.types), "file")
+        yield f"exported {self.uri} to {self.to} as {done.format}: {entities} across {across} in {files}"
+        yield f"commit {done.commit_id} of branch {done.branch}"
+
+    def to_remarks(self) -> Iterable[str]:
+        """Which engine did it and why, where that is worth a line."""
+        return self.choice.to_remarks()
+
+
+@app.command()
+def export(  # noqa: PLR0913 - one parameter per option
+    *,
+    uri: Uri = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FOLDER", help="An empty folder, or s3://bucket/prefix; standard output if none."),
+    ] = None,
+    form: Annotated[Format | None, typer.Option("--format", help="How files are written; jsonl if none.")] = None,
+    types: Types = None,
+    engine: EngineName = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkConf = None,
+    store: Store = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    is_jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write every row of one state of a graph, so that it can be loaded again.
+
+    Without --to all rows go to standard output as JSONL: edges first, then nodes, by type and id. With --to each type
+    gets a folder of its own, and a manifest says at the end that all of it is there; `load --data FOLDER` reads it.
+    With --engine spark, or a setting of Spark, executors write the files.
+    """
+    address = graph_address(uri, store)
+    output = choose_output(as_json=as_json)
+    if is_jsonl:
+        output.warn("--jsonl is deprecated; JSONL is what export writes")
+    request = spark_request(engine, master, remote, spark_conf)
+    choice = choose_plainly(request)
+    _check(to, form, branch, snapshot, needs_folder=as_json or choice.is_spark)
+    source: dict[str, Any] = {"branch": branch or "main", "at": snapshot, "types": types or None}
+    with open_graph(address, mode="read_only") as session:
+        is_shown = not as_json and sys.stderr.isatty() and (to is not None or not sys.stdout.isatty())
+        with show_progress(is_wanted=is_shown) as progress:
+            if to is None:
+                with WholeLines(sys.stdout.buffer, b"\n") as lines:
+                    session.export_stream(lines, **source, progress=progress)
+                return 0
+            written: ExportFormat = (form or Format.JSONL).value
+            if choice.is_spark:
+                result = _export_on_spark(session, to, written, request, **source, progress=progress)
+            else:
+                result = session.export(to, written, **source, progress=progress)
+    output.show(ExportReport(uri=address, to=to, result=result, choice=choice))
+    return 0
+
+
+def _export_on_spark(
+    session: GraphSession, to: str, form: ExportFormat, request: SparkRequest, **source: Any
+) -> ExportResult:
+    from omnigraph import spark as plane  # noqa: PLC0415 - loaded for the exports that run on it
+
+    # What the Java side does is little, so that it is not worth its slow but thorough compiler.
+    with open_spark(request, is_short=True) as spark:
+        return plane.export(session, to, form, spark=spark, **source)
+
+
+@contextmanager
+def show_progress(*, is_wanted: bool) -> Iterator[Progress | None]:
+    """Show a bar on standard error while an export runs, if it is wanted."""
+    if not is_wanted:
+        yield None
+        return
+    # Only a terminal pays for the library that draws.
+    from rich import console  # noqa: PLC0415 - see above
+    from rich import progress as drawing  # noqa: PLC0415 - see above
+
+    columns = (
+        drawing.TextColumn("exporting"),
+        drawing.BarColumn(),
+        drawing.TextColumn("{task.completed:,} of {task.total:,} rows"),
+        drawing.TextColumn("{task.fields[size]}"),
+        drawing.TimeElapsedColumn(),
+    )
+    with drawing.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=0, size="")
+
+        def show(state: ExportProgress) -> None:
+            size = f"{state.bytes_written / (1 << 20):,.1f} MiB"
+            bar.update(task, completed=state.rows, total=state.rows_total, size=size)
+
+        yield show
+
+
+def _check(
+    to: str | None, form: Format | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
+) -> None:
+    if branch is not None and snapshot is not None:
+        raise _usage("--branch and --snapshot exclude each other", "", "one of them")
+    if to is None and form is not None and form is not Format.JSONL:
+        raise _usage("only JSONL goes to standard output", form.value, "--to FOLDER")
+    if to is None and needs_folder:
+        raise _usage("--json and Spark need a folder to export to", "", "--to FOLDER")
+
+
+def _usage(message: str, value: str, expected: str) -> UsageError:
+    return UsageError(
+        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
+    )

@@ -1,0 +1,93 @@
+"""``omnigraph init``: creates a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph import __version__
+from omnigraph.cli.files import read_input
+from omnigraph.cli.graphs import AsJson
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.output import choose_output
+from omnigraph.engine.session import init_graph
+from omnigraph.records import record
+from omnigraph.store.location import Storage
+from omnigraph.values.formats import STORAGE_FORMAT
+
+init_app = new_app()
+
+
+@record
+class InitReport:
+    """Where a graph was created."""
+
+    uri: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"uri": self.uri}
+
+    def to_lines(self) -> Iterable[str]:
+        """One line."""
+        return [f"initialized {self.uri}"]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@init_app.command()
+def init(
+    *,
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="Where the graph will live: a path, file:// or s3://bucket/prefix.")
+    ],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema; - reads standard input.")],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Start over after a failed attempt; a graph is never overwritten."),
+    ] = False,
+) -> int:
+    """Create a graph with an empty table per type of a schema.
+
+    A place that holds a graph already is refused.
+    """
+    # What a failed attempt left behind never stands in the way, so there is nothing that force would have to remove.
+    del force
+    source = read_input(schema)
+    init_graph(Storage.open(uri), source.data, source_name=source.name)
+    choose_output(as_json=False).show(InitReport(uri=uri))
+    return 0
+
+
+version_app = new_app()
+
+
+@record
+class VersionReport:
+    """The version of the package and of the storage format."""
+
+    package: str
+    internal_schema: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"omnigraph": self.package, "internal_schema": self.internal_schema}
+
+    def to_lines(self) -> Iterable[str]:
+        """One line per version."""
+        return [f"omnigraph {self.package}", f"internal-schema {self.internal_schema}"]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies a version."""
+        return ()
+
+
+@version_app.command()
+def version(*, as_json: AsJson = False) -> int:
+    """Show the versions of the package and of the storage format."""
+    choose_output(as_json=as_json).show(VersionReport(package=__version__, internal_schema=STORAGE_FORMAT))
+    return 0

@@ -1,0 +1,446 @@
+"""``omnigraph load``: rows from files into a graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from omnigraph.cli.engines import (
+    LARGE_BYTES,
+    Choice,
+    Engine,
+    EngineName,
+    InputSize,
+    Master,
+    Remote,
+    SparkConf,
+    SparkRequest,
+    choose_for_load,
+    input_size,
+    open_spark,
+    spark_request,
+)
+from omnigraph.cli.graphs import (
+    Actor,
+    AsJson,
+    Branch,
+    Consent,
+    Quiet,
+    Store,
+    Uri,
+    ask_consent,
+    commit_to_json,
+    echo_target,
+    graph_address,
+    open_graph,
+)
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.output import choose_output, counted
+from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
+from omnigraph.engine.load.sources import STDIN, expand_sources
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError, UsageError
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.values import BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.spark.runner import TaskCount
+
+
+_PHASES = {"read": "reading", "check": "checking", "write": "writing"}
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadBar:
+    """How far a load is, drawn anew whenever it says so."""
+
+    bar: Any
+    task: Any
+    state: LoadProgress
+
+    def show(self, state: LoadProgress) -> None:
+        """Draw what a load tells."""
+        self.state = state
+        self.bar.update(self.task, description=_PHASES[state.phase], rows=f"{state.rows:,}")
+        if state.phase == "read":
+            self.bar.update(self.task, completed=state.bytes_read, total=state.bytes_total)
+
+    def show_tasks(self, count: TaskCount) -> None:
+        """Draw what is known of a load that tells nothing while its tasks run: which part of them has ended."""
+        if self.state.phase == "read" and self.state.bytes_total:
+            self.bar.update(self.task, completed=int(self.state.bytes_total * count.share))
+
+
+@contextmanager
+def open_bar(*, is_wanted: bool) -> Iterator[LoadBar | None]:
+    """Show a bar on standard error while a load runs, if it is wanted."""
+    if not is_wanted:
+        yield None
+        return
+    # Only a terminal pays for the library that draws.
+    from rich import console  # noqa: PLC0415 - see above
+    from rich import progress as drawing  # noqa: PLC0415 - see above
+
+    columns = (
+        drawing.TextColumn("{task.description}"),
+        drawing.BarColumn(),
+        drawing.DownloadColumn(binary_units=True),
+        drawing.TextColumn("{task.fields[rows]} rows"),
+        drawing.TimeElapsedColumn(),
+    )
+    with drawing.Progress(*columns, console=console.Console(stderr=True), transient=True) as bar:
+        yield LoadBar(bar=bar, task=bar.add_task("reading", total=None, rows=0), state=LoadProgress(phase="read"))
+
+
+ClusterBy = Literal["key"] | Mapping[str, str]
+
+
+@record
+class LoadOrder:
+    """What the options of a load ask for."""
+
+    sources: Sequence[Source]
+    mode: LoadMode
+    branch: str
+    actor: str | None
+    errors_to: str | None
+    patch: bool
+    check_sums: bool
+    cluster_by: ClusterBy | None
+    spark: SparkRequest
+
+
+def run_load(session: GraphSession, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
+    """Load on the engine that was asked for, or that suits the input; return what it did and which one it was.
+
+    Raises:
+        OmnigraphError: whatever the load does.
+    """
+    size = _size(session, order)
+    choice = choose_for_load(order.spark, size, local_only=_local_only(order))
+    if not choice.is_spark:
+        if order.cluster_by is not None:
+            raise UsageError(
+                "--cluster-by is for Spark",
+                details=BadValue(what="arguments", value="local", expected="--engine spark"),
+                hint="give --engine spark",
+            )
+        return _run_local(session, order, shows_bar=shows_bar), choice
+    try:
+        return _run_on_spark(session, order, size, shows_bar=shows_bar), choice
+    except SparkUnsupportedError as problem:
+        if order.spark.engine is Engine.SPARK or order.spark.names_spark or order.cluster_by is not None:
+            raise
+        # Nothing was published, and nobody asked for Spark.
+        fallback = Choice(engine="local", reason=problem.message, is_told=True)
+        return _run_local(session, order, shows_bar=shows_bar), fallback
+
+
+def spark_json(result: LoadResult) -> dict[str, Any]:
+    """Return what a load on Spark says beyond the others, as JSON values; nothing for the others."""
+    found = _on_spark(result)
+    if found is None:
+        return {}
+    return {
+        "unchanged": dict(found.unchanged),
+        "bytes_read": found.bytes_read,
+        "fragments": found.fragments,
+        "seconds": {step: round(taken, 3) for step, taken in found.seconds.items()},
+    }
+
+
+def spark_lines(result: LoadResult) -> Iterable[str]:
+    """Return what a load on Spark says beyond the others, as text; nothing for the others."""
+    found = _on_spark(result)
+    if found is None:
+        return ()
+    from omnigraph.spark.runner import summary_lines  # noqa: PLC0415 - it ran on Spark, so that it is loaded
+
+    return summary_lines(found)
+
+
+def _size(session: GraphSession, order: LoadOrder) -> InputSize:
+    if any(source.path == STDIN for source in order.sources):
+        return InputSize(size_bytes=None)
+    return input_size(expand_sources(order.sources, session.store.storage.options))
+
+
+def _local_only(order: LoadOrder) -> str | None:
+    return "a patch is made in one process" if order.patch else None
+
+
+def _run_local(session: GraphSession, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
+    with open_bar(is_wanted=shows_bar) as bar:
+        return session.load(
+            order.sources,
+            order.mode,
+            patch=order.patch,
+            branch=order.branch,
+            actor=order.actor,
+            errors_to=order.errors_to,
+            progress=None if bar is None else bar.show,
+            settings=LoadSettings(check_sums=order.check_sums),
+        )
+
+
+def _run_on_spark(session: GraphSession, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
+    if order.patch:
+        raise SparkUnsupportedError(
+            "a patch cannot be loaded on spark",
+            details=BadValue(what="load", value="--patch", expected="a load of whole rows"),
+        )
+    from omnigraph.spark import load  # noqa: PLC0415 - loaded for the loads that run on it
+
+    is_short = size.size_bytes is not None and size.size_bytes < LARGE_BYTES
+    if order.check_sums:
+        expand_sources(order.sources, session.store.storage.options, check_sums=True)
+    with (
+        open_spark(order.spark, is_short=is_short) as spark,
+        open_bar(is_wanted=shows_bar) as bar,
+        _watching(spark, bar),
+    ):
+        return load(
+            session,
+            order.sources,
+            order.mode,
+            spark=spark,
+            branch=order.branch,
+            actor=order.actor,
+            errors_to=order.errors_to,
+            progress=None if bar is None else bar.show,
+            cluster_by=order.cluster_by,
+        )
+
+
+def _watching(spark: Any, bar: LoadBar | None) -> Any:
+    from omnigraph.spark.runner import watch_tasks  # noqa: PLC0415 - loaded for the loads that run on it
+
+    return nullcontext() if bar is None else watch_tasks(spark, bar.show_tasks)
+
+
+def _on_spark(result: LoadResult) -> Any:
+    # Told by what it has: asking for the class would load Spark's room for every load.
+    return result if hasattr(result, "fragments") else None
+
+
+app = new_app()
+
+
+class Mode(Enum):
+    """What happens to rows that exist."""
+
+    APPEND = "append"
+    MERGE = "merge"
+    OVERWRITE = "overwrite"
+
+
+@record
+class LoadReport:
+    """What a load did, and where."""
+
+    uri: str
+    actor: str | None
+    base: str | None
+    branch_created: bool
+    result: LoadResult
+    choice: Choice
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        done = self.result
+        return {
+            "uri": self.uri,
+            "branch": done.branch,
+            "base_branch": self.base,
+            "branch_created": self.branch_created,
+            "mode": done.mode,
+            "nodes": _counts(done.nodes_loaded),
+            "edges": _counts(done.edges_loaded),
+            "total_entities": done.total,
+            "actor_id": self.actor,
+            "commit": commit_to_json(done.commit),
+            "engine": self.choice.to_json() | spark_json(done),
+        }
+
+    def to_lines(self) -> Iterable[str]:
+        """The counts in one line, and the branch if it was made for them."""
+        done = self.result
+        if self.branch_created:
+            yield f"branch {done.branch} created from {self.base}"
+        if done.commit is None:
+            yield f"nothing to load into {self.uri} on branch {done.branch}: no rows, no commit"
+            return
+        across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
+        entities = counted(done.total, "entity", "entities")
+        yield f"loaded {self.uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
+        yield from spark_lines(done)
+
+    def to_remarks(self) -> Iterable[str]:
+        """Which engine did it and why, where that is worth a line."""
+        return self.choice.to_remarks()
+
+
+@app.command()
+def load(  # noqa: PLR0913 - one parameter per option
+    *,
+    uri: Uri = None,
+    mode: Annotated[
+        Mode,
+        typer.Option(
+            "--mode",
+            help="append refuses rows that exist, merge replaces them, overwrite replaces whole types.",
+        ),
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", metavar="FILE", help="A file, a folder, a glob, or - for standard input; may be repeated."
+        ),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TYPE=FILE", help="A CSV or Parquet file of one type; may be repeated."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--column",
+            metavar="TYPE.PROPERTY=COLUMN",
+            help="The column of a CSV or Parquet file that gives a property; may be repeated.",
+        ),
+    ] = None,
+    patch: Annotated[
+        bool, typer.Option("--patch", help="With merge: keep what a row does not mention, instead of making it null.")
+    ] = False,
+    errors_to: Annotated[
+        str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
+    ] = None,
+    check_sums: Annotated[
+        bool, typer.Option("--check-sums", help="Compare the files of an exported folder with their checksums first.")
+    ] = False,
+    cluster_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster-by",
+            metavar="TYPE=COLUMN",
+            help="On Spark: order a type's rows by a column, or `key` for all types; may be repeated.",
+        ),
+    ] = None,
+    engine: EngineName = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkConf = None,
+    store: Store = None,
+    branch: Branch = "main",
+    base: Annotated[
+        str | None, typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it is missing.")
+    ] = None,
+    actor: Actor = None,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Load rows from files as one commit, or not at all.
+
+    JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, which
+    --table or else the file's name tells. gzip and zstd are recognised, and so are folders that export wrote. Exits
+    with 2 if a row is bad or breaks a rule, with 3 if one exists already.
+    """
+    address = graph_address(uri, store)
+    if mode is Mode.OVERWRITE:
+        ask_consent("load --mode overwrite", address, is_given=yes, as_json=as_json)
+    sources = read_sources(data or (), table or (), column or ())
+    order = LoadOrder(
+        sources=sources,
+        mode=mode.value,
+        branch=branch,
+        actor=actor,
+        errors_to=errors_to,
+        patch=patch,
+        check_sums=check_sums,
+        cluster_by=read_clusters(cluster_by or ()),
+        spark=spark_request(engine, master, remote, spark_conf),
+    )
+    echo_target("load", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        is_created = base is not None and _create_branch(session, branch, base, actor)
+        result, choice = run_load(session, order, shows_bar=not as_json and sys.stderr.isatty())
+    report = LoadReport(uri=address, actor=actor, base=base, branch_created=is_created, result=result, choice=choice)
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[str]) -> list[Source]:
+    """Return what to load, from the options that name it.
+
+    Raises:
+        UsageError: nothing is named, or an option is not of its form.
+    """
+    if not data and not tables:
+        raise _usage("nothing to load is named", "", "--data FILE or --table TYPE=FILE")
+    mapped: dict[str, dict[str, str]] = {}
+    for text in columns:
+        target, equals, name = text.partition("=")
+        owner, dot, prop = target.rpartition(".")
+        if not (equals and dot and owner and prop and name):
+            raise _usage(f"--column is not of its form value={text}", text, "TYPE.PROPERTY=COLUMN")
+        mapped.setdefault(owner, {})[prop] = name
+    sources = [_with_columns(Source(path=path), mapped) for path in data]
+    for text in tables:
+        owner, equals, path = text.partition("=")
+        if not (equals and owner and path):
+            raise _usage(f"--table is not of its form value={text}", text, "TYPE=FILE")
+        sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
+    return sources
+
+
+def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
+    """Return by which column the rows of which type are ordered, None if nothing asks for it.
+
+    Raises:
+        UsageError: an option is not of its form.
+    """
+    if not texts:
+        return None
+    if list(texts) == ["key"]:
+        return "key"
+    chosen: dict[str, str] = {}
+    for text in texts:
+        owner, equals, name = text.partition("=")
+        if not (owner and equals and name):
+            raise _usage(f"--cluster-by is not of its form value={text}", text, "TYPE=COLUMN, or key alone")
+        chosen[owner] = name
+    return chosen
+
+
+def _with_columns(source: Source, mapped: Mapping[str, Mapping[str, str]]) -> Source:
+    return Source(path=source.path, columns=mapped.get(source.stem, {}))
+
+
+def _create_branch(session: GraphSession, branch: str, base: str, actor: str | None) -> bool:
+    name, counters = BranchName.parse(branch), Counters()
+    if name in session.store.branch_names(counters):
+        return False
+    try:
+        session.store.create_branch(name, source=BranchName.parse(base), actor=actor, counters=counters)
+    except BranchExistsError:
+        # Somebody else made it between the look and the attempt, which is just as good.
+        return False
+    return True
+
+
+def _counts(loaded: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"type_name": name, "entities_loaded": count} for name, count in loaded.items()]
+
+
+def _usage(message: str, value: str, expected: str) -> UsageError:
+    return UsageError(
+        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
+    )

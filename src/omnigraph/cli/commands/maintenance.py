@@ -1,0 +1,333 @@
+"""``omnigraph status``: how a graph fares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from omnigraph.cli.engines import (
+    EngineName,
+    Master,
+    Remote,
+    SparkConf,
+    SparkRequest,
+    choose_plainly,
+    open_spark,
+    spark_request,
+)
+from omnigraph.cli.graphs import (
+    AsJson,
+    Branch,
+    Consent,
+    Quiet,
+    Store,
+    Types,
+    Uri,
+    ask_consent,
+    commit_to_json,
+    echo_target,
+    graph_address,
+    open_graph,
+)
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.engine.maintenance.cleanup import CleanupResult
+from omnigraph.engine.maintenance.optimize import MANIFEST_KEY, OptimizedTable, OptimizeResult
+from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
+from omnigraph.engine.maintenance.retention import Retention
+from omnigraph.engine.maintenance.status import GraphStatus, TableStatus
+from omnigraph.engine.session import GraphSession
+from omnigraph.errors import BadValue, TableDriftError, UsageError
+from omnigraph.txn.claims.store import PendingClaim
+
+status_app = new_app()
+
+Storage = Annotated[
+    bool, typer.Option("--storage", help="Look at every stored file, too; takes longer the more states are kept.")
+]
+
+
+@status_app.command()
+def status(
+    *, uri: Uri = None, store: Store = None, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False
+) -> int:
+    """Show rows, fragments, index coverage and writes under way, with advice. Nothing is written."""
+    address = graph_address(uri, store)
+    with open_graph(address, mode="read_only") as session:
+        found = session.status(branch, storage=storage)
+    document = {
+        "uri": address,
+        "branch": found.branch,
+        "graph_commit_id": found.head,
+        "graph_manifest_version": found.manifest_version,
+        "commits": found.commits,
+        "branches": found.branches,
+        "tags": found.tags,
+        "pending": list(found.pending),
+        "stored_bytes": found.stored_bytes,
+        "dead_bytes": found.dead_bytes,
+        "datasets": [table.to_json() for table in found.tables],
+        "advice": list(found.advice),
+    }
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_status_lines(found))))
+    return 0
+
+
+def _status_lines(found: GraphStatus) -> Iterator[str]:
+    branches, tags = counted(found.branches, "branch", "branches"), counted(found.tags, "tag")
+    yield f"branch {found.branch}: {counted(found.commits, 'commit')}, {branches}, {tags} in the graph"
+    for table in found.tables:
+        size = f"{counted(table.rows, 'row')}, {counted(table.fragments, 'fragment')}"
+        yield f"{table.table_key}: {size}, {_coverage(table)}"
+    if found.stored_bytes is not None:
+        dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
+        yield f"storage: {found.stored_bytes} bytes, {dead} of old states and left-overs"
+    if found.pending:
+        yield f"writes under way: {len(found.pending)}"
+    for line in found.advice or ("all is well",):
+        yield f"advice: {line}" if found.advice else line
+
+
+def _coverage(table: TableStatus) -> str:
+    current = sum(index.is_built and index.covered_rows == table.rows for index in table.indexes)
+    return f"{current} of {counted(len(table.indexes), 'index', 'indexes')} current"
+
+
+optimize_app = new_app()
+
+
+@optimize_app.command()
+def optimize(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    types: Types = None,
+    engine: EngineName = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkConf = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Compact the tables of a branch and build or extend the indexes that its schema asks for.
+
+    Runs beside writers, changes no answer and removes nothing. Tables that the branch only inherits are left to the
+    branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark, or a setting of
+    Spark, executors do the work.
+    """
+    spark = spark_request(engine, master, remote, spark_conf)
+    address = graph_address(uri, store)
+    echo_target("optimize", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        result = _run(session, branch, types, spark)
+    document = {
+        "uri": address,
+        "branch": result.branch,
+        "datasets": [table.to_json() for table in result.tables],
+        "commits": [commit_to_json(commit) for commit in result.commits],
+    }
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_optimize_lines(result))))
+    return 0
+
+
+def _run(session: GraphSession, branch: str, types: list[str] | None, spark: SparkRequest) -> OptimizeResult:
+    if not choose_plainly(spark).is_spark:
+        return session.optimize(branch, types or None)
+    from omnigraph.spark import optimize_on_spark  # noqa: PLC0415 - loaded for the runs that use it
+
+    with open_spark(spark, is_short=False) as started:
+        return optimize_on_spark(session, spark=started, branch=branch, types=types or None)
+
+
+def _optimize_lines(result: OptimizeResult) -> Iterator[str]:
+    for table in result.tables:
+        if table.table_key != MANIFEST_KEY:
+            yield f"{table.table_key}: {', '.join(_done(table))}"
+    yield counted(len(result.commits), "commit") if result.commits else "nothing to do"
+
+
+def _done(table: OptimizedTable) -> Iterator[str]:
+    if table.skipped is not None:
+        yield f"skipped ({table.skipped})"
+        return
+    if table.fragments_removed:
+        before = counted(table.fragments_before, "fragment")
+        same = table.fragments_before == table.fragments_after
+        yield f"{before} rewritten" if same else f"{before} became {table.fragments_after}"
+    made = [index for index in table.indexes if index.action != "skipped"]
+    for action in ("built", "extended", "rebuilt"):
+        columns = [index.column for index in made if index.action == action]
+        if columns:
+            indexes = counted(len(columns), "index", "indexes")
+            yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
+    if not table.fragments_removed and not made:
+        yield "up to date"
+
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw]?)")
+
+
+def parse_duration(text: str) -> int:
+    """Return how many seconds a number with a unit is; without one it is seconds.
+
+    >>> parse_duration("90"), parse_duration("2h")
+    (90, 7200)
+
+    Raises:
+        UsageError: the text is no duration.
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        expected = "a number with s, m, h, d or w behind it"
+        details = BadValue(what="duration", value=text, expected=expected)
+        raise UsageError(f"not a duration: {text!r}", details=details, hint=f"give {expected}, such as 30d")
+    return int(found["count"]) * _SECONDS[found["unit"]]
+
+
+cleanup_app = new_app()
+
+
+@cleanup_app.command()
+def cleanup(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Keep the newest N states of every branch.")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than", metavar="TIME", help="Keep states that were current within this time, such as 30d."
+        ),
+    ] = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Do it; otherwise only show what would go.")] = False,
+    yes: Consent = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Remove states that are older than what is to be kept, with the files that only they need.
+
+    Give --keep, --older-than or both; with both a state goes only when neither keeps it. The newest state of every
+    branch, everything that a tag names, and what branches started or could be merged from always stay. A state that
+    went can never be read again, though its commit stays listed.
+    """
+    address = graph_address(uri, store)
+    older_than_s = None if older_than is None else parse_duration(older_than)
+    Retention(keep=keep, older_than_s=older_than_s)
+    if confirm:
+        ask_consent("cleanup", address, is_given=yes, as_json=as_json)
+    echo_target("cleanup", address, is_quiet=quiet)
+    with open_graph(address, mode="read_write" if confirm else "read_only") as session:
+        result = session.cleanup(keep=keep, older_than_s=older_than_s, confirm=confirm)
+    document = {
+        "uri": address,
+        "keep_versions": keep,
+        "older_than_secs": older_than_s,
+        "confirmed": result.is_done,
+        "bytes_removed": result.bytes,
+        "datasets": [dataset.to_json() for dataset in result.datasets],
+        "branches": [{"branch": name, "oldest_version": floor} for name, floor in result.floors.items()],
+        "protected": [{"branch": name, "version": version, "by": why} for name, version, why in result.protected],
+    }
+    remarks = [] if confirm else ["nothing was removed; give --confirm to do it"]
+    choose_output(as_json=as_json).show(
+        PlainReport(document=document, lines=list(_cleanup_lines(result)), remarks=remarks)
+    )
+    return 0
+
+
+def _cleanup_lines(result: CleanupResult) -> Iterator[str]:
+    verb = "removed" if result.is_done else "would remove"
+    for dataset in result.datasets:
+        what = f"{counted(dataset.old_versions, 'version')} and {counted(dataset.files, 'file')}"
+        done = f"{verb} {what}, {dataset.bytes} bytes"
+        yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
+    if not result.datasets:
+        yield "nothing to remove"
+    for name, version, why in result.protected:
+        yield f"kept version {version} of branch {name}: {why}"
+
+
+repair_app = new_app()
+
+# What writes to such a table end with, until somebody has decided about it.
+_REFUSED = TableDriftError.row.kind.exit_code
+
+
+@repair_app.command()
+def repair(
+    *,
+    uri: Uri = None,
+    store: Store = None,
+    branch: Branch = "main",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Adopt compactions and end silent writes; otherwise only look.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --confirm: adopt every other change too.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show tables that something other than omnigraph has changed, and adopt or discard what was done to them.
+
+    A compaction, which changes no row, is adopted by --confirm alone; anything else also needs --force or --discard.
+    Exits with 11 when a change was left that needs such a decision.
+    """
+    address = graph_address(uri, store)
+    RepairOrder(confirm=confirm, force=force, discard=discard)
+    echo_target("repair", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        result = session.repair(branch, confirm=confirm, force=force, discard=discard)
+    document = {
+        "uri": address,
+        "branch": result.branch,
+        "confirm": confirm,
+        "force": force,
+        "discard": discard,
+        "graph_manifest_version": result.manifest_version,
+        "datasets": [table.to_json() for table in result.tables],
+        **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
+    }
+    report = PlainReport(document=document, lines=list(_repair_lines(result)), remarks=list(_remarks(result)))
+    choose_output(as_json=as_json).show(report)
+    return _REFUSED if result.is_refused else 0
+
+
+def _claim(claim: PendingClaim) -> dict[str, Any]:
+    return {
+        "branch": claim.branch,
+        "version": claim.version,
+        "operation": claim.kind,
+        "actor_id": claim.actor,
+        "holder": claim.holder,
+        "state": claim.state,
+    }
+
+
+def _remarks(result: RepairResult) -> Iterator[str]:
+    actions = {table.action for table in result.tables}
+    if "preview" in actions or (result.claims and not result.tables):
+        yield "nothing was changed; give --confirm to do it"
+    if "refused" in actions:
+        yield "refused changes need a decision: --force adopts them, --discard undoes them"
+
+
+def _repair_lines(result: RepairResult) -> Iterator[str]:
+    for claim in result.claims:
+        action = "ended" if result.tables else "pending"
+        yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
+    found = [table for table in result.tables if table.action != "no_op"]
+    for table in found:
+        operations = ", ".join(table.operations) or table.error or ""
+        yield (
+            f"{table.table_key}: {table.action}, {table.classification}"
+            f" published={table.published_version} head={table.head_version} operations={operations}"
+        )
+    if not found and (result.tables or not result.claims):
+        yield f"no drift in {counted(len(result.tables), 'table')}"

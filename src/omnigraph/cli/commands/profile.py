@@ -1,0 +1,184 @@
+"""``omnigraph profile``: commands about the profiles of the operator config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from omnigraph.cli.graphs import AsJson
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.operator.config import (
+    OperatorConfig,
+    Profile,
+    Scope,
+    active_profile,
+    find_named,
+    operator_config,
+    resolve_target,
+)
+from omnigraph.cli.output import choose_output
+from omnigraph.errors import OmnigraphError
+from omnigraph.records import record
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "list": Entry(
+            app="omnigraph.cli.commands.profile:list_app", summary="List the profiles and what they lead to."
+        ),
+        "show": Entry(
+            app="omnigraph.cli.commands.profile:show_app", summary="Show what a command works on by default."
+        ),
+    }
+
+
+app = new_app(cls=_Commands)
+
+
+@app.callback()
+def profile() -> None:
+    """List and show the profiles of the operator config."""
+
+
+list_app = new_app()
+
+
+@record
+class ProfileLine:
+    """One profile: ``binding`` as it is written, ``target`` the address that it leads to."""
+
+    name: str
+    binding: str | None
+    scope_kind: str
+    target: str | None
+    valid: bool
+    error: str | None
+    default_graph: str | None
+    active: bool
+
+
+@record
+class ProfileListReport:
+    """All profiles, in the order of the file."""
+
+    profiles: tuple[ProfileLine, ...]
+
+    def to_json(self) -> list[Any]:
+        """An object per profile."""
+        return [asdict(profile) for profile in self.profiles]
+
+    def to_lines(self) -> Iterable[str]:
+        """A line per profile; a star marks the one that is in use."""
+        if not self.profiles:
+            return ["no profiles"]
+        widest = max(len(profile.name) for profile in self.profiles)
+        return [_line(profile, widest) for profile in self.profiles]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@list_app.command("list")
+def list_profiles(*, as_json: AsJson = False) -> int:
+    """List the profiles of the operator config and what they lead to; a star marks the one in use."""
+    config, active = operator_config(), active_profile()
+    lines = tuple(_describe(config, profile, active) for profile in config.profiles.values())
+    choose_output(as_json=as_json).show(ProfileListReport(profiles=lines))
+    return 0
+
+
+def _describe(config: OperatorConfig, profile: Profile, active: str | None) -> ProfileLine:
+    binding: str | None = None
+    kind, target, error = "invalid", None, None
+    try:
+        scope = profile.scope()
+        binding, kind = scope.written, scope.kind
+        target = resolve_target(config, scope)
+    except OmnigraphError as problem:
+        error = problem.message
+    return ProfileLine(
+        name=profile.name,
+        binding=binding,
+        scope_kind=kind if error is None else "invalid",
+        target=target,
+        valid=error is None,
+        error=error,
+        default_graph=profile.default_graph,
+        active=profile.name == active,
+    )
+
+
+def _line(profile: ProfileLine, widest: int) -> str:
+    mark = "*" if profile.active else " "
+    graph = "" if profile.default_graph is None else f" graph={profile.default_graph}"
+    what = f"{profile.target}{graph}" if profile.valid else profile.error
+    return f"{mark} {profile.name.ljust(widest)}  {profile.scope_kind.ljust(7)}  {what}"
+
+
+show_app = new_app()
+
+_DEFAULTS = "(defaults)"
+_NO_SCOPE = "none"
+
+
+@record
+class ProfileReport:
+    """A scope: what it leads to, and how rows read from it are written."""
+
+    name: str
+    scope_kind: str
+    target: str | None
+    endpoint: str | None
+    default_graph: str | None
+    output_format: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return asdict(self)
+
+    def to_lines(self) -> Iterable[str]:
+        """A line per member that says something."""
+        return [f"{name}: {value}" for name, value in asdict(self).items() if value is not None]
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@show_app.command()
+def show(
+    *,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The profile; by default what OMNIGRAPH_PROFILE says.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show what a profile leads to; without one, what commands work on by the defaults of the operator config."""
+    config = operator_config()
+    wanted = name or active_profile()
+    if wanted is None:
+        scope, graph = config.defaults.scope(), config.defaults.default_graph
+    else:
+        profile = find_named(config, "profile", wanted)
+        scope, graph = profile.scope(), profile.default_graph
+    report = ProfileReport(
+        name=wanted or _DEFAULTS,
+        scope_kind=_NO_SCOPE if scope is None else scope.kind,
+        target=None if scope is None else resolve_target(config, scope),
+        endpoint=_endpoint(config, scope, graph),
+        default_graph=graph,
+        output_format=config.defaults.output or "table",
+    )
+    choose_output(as_json=as_json).show(report)
+    return 0
+
+
+def _endpoint(config: OperatorConfig, scope: Scope | None, graph: str | None) -> str | None:
+    if scope is None or scope.kind != "server":
+        return None
+    base = resolve_target(config, scope).rstrip("/")
+    return base if graph is None else f"{base}/graphs/{graph}"

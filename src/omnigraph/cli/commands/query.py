@@ -1,0 +1,456 @@
+"""``omnigraph query``: reads a graph by a query."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
+
+import typer
+
+from omnigraph.cli.commands.mutate import MutationReport, parameter_value, read_params, read_query
+from omnigraph.cli.engines import (
+    EngineName,
+    Master,
+    Remote,
+    SparkConf,
+    SparkRequest,
+    choose_plainly,
+    open_spark,
+    spark_request,
+)
+from omnigraph.cli.files import read_input, refuse_second_stdin
+from omnigraph.cli.graphs import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store, open_graph
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config, unsupported_scope
+from omnigraph.cli.output import WholeLines, choose_output, whole_document
+from omnigraph.engine.results import Explanation
+from omnigraph.errors import BadValue, QueryLaneError, UsageError
+from omnigraph.records import record
+from omnigraph.values import size_of
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.limits import QueryOptions
+    from omnigraph.engine.results import Result
+    from omnigraph.engine.session import GraphSession
+
+
+class Traversal(Enum):
+    """How edges are walked."""
+
+    AUTO = "auto"
+    INDEXED = "indexed"
+    CSR = "csr"
+
+
+QueryName = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
+]
+ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main if none.")]
+AtSnapshot = Annotated[
+    str | None,
+    typer.Option("--snapshot", metavar="REF", help="Read an earlier state: a commit id, main~3, tag:v1 or @TIME."),
+]
+RowLimit = Annotated[
+    int | None, typer.Option("--limit-rows", metavar="N", min=0, help="Fail if there are more rows than this.")
+]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Fail if it takes longer.")]
+Memory = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Fail if it needs more memory, such as 256M or 2G.")
+]
+TraversalMode = Annotated[
+    Traversal, typer.Option("--mode", help="Walk edges through indexes, through memory, or by what seems cheaper.")
+]
+
+
+@record
+class ReadRequest:
+    """A read as the session takes it."""
+
+    text: bytes
+    params: Any
+    name: str | None
+    branch: str
+    at: str | None
+    options: QueryOptions
+    source_name: str
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the session's ``query`` and ``explain``, the text and what may follow it."""
+        return {
+            "text": self.text,
+            "params": self.params,
+            "name": self.name,
+            "params_form": "strict",
+            "branch": self.branch,
+            "at": self.at,
+            "options": self.options,
+            "source_name": self.source_name,
+        }
+
+
+def read_request(
+    *,
+    name: str | None,
+    query_path: str | None,
+    query_text: str | None,
+    params: str | None,
+    params_path: str | None,
+    param: Sequence[str] | None,
+    branch: str | None,
+    snapshot: str | None,
+    options: QueryOptions,
+) -> ReadRequest:
+    """Return what the options of a command ask for.
+
+    Raises:
+        UsageError: they do not go together, or one is not of its form.
+        FileMissingError, FileAccessError: a file that they name cannot be read.
+        QueryParameterError: the parameters are not JSON.
+    """
+    if branch is not None and snapshot is not None:
+        raise _usage("--branch and --snapshot exclude each other", "", "one of them")
+    refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
+    source = read_query(query_path, query_text, name)
+    return ReadRequest(
+        text=source.data,
+        params=read_params(params, params_path, param or ()),
+        name=name,
+        branch="main" if branch is None else branch,
+        at=snapshot,
+        options=options,
+        source_name=source.name,
+    )
+
+
+def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | None, mode: Traversal) -> QueryOptions:
+    """Return the limits of a read.
+
+    Raises:
+        UsageError: a time or a size that is none.
+    """
+    from omnigraph.engine.query.limits import QueryOptions  # noqa: PLC0415 - for arguments that make sense
+
+    return QueryOptions(
+        mode=mode.value,
+        memory_bytes=None if memory is None else _size(memory),
+        timeout_ms=None if timeout_s is None else _milliseconds(timeout_s),
+        max_rows=limit_rows,
+    )
+
+
+def _milliseconds(timeout_s: float) -> int:
+    timeout_ms = timeout_s * 1000
+    if not (math.isfinite(timeout_ms) and timeout_ms >= 0):
+        raise _usage(f"--timeout is no time value={timeout_s}", str(timeout_s), "seconds, such as 2.5")
+    return math.ceil(timeout_ms)
+
+
+def _size(text: str) -> int:
+    size = size_of(text)
+    if size is None:
+        raise _usage(f"--memory is no size value={text}", text, "a size, such as 256M or 2G")
+    return size
+
+
+def _usage(message: str, value: str, expected: str) -> UsageError:
+    return UsageError(
+        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
+    )
+
+
+class Format(Enum):
+    """How rows are written."""
+
+    TABLE = "table"
+    KV = "kv"
+    CSV = "csv"
+    JSONL = "jsonl"
+    JSON = "json"
+
+
+RowFormat = Annotated[
+    Format | None, typer.Option("--format", help="How to write the rows; a table unless the operator config says else.")
+]
+
+
+def choose_format(*, as_json: bool, given: Format | None, alias: str | None = None) -> Format:
+    """Return the format by the first that says something: ``--json``, ``--format``, an alias, the operator's defaults.
+
+    Raises:
+        ConfigError: the operator config has to be asked and is not valid.
+    """
+    if as_json:
+        return Format.JSON
+    if given is not None:
+        return given
+    return Format(alias or operator_config().defaults.output or Format.TABLE.value)
+
+
+def write_result(result: Result, form: Format, stream: TextIO) -> None:
+    """Write the rows in one of the formats.
+
+    Raises:
+        ConfigError: it is a table, and the operator config that says how to draw it is not valid.
+    """
+    match form:
+        case Format.TABLE:
+            _write_table(result, stream)
+        case Format.KV:
+            result.write_kv(stream)
+        case Format.CSV:
+            with WholeLines(stream, "\n") as lines:
+                result.write_csv(lines)
+        case Format.JSONL:
+            with WholeLines(stream, "\n") as lines:
+                result.write_jsonl(lines)
+        case Format.JSON:
+            with whole_document(stream) as document:
+                result.write_json(document)
+        case _:
+            assert_never(form)
+
+
+def _write_table(result: Result, stream: TextIO) -> None:
+    from omnigraph.engine.results.table import MAX_COLUMN_WIDTH  # noqa: PLC0415 - comes with the result
+
+    defaults = operator_config().defaults
+    result.write_table(
+        stream,
+        max_column_width=defaults.table_max_column_width or MAX_COLUMN_WIDTH,
+        layout=defaults.table_cell_layout or "truncate",
+        # Files and pipes get every column as wide as its cells: what reads them has no edge to run over.
+        max_width=shutil.get_terminal_size().columns if stream.isatty() else None,
+    )
+
+
+query_app = new_app()
+
+
+@query_app.command()
+def query(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: QueryName = None,
+    query_path: QueryFile = None,
+    query_text: QueryText = None,
+    params: Params = None,
+    params_path: ParamsFile = None,
+    param: Param = None,
+    store: Store = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    limit_rows: RowLimit = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    mode: TraversalMode = Traversal.AUTO,
+    engine: EngineName = None,
+    master: Master = None,
+    remote: Remote = None,
+    spark_conf: SparkConf = None,
+    form: RowFormat = None,
+    as_json: AsJson = False,
+) -> int:
+    """Read rows by a query, from the newest state of a branch or from an earlier one.
+
+    --json is --format json, and has errors as JSON too. Nothing is written unless the read succeeds as a whole.
+    A read runs on Spark only when --engine spark or a setting of Spark asks for it; its rows are the same.
+    """
+    spark = spark_request(engine, master, remote, spark_conf)
+    request = read_request(
+        name=name,
+        query_path=query_path,
+        query_text=query_text,
+        params=params,
+        params_path=params_path,
+        param=param,
+        branch=branch,
+        snapshot=snapshot,
+        options=read_options(limit_rows, timeout, memory, mode),
+    )
+    chosen = choose_format(as_json=as_json, given=form)
+    with open_graph(store, mode="read_only") as session:
+        write_result(_run(session, request, spark), chosen, sys.stdout)
+    return 0
+
+
+def _run(session: GraphSession, request: ReadRequest, spark: SparkRequest) -> Result:
+    if not choose_plainly(spark).is_spark:
+        return session.query(**request.arguments())
+    from omnigraph.spark import query as query_on_spark  # noqa: PLC0415 - loaded for the reads that run on it
+
+    with open_spark(spark, is_short=True) as started:
+        return query_on_spark(session, **request.arguments(), spark=started)
+
+
+explain_app = new_app()
+
+
+@record
+class ExplainReport:
+    """A plan."""
+
+    explanation: Explanation
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return self.explanation.to_json()
+
+    def to_lines(self) -> Iterable[str]:
+        """The plan, one step per line."""
+        return self.explanation.describe().splitlines()
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@explain_app.command()
+def explain(  # noqa: PLR0913 - one parameter per option
+    *,
+    name: QueryName = None,
+    query_path: QueryFile = None,
+    query_text: QueryText = None,
+    params: Params = None,
+    params_path: ParamsFile = None,
+    param: Param = None,
+    store: Store = None,
+    branch: ReadBranch = None,
+    snapshot: AtSnapshot = None,
+    limit_rows: RowLimit = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
+    mode: TraversalMode = Traversal.AUTO,
+    run: Annotated[
+        bool, typer.Option("--run", help="Run the query too, and show rows, calls and time of each step.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show how a query would be read, step by step, with the rows that each step is expected to have."""
+    request = read_request(
+        name=name,
+        query_path=query_path,
+        query_text=query_text,
+        params=params,
+        params_path=params_path,
+        param=param,
+        branch=branch,
+        snapshot=snapshot,
+        options=read_options(limit_rows, timeout, memory, mode),
+    )
+    with open_graph(store, mode="read_only") as session:
+        explanation = session.explain(**request.arguments(), run=run)
+    choose_output(as_json=as_json).show(ExplainReport(explanation=explanation))
+    return 0
+
+
+alias_app = new_app()
+
+_MAIN = "main"
+
+
+@alias_app.command()
+def alias(
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, as the operator config calls it.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Its parameters, in the order of its args: JSON, or else text."),
+    ] = None,
+    params: Params = None,
+    params_path: ParamsFile = None,
+    param: Param = None,
+    form: RowFormat = None,
+    as_json: AsJson = False,
+) -> int:
+    """Run a query that the operator config gives a short name, on the graph that stands there.
+
+    --params and --param win over arguments, and arguments over the parameters of the config. A mutation runs only if
+    the alias says `mutation: true`.
+    """
+    config = operator_config()
+    chosen = find_named(config, "alias", name)
+    store, file = _bound(config, chosen)
+    given = merge_parameters(chosen, arguments or (), read_params(params, params_path, param or ()))
+    if chosen.mutation:
+        return _mutate(config, chosen, store, file, given, as_json=_wants_json(form, as_json=as_json))
+    source = read_input(file)
+    form = choose_format(as_json=as_json, given=form, alias=chosen.format)
+    with open_graph(store, mode="read_only") as session:
+        try:
+            result = session.query(
+                source.data,
+                given,
+                chosen.query,
+                params_form="strict",
+                branch=chosen.branch or _MAIN,
+                source_name=source.name,
+            )
+        except QueryLaneError as problem:
+            hint = f"say mutation: true under aliases.{name} in {config.path} to let it write"
+            raise QueryLaneError(problem.message, details=problem.details, hint=hint) from problem
+        write_result(result, form, sys.stdout)
+    return 0
+
+
+def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
+    """Return the parameters of a call: those given by name over those by position over those of the alias.
+
+    Raises:
+        UsageError: there are more arguments than the alias has names for, or one is no text.
+    """
+    if len(arguments) > len(alias.args):
+        names = ", ".join(alias.args)
+        raise UsageError(
+            f"alias '{alias.name}' is given too many arguments most={len(alias.args)} actual={len(arguments)}",
+            details=BadValue(what="arguments", value=arguments[len(alias.args)], expected=names or "no arguments"),
+            hint=f"its arguments are {names}" if names else "it takes none; parameters can be given with --params",
+        )
+    if not (given is None or isinstance(given, dict)):
+        # Parameters that are no object are refused with everybody else's, where the query is known.
+        return given
+    positional = {name: parameter_value(text, "an argument") for name, text in zip(alias.args, arguments, strict=False)}
+    merged: Mapping[str, Any] = {**alias.params, **positional, **(given or {})}
+    return merged or None
+
+
+def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
+    """Return the storage and the file of an alias."""
+    if alias.server is not None:
+        raise unsupported_scope(f"alias '{alias.name}' leads to server '{alias.server}'", alias.server)
+    if (alias.store is None) == (alias.profile is None):
+        raise alias.problem("does not bind exactly one of store and profile", expected="store or profile")
+    if alias.graph is not None:
+        raise alias.problem("has a graph, which only a server has several of", expected="store or profile alone")
+    if alias.file is None:
+        raise alias.problem("names no file that holds its query", expected="file")
+    if alias.mutation and alias.format is not None:
+        raise alias.problem("is a mutation, which writes no rows and has no format", expected="one of the two")
+    if alias.store is not None:
+        return alias.store, alias.file
+    return find_named(config, "profile", alias.profile or "").scope().storage(), alias.file
+
+
+def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, as_json: bool) -> int:
+    source, branch = read_input(file), alias.branch or _MAIN
+    with open_graph(store) as session:
+        result = session.mutate(
+            source.data,
+            given,
+            alias.query,
+            params_form="strict",
+            branch=branch,
+            actor=config.actor,
+            source_name=source.name,
+        )
+    choose_output(as_json=as_json).show(MutationReport(branch=branch, actor=config.actor, result=result))
+    return 0
+
+
+def _wants_json(form: Format | None, *, as_json: bool) -> bool:
+    if form in {None, Format.JSON}:
+        return as_json or form is Format.JSON
+    details = BadValue(what="arguments", value="--format", expected="--json")
+    raise UsageError("a mutation writes no rows and has no format", details=details, hint="leave --format out")

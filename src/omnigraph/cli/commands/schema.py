@@ -1,0 +1,255 @@
+"""``omnigraph schema``: commands about schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar
+
+import typer
+
+from omnigraph.catalog import Catalog, assign_identities, compile_schema
+from omnigraph.catalog.migration import MigrationPlan, plan_migration
+from omnigraph.cli.files import read_input, refuse_second_stdin
+from omnigraph.cli.graphs import (
+    Actor,
+    AllowDataLoss,
+    AsJson,
+    Branch,
+    DesiredSchema,
+    Quiet,
+    Store,
+    Uri,
+    commit_to_json,
+    echo_target,
+    graph_address,
+    open_graph,
+)
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.output import choose_output
+from omnigraph.engine.schema import SchemaApplyResult
+from omnigraph.errors import BadValue, Kind, UsageError
+from omnigraph.lang.pg import parse_schema
+from omnigraph.records import record
+
+_ALIASES = {"get": "show"}
+
+
+class _Commands(LazyGroup):
+    entries: ClassVar[Mapping[str, Entry]] = {
+        "plan": Entry(
+            app="omnigraph.cli.commands.schema:plan_app",
+            summary="Show the steps to another schema.",
+            capability="direct",
+        ),
+        "apply": Entry(
+            app="omnigraph.cli.commands.schema:apply_app",
+            summary="Bring a graph to another schema, rows included.",
+            capability="any",
+        ),
+        "show": Entry(
+            app="omnigraph.cli.commands.schema:show_app",
+            summary="Print the schema that a graph follows.",
+            capability="any",
+        ),
+    }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments name, by its name or its alias."""
+        return super().resolve_command(ctx, [_ALIASES.get(args[0], args[0]), *args[1:]])
+
+
+app = new_app(cls=_Commands)
+
+
+@app.callback()
+def schema() -> None:
+    """Show, plan and apply schemas."""
+
+
+apply_app = new_app()
+
+
+@record
+class SchemaApplyReport:
+    """What applying a schema did, and where."""
+
+    uri: str
+    result: SchemaApplyResult
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        done = self.result
+        return {
+            "uri": self.uri,
+            "supported": done.supported,
+            "applied": done.applied,
+            "step_count": len(done.steps),
+            "graph_manifest_version": done.manifest_version,
+            "steps": [step.to_json() for step in done.steps],
+            "diagnostics": [diagnostic.to_json() for diagnostic in done.diagnostics],
+            "warnings": list(done.warnings),
+            "commit": commit_to_json(done.commit),
+        }
+
+    def to_lines(self) -> Iterable[str]:
+        """The verdict and a line per step."""
+        done = self.result
+        yield f"schema apply for {self.uri}"
+        yield f"supported: {_word(done.supported)}"
+        yield f"applied: {_word(done.applied)}"
+        yield f"graph_manifest_version: {done.manifest_version}"
+        yield from [f"- {step.describe()}" for step in done.steps] or ["no schema changes"]
+
+    def to_remarks(self) -> Iterable[str]:
+        """A warning per hint that did nothing, and what did not work out after the commit."""
+        return [f"warning: {remark}" for remark in (*self.result.diagnostics, *self.result.warnings)]
+
+
+@apply_app.command()
+def apply(
+    *,
+    uri: Uri = None,
+    desired_path: DesiredSchema,
+    store: Store = None,
+    branch: Branch = "main",
+    allow_data_loss: AllowDataLoss = False,
+    actor: Actor = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Bring a graph to another schema: tables, rows and schema change in one commit, or nothing does.
+
+    Rules that are added are checked against the rows there are. Drops are soft unless --allow-data-loss is given:
+    earlier commits still show what was dropped. Exits with 2 if a step is refused or a row breaks an added rule, with 3
+    if somebody else wrote to a table that had to be changed.
+    """
+    address = graph_address(uri, store)
+    desired = read_input(desired_path)
+    echo_target("schema apply", address, is_quiet=quiet)
+    with open_graph(address) as session:
+        result = session.apply_schema(
+            desired.data, branch=branch, allow_data_loss=allow_data_loss, actor=actor, source_name=desired.name
+        )
+    choose_output(as_json=as_json).show(SchemaApplyReport(uri=address, result=result))
+    return 0
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+# A plan between two files belongs to no graph; its ids only have to be told apart from each other.
+_NO_GRAPH = "0" * 26
+
+plan_app = new_app()
+
+
+@record
+class SchemaPlanReport:
+    """A migration plan. ``origin`` says where it starts: ``from`` a file, or a graph's ``uri`` and nothing else."""
+
+    origin: dict[str, str]
+    title: str
+    plan: MigrationPlan
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {
+            **self.origin,
+            "supported": self.plan.is_supported,
+            "step_count": len(self.plan.steps),
+            "steps": [step.to_json() for step in self.plan.steps],
+            "diagnostics": [diagnostic.to_json() for diagnostic in self.plan.diagnostics],
+        }
+
+    def to_lines(self) -> Iterable[str]:
+        """The verdict and a line per step."""
+        yield f"schema plan {self.title}"
+        yield f"supported: {'yes' if self.plan.is_supported else 'no'}"
+        yield self.plan.describe()
+
+    def to_remarks(self) -> Iterable[str]:
+        """A warning per hint that did nothing."""
+        return [f"warning: {diagnostic}" for diagnostic in self.plan.diagnostics]
+
+
+@plan_app.command()
+def plan(
+    *,
+    uri: Uri = None,
+    accepted_path: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="FILE", help="Start from this schema instead of a graph's; - reads standard input."
+        ),
+    ] = None,
+    desired_path: DesiredSchema,
+    store: Store = None,
+    branch: Branch = "main",
+    allow_data_loss: AllowDataLoss = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show the steps from the schema of a graph, or of a file, to another one, without changing anything.
+
+    Every step is listed, the refused ones too. Exits with 2 if one of them is refused.
+    """
+    if accepted_path is not None and (uri is not None or store is not None):
+        raise UsageError(
+            "--from and a graph exclude each other",
+            details=BadValue(what="arguments", value="", expected="one of them"),
+            hint="plan from a file or from a graph",
+        )
+    refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
+    if accepted_path is None:
+        address, accepted = _graph_schema(uri, store, branch)
+        desired_file = read_input(desired_path)
+        origin, title = {"uri": address}, f"for {address}"
+    else:
+        accepted_file, desired_file = read_input(accepted_path), read_input(desired_path)
+        tree = parse_schema(accepted_file.data, accepted_file.name)
+        accepted = assign_identities(compile_schema(tree), domain=_NO_GRAPH)
+        origin = {"from": accepted_file.name, "to": desired_file.name}
+        title = f"{accepted_file.name} -> {desired_file.name}"
+    desired = parse_schema(desired_file.data, desired_file.name)
+    found = plan_migration(accepted, desired, allow_data_loss=allow_data_loss)
+    choose_output(as_json=as_json).show(SchemaPlanReport(origin=origin, title=title, plan=found))
+    return 0 if found.is_supported else Kind.INVALID.exit_code
+
+
+def _graph_schema(uri: str | None, store: str | None, branch: str) -> tuple[str, Catalog]:
+    from omnigraph.cli.graphs import graph_address, open_graph  # noqa: PLC0415 - a plan between files needs no storage
+
+    address = graph_address(uri, store)
+    with open_graph(address, mode="read_only") as session:
+        return address, session.catalog(branch)
+
+
+show_app = new_app()
+
+
+@record
+class SchemaReport:
+    """A schema as it was written when it was accepted."""
+
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values."""
+        return {"schema_source": self.source}
+
+    def to_lines(self) -> Iterable[str]:
+        """The text itself."""
+        return self.source.removesuffix("\n").split("\n")
+
+    def to_remarks(self) -> Iterable[str]:
+        """Nothing accompanies it."""
+        return ()
+
+
+@show_app.command()
+def show(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
+    """Print the schema that a branch of a graph follows, as it was written."""
+    with open_graph(graph_address(uri, store), mode="read_only") as session:
+        source = session.snapshot(branch).state.schema.source
+    choose_output(as_json=as_json).show(SchemaReport(source=source))
+    return 0

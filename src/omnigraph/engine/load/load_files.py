@@ -1,0 +1,234 @@
+"""A load from its sources to one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from omnigraph.catalog import Catalog
+from omnigraph.catalog.model import EdgeType
+from omnigraph.engine.constraints import check_change, find_violations
+from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.load.change import LoadChange, build_change, build_patch
+from omnigraph.engine.load.embedding import MissingVectors
+from omnigraph.engine.load.intake import Intake, ProblemList
+from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings, Progress, check_load
+from omnigraph.engine.load.sources import Source, expand_sources
+from omnigraph.engine.load.spool import Spool, open_spool
+from omnigraph.engine.view import GraphView
+from omnigraph.errors import (
+    BadValue,
+    ConstraintViolationError,
+    ExistingKeys,
+    ExpectedVersionMismatchError,
+    KeyExistsError,
+    SchemaMovedError,
+    UsageError,
+    VersionMismatch,
+    Violations,
+)
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.writer import CommitResult, GraphPublishAuthority
+from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.values import CommitId, check_flag, check_instance
+
+KINDS: dict[LoadMode, WriteKind] = {
+    "append": WriteKind.LOAD_APPEND,
+    "merge": WriteKind.LOAD_MERGE,
+    "overwrite": WriteKind.LOAD_OVERWRITE,
+}
+# How often a patch is made again on rows that somebody else changed meanwhile.
+_PATCH_ATTEMPTS = 8
+
+
+def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+    authority: GraphPublishAuthority,
+    catalog: Catalog,
+    sources: Sequence[Source | str],
+    mode: LoadMode,
+    *,
+    patch: bool = False,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: CommitId | None = None,
+    schema_hash: str | None = None,
+    errors_to: str | Path | None = None,
+    progress: Progress | None = None,
+    limit: int = 100,
+    settings: LoadSettings | None = None,
+    embedder: Embedder | None = None,
+) -> LoadResult:
+    """Read every row of the sources and publish all of them as one commit, or nothing.
+
+    Args:
+        authority: the branch to write to.
+        catalog: the schema of that branch.
+        sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        patch: with ``merge``, keep what a row does not mention instead of making it null.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+        schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
+        errors_to: a file for all problems, one JSON object per line.
+        progress: told how far the load is.
+        limit: how many problems the error holds.
+        settings: what the load may use of the machine.
+        embedder: computes required ``@embed`` vectors that rows leave out; those of a patch it does not.
+
+    Raises:
+        BadRowsError: rows cannot be read or do not fit their type.
+        ExternalBlobError: the first such row names a blob outside of the graph.
+        ConstraintViolationError: the graph would break a rule of its schema.
+        KeyExistsError: an id exists already, or stands twice in the input.
+        FileMissingError, FileAccessError, SourceTooLargeError: a source cannot be read.
+        TypeMissingError: the schema has no type for a source, or the branch no table for it.
+        SchemaMovedError, PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError:
+            as for any commit.
+    """
+    check_load(mode, errors_to=errors_to, progress=progress, limit=limit)
+    check_flag("patch", patch)
+    check_instance("settings", settings, LoadSettings)
+    if patch and mode != "merge":
+        details = BadValue(what="mode", value=mode, expected="merge")
+        raise UsageError("only a merge can patch", details=details)
+    settings = settings or LoadSettings()
+    services = authority.services
+    files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
+    world = services.world
+    with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, world.failpoints) as spool:
+        vectors = None if patch else MissingVectors.find(catalog, embedder)
+        intake = Intake(
+            catalog=catalog if vectors is None else vectors.catalog,
+            settings=settings,
+            ids=world.ids,
+            is_patch=patch,
+            vectors=vectors,
+        )
+        intake.read(files, spool, problems, progress)
+        problems.fail()
+        if vectors is not None:
+            vectors.fill(spool)
+        if progress is not None:
+            progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
+
+        def begin() -> WriteTxn:
+            txn = authority.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+            expect_schema(txn, schema_hash)
+            for table_key in spool.owners:
+                txn.snapshot.entry(table_key)
+            return txn
+
+        job = _Job(authority=authority, catalog=catalog, files=files, spool=spool, problems=problems, limit=limit)
+        done = job.patch(begin) if patch else job.write(begin(), build_change(spool, files, mode))
+        return _result(mode, authority, spool, done)
+
+
+@record
+class _Job:
+    """What is left to do once all rows are read."""
+
+    authority: GraphPublishAuthority
+    catalog: Catalog
+    files: Sequence[Source]
+    spool: Spool
+    problems: ProblemList
+    limit: int
+
+    def write(self, txn: WriteTxn, change: LoadChange) -> CommitResult:
+        """Check the change and publish it; without a row there is nothing to publish."""
+
+        def check(view: CommitView) -> None:
+            self._check(change, GraphView.of_commit(view, self.catalog, txn.counters))
+
+        change.write(txn)
+        if not change.graph.is_empty:
+            txn.add_check(check)
+        try:
+            return self.authority.commit(txn)
+        except KeyExistsError as error:
+            raise self._located(change, error) from error
+
+    def patch(self, begin: Callable[[], WriteTxn]) -> CommitResult:
+        """Complete the rows from what is stored and publish them, again when that has changed meanwhile."""
+        attempt = 0
+        while True:
+            attempt += 1
+            txn = begin()
+            view = GraphView(txn.snapshot, self.catalog, txn.counters)
+            with txn.snapshot.reading():
+                change = build_patch(self.spool, self.files, view, self.problems)
+            self.problems.fail()
+            txn.add_check(partial(_refuse_moved, txn))
+            try:
+                return self.write(txn, change)
+            except ExpectedVersionMismatchError:
+                if attempt >= _PATCH_ATTEMPTS:
+                    raise
+
+    def _check(self, change: LoadChange, view: GraphView) -> None:
+        try:
+            check_change(change.graph, view, limit=self.limit)
+        except ConstraintViolationError as error:
+            if self.problems.has_file and isinstance(error.details, Violations):
+                self.problems.add(find_violations(change.graph, view, error.details.total).items)
+            raise
+        repeated = change.repeated_id()
+        if repeated is not None:
+            raise repeated
+
+    def _located(self, change: LoadChange, error: KeyExistsError) -> KeyExistsError:
+        """Say which row of the input has the id that exists; all such rows go to the file for problems."""
+        if not isinstance(error.details, ExistingKeys):
+            return error
+        table_key, ids = error.details.location, pa.array(error.details.ids, pa.string())
+        first = next(change.rows_with(table_key, ids), None)
+        rows = change.graph.types[table_key].rows
+        if self.problems.has_file and rows is not None:
+            snapshot = self.authority.snapshot(Counters())
+            taken = GraphView(snapshot, self.catalog, Counters()).existing_ids(table_key, rows.column("id"))
+            self.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
+        if first is None:
+            return error
+        return KeyExistsError(f"{first.source}:{first.line}: {error.message}", details=error.details)
+
+
+def _refuse_moved(txn: WriteTxn, view: CommitView) -> None:
+    """A patch holds values that it has not been given; they must still be the stored ones."""
+    for table_key in txn.changes:
+        base, found = txn.snapshot.entry(table_key).pin, view.snapshot.entry(table_key).pin
+        if base != found or table_key in view.before:
+            details = VersionMismatch(table_key=table_key, expected=base.version, actual=found.version)
+            raise ExpectedVersionMismatchError(
+                f"rows to patch have changed meanwhile table={table_key}", details=details
+            )
+
+
+def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
+    """Return if the branch follows the schema that the rows were read for.
+
+    Raises:
+        SchemaMovedError: it follows another one.
+    """
+    found = txn.snapshot.state.schema.hash
+    if schema_hash is not None and found != schema_hash:
+        details = BadValue(what="schema", value=found, expected=schema_hash)
+        raise SchemaMovedError("the accepted schema changed while the input was read", details=details)
+
+
+def _result(mode: LoadMode, authority: GraphPublishAuthority, spool: Spool, done: CommitResult) -> LoadResult:
+    owners, counts = spool.owners, spool.counts
+    return LoadResult(
+        mode=mode,
+        branch=str(authority.services.line.name),
+        nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
+        edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},
+        commit=done.commit,
+        manifest_version=done.manifest_version,
+        cost=done.cost,
+    )

@@ -1,1 +1,0 @@
-"""Values of rows: predicates on them, exact comparison, and what storage can be asked."""

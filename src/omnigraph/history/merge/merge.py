@@ -1,0 +1,415 @@
+"""Merging one branch into another, and looking first what that would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from omnigraph.catalog import Catalog
+from omnigraph.engine.session import GraphSession
+from omnigraph.engine.view import GraphView
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    CommitMissingError,
+    HistoryGoneError,
+    MergeBaseMissingError,
+    MergeConflict,
+    MissingThing,
+    ReadSetChange,
+    ReadSetChangedError,
+    RevertRefusedError,
+    UsageError,
+)
+from omnigraph.history.merge.ancestry import Lines
+from omnigraph.history.merge.conflicts import (
+    MergeOutcome,
+    MergePreview,
+    MergeResult,
+    RevertResult,
+    TableCounts,
+    conflicts_error,
+)
+from omnigraph.history.merge.planning import (
+    DEFAULT_MEMORY_BYTES,
+    Budget,
+    MergePlan,
+    Sides,
+    find_rule_conflicts,
+    plan_merge,
+)
+from omnigraph.history.merge.three_way import Resolution, check_resolution
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.publish.writer import CommitResult, GraphPublishAuthority
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+
+def publish(
+    authority: GraphPublishAuthority,
+    txn: WriteTxn,
+    sides: Sides,
+    plan: MergePlan,
+    catalog: Catalog,
+    *,
+    what: str,
+    recheck: Callable[[], None] = lambda: None,
+) -> CommitResult:
+    """Publish a plan that has no row conflicts: all of it, or nothing.
+
+    Args:
+        authority: the branch to write to.
+        txn: a transaction on the state that the plan was made for.
+        sides: the states that it was made from.
+        plan: what to write.
+        catalog: the schema of all of them.
+        what: how conflicts call the operation.
+        recheck: looks again at what else the plan depends on, right before anything takes effect.
+
+    Raises:
+        MergeConflictsError: rows are undecided, or the merged graph would break a rule of its schema.
+        ExpectedVersionMismatchError: a table that the plan or its validation rests on has moved.
+        SchemaMovedError, PreconditionFailedError, ClaimBusyError, WriteOutcomeError: as for any commit.
+    """
+    if plan.conflicts:
+        raise conflicts_error(plan.conflicts, what)
+
+    def check(view: CommitView) -> None:
+        recheck()
+        seen = GraphView.of_commit(view, catalog, txn.counters)
+        found = find_rule_conflicts(plan, sides, seen, txn.counters)
+        if found:
+            raise conflicts_error(found, what)
+
+    for change in plan.changes:
+        txn.change(change)
+    for table_key in sorted(plan.reads):
+        txn.read_table(table_key)
+    txn.add_check(check)
+    return authority.commit(txn)
+
+
+def merge_branch(
+    session: GraphSession,
+    source: str,
+    target: str = MAIN,
+    *,
+    resolve: Resolution | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> MergeResult:
+    """Bring everything that ``source`` changed since the common base into ``target``, as one commit or not at all.
+
+    The source stays as it is; what it commits after the call began is not merged. The target is read once and must
+    not move in any table that the merge reads or writes.
+
+    Args:
+        session: the open graph.
+        source: the branch to merge from.
+        target: the branch to merge into.
+        resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the target must be at.
+        memory_bytes: how much of the rows that differ may be in memory at once.
+
+    Raises:
+        UsageError: both names are the same, or there is no such resolution.
+        BranchMissingError: there is no such branch.
+        MergeBaseMissingError: the branches share no commit.
+        MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        ReadSetChangedError: a branch was deleted or made anew meanwhile.
+        ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
+        PreconditionFailedError: the target is not at ``expected_head``.
+        MemoryBudgetError: the difference is larger than ``memory_bytes``.
+    """
+    names = _names(source, target)
+    check_resolution(resolve)
+    counters = Counters()
+    captured = session.store.snapshot(names[0], counters)
+    authority, _ = session.store.current(names[1], counters)
+    txn = authority.begin(
+        WriteKind.BRANCH_MERGE,
+        actor=actor,
+        message=message,
+        expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
+    )
+    txn.counters.add(counters.cost())
+    relation = _relate(session.store, captured, txn.snapshot, txn.counters)
+    authority.services.world.failpoints.hit("history.merge.after_capture")
+    tables: tuple[TableCounts, ...] = ()
+    if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+        done = authority.commit(txn)
+    else:
+        merging = _Merging(session, authority, txn, captured)
+        relation, tables, done = merging.run(relation, resolve, memory_bytes)
+    return MergeResult(
+        source=names[0],
+        target=names[1],
+        outcome=relation.outcome,
+        base=relation.base.id,
+        tables=tables,
+        commit=done.commit,
+        manifest_version=done.manifest_version,
+        cost=done.cost,
+    )
+
+
+def preview_merge(
+    session: GraphSession,
+    source: str,
+    target: str = MAIN,
+    *,
+    resolve: Resolution | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    counters: Counters | None = None,
+) -> MergePreview:
+    """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
+
+    Raises:
+        UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
+    """
+    names = _names(source, target)
+    check_resolution(resolve)
+    count = counters or Counters()
+    captured, ours = session.store.snapshot(names[0], count), session.store.snapshot(names[1], count)
+    relation = _relate(session.store, captured, ours, count)
+    plan: MergePlan | None = None
+    conflicts: tuple[MergeConflict, ...] = ()
+    if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
+        relation, sides, plan = _plan(session, relation, captured, ours, resolve, memory_bytes, count)
+        view = GraphView(ours, session.catalog_at(ours), count)
+        with ours.reading(), captured.reading():
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
+    return MergePreview(
+        source=names[0],
+        target=names[1],
+        outcome=relation.outcome,
+        base=relation.base.id,
+        source_head=captured.state.head.commit,
+        target_head=ours.state.head.commit,
+        tables=() if plan is None else plan.tables,
+        conflicts=conflicts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Merging:
+    """A merge under way: where it goes, and the state of the source that was captured for it."""
+
+    session: GraphSession
+    authority: GraphPublishAuthority
+    txn: WriteTxn
+    captured: Snapshot
+
+    def run(
+        self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
+    ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
+        """Plan it and publish it."""
+        txn, store = self.txn, self.session.store
+        catalog = self.session.catalog_at(txn.snapshot)
+        try:
+            relation, sides, plan = _plan(
+                self.session, relation, self.captured, txn.snapshot, resolve, memory_bytes, txn.counters
+            )
+        except (BranchMissingError, CommitMissingError, HistoryGoneError):
+            # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
+            self._expect_source()
+            raise
+        txn.merged_parent = self.captured.state.head.commit
+        try:
+            done = publish(self.authority, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
+        except BranchMissingError as error:
+            raise _changed("branch_merge_target", txn.snapshot, store, txn.counters) from error
+        return relation, plan.tables, done
+
+    def _expect_source(self) -> None:
+        """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
+        head, store = self.captured.state.head, self.session.store
+        if _incarnation(store, head.branch, self.txn.counters) != head.incarnation:
+            raise _changed("branch_merge_source_incarnation", self.captured, store, self.txn.counters)
+
+
+@record
+class _Relation:
+    """How two branches stand to each other, and the commit that both come from."""
+
+    outcome: MergeOutcome
+    base: Commit
+
+
+def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
+    names = BranchName.parse(source), BranchName.parse(target)
+    if names[0] == names[1]:
+        details = BadValue(what="source", value=names[0], expected="another branch than the target")
+        raise UsageError("branch_merge requires distinct source and target branches", details=details)
+    return names
+
+
+def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Counters) -> _Relation:
+    sides = {source.state.head.branch, target.state.head.branch}
+
+    def others() -> Iterator[Iterator[Commit]]:
+        for name in store.branch_names(counters):
+            if name in sides:
+                continue
+            yield _commits_while_there(store, name, counters)
+
+    base = Lines(others=others).base_of(store.iter_commits(source, counters), store.iter_commits(target, counters))
+    if base is None:
+        names = f"source={source.state.head.branch} target={target.state.head.branch}"
+        details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
+        raise MergeBaseMissingError(f"the branches share no commit {names}", details=details)
+    if base.id == source.state.head.commit:
+        outcome = MergeOutcome.ALREADY_UP_TO_DATE
+    elif base.id == target.state.head.commit:
+        outcome = MergeOutcome.FAST_FORWARD
+    else:
+        outcome = MergeOutcome.MERGED
+    return _Relation(outcome=outcome, base=base)
+
+
+def _commits_while_there(store: GraphStore, name: BranchName, counters: Counters) -> Iterator[Commit]:
+    """Yield the history of a branch that is not merged, newest first: a branch that is deleted has no more to say."""
+    with suppress(BranchMissingError):
+        yield from store.iter_commits(store.snapshot(name, counters), counters)
+
+
+def _plan(
+    session: GraphSession,
+    relation: _Relation,
+    source: Snapshot,
+    target: Snapshot,
+    resolve: Resolution | None,
+    memory_bytes: int,
+    counters: Counters,
+) -> tuple[_Relation, Sides, MergePlan]:
+    """Plan a merge; when the base goes because its branch, a third one, is deleted, start from the next best base.
+
+    Raises:
+        BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
+    """
+    catalog = session.catalog_at(target)
+    while True:
+        try:
+            sides = _merge_sides(session.store, relation, source, target, counters)
+            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes), counters)
+        except (BranchMissingError, CommitMissingError, HistoryGoneError):
+            other = _relate(session.store, source, target, counters)
+            if other.base.id == relation.base.id:
+                raise
+            relation = other
+
+
+def _merge_sides(
+    store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot, counters: Counters
+) -> Sides:
+    is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
+    base = target if is_fast else store.snapshot_of(relation.base, counters)
+    return Sides(base=base, source=source, target=target)
+
+
+def _changed(member: str, captured: Snapshot, store: GraphStore, counters: Counters) -> ReadSetChangedError:
+    head = captured.state.head
+    actual = _incarnation(store, head.branch, counters)
+    details = ReadSetChange(member=f"{member}:{head.branch}", expected=head.incarnation, actual=actual)
+    return ReadSetChangedError(f"the branch is not the one it was branch={head.branch!r}", details=details)
+
+
+def _incarnation(store: GraphStore, branch: BranchName, counters: Counters) -> str | None:
+    try:
+        return store.branch_line(branch, counters).incarnation
+    except BranchMissingError:
+        return None
+
+
+def revert_commit(
+    session: GraphSession,
+    commit: str,
+    branch: str = MAIN,
+    *,
+    resolve: Resolution | None = None,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+) -> RevertResult:
+    """Undo what one commit changed, relative to its first parent, as a commit of its own.
+
+    Rows that later commits changed again are conflicts; "ours" then keeps the branch's rows and "theirs" brings back
+    the rows as they were before the commit.
+
+    Args:
+        session: the open graph.
+        commit: the commit to undo, in the history of ``branch``.
+        branch: where to undo it.
+        resolve: how to decide rows that were changed since.
+        actor: who asks for it.
+        message: what the commit says; names the reverted commit when not given.
+        expected_head: the commit that the branch must be at.
+        memory_bytes: how much of the rows that differ may be in memory at once.
+
+    Raises:
+        CommitMissingError: the branch's history has no such commit.
+        RevertRefusedError: the commit is the first one, or was published together with others.
+        MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+        HistoryGoneError: the state before the commit was reclaimed.
+        ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
+    """
+    name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
+    check_resolution(resolve)
+    counters = Counters()
+    authority, _ = session.store.current(name, counters)
+    txn = authority.begin(
+        WriteKind.REVERT,
+        actor=actor,
+        message=f"revert {wanted}" if message is None else message,
+        expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
+    )
+    txn.counters.add(counters.cost())
+    sides = _revert_sides(session.store, wanted, txn.snapshot, txn.counters)
+    authority.services.world.failpoints.hit("history.merge.after_capture")
+    catalog = session.catalog_at(txn.snapshot)
+    plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), txn.counters)
+    done = publish(authority, txn, sides, plan, catalog, what="revert")
+    return RevertResult(
+        branch=name,
+        reverted=wanted,
+        tables=plan.tables,
+        commit=done.commit,
+        manifest_version=done.manifest_version,
+        cost=done.cost,
+    )
+
+
+def _revert_sides(store: GraphStore, wanted: CommitId, target: Snapshot, counters: Counters) -> Sides:
+    """Return the states that undo a commit: from what it made, back to what it was made on."""
+    undone, parent = _find(store, wanted, target, counters)
+    base = store.snapshot_of(undone, counters)
+    if parent.manifest_version == undone.manifest_version or base.state.head.commit != undone.id:
+        details = BadValue(what="commit", value=wanted, expected="a commit that was published alone")
+        raise RevertRefusedError(f"the commit was published together with others commit={wanted}", details=details)
+    return Sides(base=base, source=store.snapshot_of(parent, counters), target=target)
+
+
+def _find(store: GraphStore, wanted: CommitId, target: Snapshot, counters: Counters) -> tuple[Commit, Commit]:
+    """Return a commit of the branch's history and its first parent, which is the next older one there."""
+    history = store.iter_commits(target, counters)
+    undone = next((commit for commit in history if commit.id == wanted), None)
+    if undone is None:
+        details = MissingThing(what="commit", name=wanted)
+        branch = target.state.head.branch
+        raise CommitMissingError(f"commit '{wanted}' not found in the history of '{branch}'", details=details)
+    parent = next(history, None)
+    if parent is None:
+        details_first = BadValue(what="commit", value=wanted, expected="a commit with a parent")
+        raise RevertRefusedError(f"the first commit of a graph cannot be undone commit={wanted}", details=details_first)
+    return undone, parent

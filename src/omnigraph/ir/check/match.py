@@ -1,0 +1,302 @@
+"""The match clause: its clauses in text order, negations in a copy of the scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.ir.check.expressions import check_expression, check_text, is_blob, text_rule
+from omnigraph.ir.check.scope import Scope, did_you_mean
+from omnigraph.ir.check.tree import (
+    CheckedBinding,
+    CheckedClause,
+    CheckedFilter,
+    CheckedMatch,
+    CheckedNegation,
+    CheckedText,
+    CheckedTraversal,
+    Direction,
+    Operand,
+)
+from omnigraph.ir.check.values import check_inline_value
+from omnigraph.ir.types import are_comparable, item_type
+from omnigraph.lang.gq import ast
+
+
+def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
+    """Check a binding and bring its variable into scope; binding the same type again adds predicates."""
+    name = binding.variable.name
+    if name == ast.ANONYMOUS:
+        message = "the anonymous variable cannot be bound to a type"
+        raise scope.violation(None, message, binding.variable.span, suggestion="give the variable a name")
+    bound = scope.entities.get(name)
+    if isinstance(bound, EdgeType):
+        raise scope.violation("T23", f"'${name}' is an edge variable already", binding.variable.span)
+    written = binding.type_name.text
+    node = scope.catalog.node(written)
+    if node is None:
+        message = f"unknown node type '{written}'"
+        if written in scope.catalog.edges:
+            message = f"'{written}' is an edge type, a binding ranges over nodes"
+        suggestion = did_you_mean(written, scope.catalog.nodes)
+        raise scope.violation("T1", message, binding.type_name.span, suggestion=suggestion)
+    if bound is not None and bound.name != node.name:
+        message = f"'${name}' is bound to '{bound.name}' already, not to '{node.name}'"
+        raise scope.violation(None, message, binding.type_name.span)
+    scope.entities[name] = node
+    matches: list[CheckedMatch] = []
+    for predicate in binding.predicates:
+        prop = node.get(predicate.property.text)
+        if prop is None:
+            message = f"type '{node.name}' has no property '{predicate.property.text}'"
+            suggestion = did_you_mean(predicate.property.text, [item.name for item in node.properties])
+            raise scope.violation("T2", message, predicate.property.span, suggestion=suggestion)
+        matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
+    return CheckedBinding(variable=name, node=node, matches=tuple(matches))
+
+
+def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
+    """Check a traversal and bring the variables it introduces into scope."""
+    edge = _resolve_edge(traversal, scope)
+    if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
+        message = "a traversal names at least one of its ends"
+        raise scope.violation("T5", message, traversal.span, suggestion="name the source or the destination")
+    low, high = _check_hops(traversal, scope)
+    if traversal.is_undirected and not edge.is_same_type:
+        message = f"edge '{edge.name}' joins '{edge.from_type}' and '{edge.to_type}', so it has a direction"
+        suggestion = f"write {_lower_first(edge.name)} without < >"
+        raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
+    _check_edge_variable(traversal, (low, high), scope)
+    _refuse_edge_ends(traversal, scope)
+    direction, source_type, destination_type = _orient(traversal, edge, scope)
+    _bind(traversal.source, source_type, scope)
+    _bind(traversal.destination, destination_type, scope)
+    variable = _edge_name(traversal)
+    if variable is not None:
+        scope.entities[variable] = edge
+    return CheckedTraversal(
+        source=traversal.source.name,
+        destination=traversal.destination.name,
+        edge=edge,
+        direction=direction,
+        source_type=source_type,
+        destination_type=destination_type,
+        min_hops=low,
+        max_hops=high,
+        edge_variable=variable,
+    )
+
+
+def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
+    written = traversal.edge.text
+    edge = scope.catalog.edge(written)
+    if edge is None:
+        near = [_lower_first(name) for name in scope.catalog.edges]
+        message = f"unknown edge '{written}'"
+        raise scope.violation("T4", message, traversal.edge.span, suggestion=did_you_mean(written, near))
+    return edge
+
+
+def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
+    hops = traversal.hops
+    if hops is None:
+        return 1, 1
+    if hops.minimum < 1:
+        raise scope.violation("T15", "a traversal takes at least one hop: min=0", hops.span)
+    if hops.maximum is None:
+        suggestion = f"write {{{hops.minimum},{hops.minimum + 2}}}"
+        raise scope.violation("T15", "hop bounds need an upper bound", hops.span, suggestion=suggestion)
+    if hops.maximum < hops.minimum:
+        message = f"hop bounds are upside down: min={hops.minimum} max={hops.maximum}"
+        raise scope.violation("T15", message, hops.span)
+    return hops.minimum, hops.maximum
+
+
+def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope: Scope) -> None:
+    variable = traversal.edge_variable
+    if variable is None:
+        return
+    if hops != (1, 1) and traversal.hops is not None:
+        message = "an edge variable names one edge, so it goes with no hop bounds"
+        raise scope.violation("T23", message, traversal.hops.span)
+    if _is_anonymous(variable):
+        return
+    if variable.name in {traversal.source.name, traversal.destination.name}:
+        raise scope.violation("T23", f"edge variable '${variable.name}' is also an end", variable.span)
+    if variable.name in scope.entities:
+        raise scope.violation("T23", f"'${variable.name}' is bound already", variable.span)
+
+
+def _refuse_edge_ends(traversal: ast.Traversal, scope: Scope) -> None:
+    for end in (traversal.source, traversal.destination):
+        if isinstance(scope.entities.get(end.name), EdgeType):
+            raise scope.violation("T23", f"'${end.name}' is an edge, not an end of one", end.span)
+
+
+def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
+    """Infer the direction from the ends that are bound earlier in the text; with none, it is outward."""
+    source = _bound_type(traversal.source, scope)
+    destination = _bound_type(traversal.destination, scope)
+    outward = (edge.from_type, edge.to_type)
+    if source is not None:
+        is_inward = source != edge.from_type
+        known, ends = traversal.source, (edge.to_type, edge.from_type) if is_inward else outward
+        fits = source == ends[0]
+    elif destination is not None:
+        is_inward = destination != edge.to_type
+        known, ends = traversal.destination, (edge.to_type, edge.from_type) if is_inward else outward
+        fits = destination == ends[1]
+    else:
+        known, ends, is_inward, fits = traversal.source, outward, False, True
+    if not fits:
+        bound = source if source is not None else destination
+        message = f"'${known.name}' is a '{bound}', but edge '{edge.name}' joins {edge.from_type} -> {edge.to_type}"
+        raise scope.violation("T5", message, known.span)
+    other = ends[0] if traversal.source.name == traversal.destination.name else destination
+    if other is not None and other != ends[1]:
+        message = f"edge '{edge.name}' leads to a '{ends[1]}' here, '${traversal.destination.name}' is a '{other}'"
+        raise scope.violation("T5", message, traversal.destination.span)
+    direction: Direction = "both" if traversal.is_undirected else ("in" if is_inward else "out")
+    return direction, *ends
+
+
+def _bound_type(end: ast.Variable, scope: Scope) -> str | None:
+    bound = None if _is_anonymous(end) else scope.entities.get(end.name)
+    return None if bound is None else bound.name
+
+
+def _bind(end: ast.Variable, type_name: str, scope: Scope) -> None:
+    node: NodeType | None = scope.catalog.node(type_name)
+    if node is not None and not _is_anonymous(end):
+        scope.entities.setdefault(end.name, node)
+
+
+def _edge_name(traversal: ast.Traversal) -> str | None:
+    variable = traversal.edge_variable
+    return None if variable is None or _is_anonymous(variable) else variable.name
+
+
+def _is_anonymous(variable: ast.Variable) -> bool:
+    return variable.name == ast.ANONYMOUS
+
+
+def _lower_first(name: str) -> str:
+    return name[:1].lower() + name[1:]
+
+
+_TRUE = ast.BooleanLiteral(value=True)
+
+
+def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedText:
+    """Check a filter; ``search(…) = true`` is the text predicate itself."""
+    call = clause.left if isinstance(clause.left, ast.TextSearch) else clause.right
+    if isinstance(call, ast.TextSearch):
+        checked = check_text(call, scope)
+        if call is clause.left and clause.op == "=" and clause.right == _TRUE:
+            return CheckedText(call=checked)
+        message = f"{call.function} stands alone or before '= true'"
+        suggestion = "put it inside 'not { }' to find what does not match"
+        raise scope.violation(text_rule(call), message, clause.span, suggestion=suggestion)
+    left = check_expression(clause.left, scope)
+    right = check_expression(clause.right, scope)
+    for operand in (left, right):
+        if operand.definition is not None and is_blob(operand):
+            raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)
+    _check_sides(clause, _comparand(left, scope), _comparand(right, scope), scope)
+    return CheckedFilter(left=left, op=clause.op, right=right, span=clause.span)
+
+
+def _comparand(operand: Operand, scope: Scope) -> PropertyType:
+    if operand.is_node and isinstance(operand.expression, ast.Variable):
+        message = f"node variable '${operand.expression.name}' cannot be compared"
+        raise scope.violation("T7", message, operand.span, suggestion="compare one of its properties")
+    if operand.type is None or isinstance(operand.expression, ast.AliasRef):
+        raise scope.violation("T7", "an alias has no value in match", operand.span)
+    return operand.type
+
+
+def _check_sides(clause: ast.Filter, left: PropertyType, right: PropertyType, scope: Scope) -> None:
+    match clause.op:
+        case "contains" if left.is_list:
+            # now() is one instant; whether a list holds exactly it is never what was meant.
+            is_member = are_comparable(item_type(left), right) and not isinstance(clause.right, ast.Now)
+            if not is_member:
+                needle = "now()" if isinstance(clause.right, ast.Now) else _word(right)
+                message = f"a list of {_items(left)} cannot contain {needle}"
+                raise scope.violation("T7", message, clause.right.span)
+        case "contains" | "starts_with":
+            if not (left.is_text and right.is_text):
+                wanted = "a list or a String" if clause.op == "contains" else "a String"
+                at = clause.right if left.is_text else clause.left
+                message = f"{clause.op} looks into {wanted} for a String, not into {_word(left)} for {_word(right)}"
+                raise scope.violation("T7", message, at.span)
+        case _:
+            if not are_comparable(left, right):
+                message = f"{_word(left)} and {_word(right)} cannot be compared"
+                raise scope.violation("T7", message, clause.span)
+
+
+def _items(of: PropertyType) -> str:
+    return str(item_type(of))
+
+
+def _word(of: PropertyType) -> str:
+    plain = PropertyType(scalar=of.scalar, is_list=of.is_list, enum_values=of.enum_values, dimension=of.dimension)
+    return "Blob" if of.scalar is Scalar.BLOB else str(plain)
+
+
+def check_clauses(clauses: tuple[ast.Clause, ...], scope: Scope) -> tuple[CheckedClause, ...]:
+    """Check clauses in order; ``scope`` holds what they introduced afterwards."""
+    return tuple(_check_clause(clause, scope) for clause in clauses)
+
+
+def _read(operand: Operand) -> Iterator[str]:
+    """Yield the entity variables that an expression reads."""
+    if isinstance(operand.expression, ast.PropertyAccess):
+        yield operand.expression.variable.name
+    for part in operand.parts:
+        yield from _read(part)
+
+
+def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
+    match clause:
+        case ast.Binding():
+            return check_binding(clause, scope)
+        case ast.Traversal():
+            return check_traversal(clause, scope)
+        case ast.Filter():
+            return check_filter(clause, scope)
+        case ast.TextSearch():
+            return CheckedText(call=check_text(clause, scope))
+        case ast.Negation():
+            return _check_negation(clause, scope)
+        case _:
+            assert_never(clause)
+
+
+def _check_negation(negation: ast.Negation, scope: Scope) -> CheckedNegation:
+    inner = check_clauses(negation.clauses, scope.nested())
+    outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
+    if not outer:
+        message = "a negation mentions at least one variable bound before it"
+        raise scope.violation("T9", message, negation.span)
+    return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def _mentioned(clause: CheckedClause) -> Iterator[str]:
+    match clause:
+        case CheckedBinding():
+            yield clause.variable
+        case CheckedTraversal():
+            yield clause.source
+            yield clause.destination
+        case CheckedFilter():
+            yield from _read(clause.left)
+            yield from _read(clause.right)
+        case CheckedText():
+            yield from _read(clause.call)
+        case CheckedNegation():
+            yield from clause.outer
+        case _:
+            assert_never(clause)

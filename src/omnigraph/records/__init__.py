@@ -1,5 +1,0 @@
-"""Values with named parts that cannot change."""
-
-from omnigraph.records.record import record
-
-__all__ = ["record"]

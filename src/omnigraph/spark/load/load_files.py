@@ -1,0 +1,321 @@
+"""A load on Spark from its sources, files or frames, to one commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict, Unpack
+
+import pyarrow as pa
+
+from omnigraph.engine.load import LoadMode, LoadProgress, Source
+from omnigraph.engine.load.intake import ProblemList
+from omnigraph.engine.load.options import Progress, check_load
+from omnigraph.engine.load.parquet import misfits
+from omnigraph.engine.load.sources import STDIN, expand_sources
+from omnigraph.engine.load.tables import Binding, bind, owner_of
+from omnigraph.engine.rows import RowProblem
+from omnigraph.engine.session import GraphSession
+from omnigraph.spark.keys import Places
+from omnigraph.spark.load.job import LoadJob, LoadRequest
+from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
+from omnigraph.spark.load.parts import read_batches, read_part, split_sources
+from omnigraph.spark.load.rows import ClusterBy, cluster_columns
+from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
+from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
+from omnigraph.spark.session import given_or_started, session_of
+from omnigraph.store.files import is_remote
+from omnigraph.values import MAIN, CommitId, Ulid, check_instance, check_text, checked_names, checked_text, unfit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from omnigraph.graph import Graph
+
+
+class _Plain(TypedDict):
+    mode: LoadMode
+    branch: str
+    actor: str | None
+    message: str | None
+    errors_to: str | Path | None
+    progress: Progress | None
+    limit: int
+
+
+def request_of(
+    session: GraphSession,
+    *,
+    expected_head: str | None,
+    cluster_by: ClusterBy | None,
+    settings: SparkLoadSettings | None,
+    **plain: Unpack[_Plain],
+) -> LoadRequest:
+    """Return the request that the arguments of a public call make.
+
+    Raises:
+        UsageError: an argument is of another type or out of bounds, or rows cannot be ordered as they say.
+        ValueFormatError: the expected head is no id of a commit.
+    """
+    check_load(plain["mode"], errors_to=plain["errors_to"], progress=plain["progress"], limit=plain["limit"])
+    check_instance("settings", settings, SparkLoadSettings)
+    for what in ("actor", "message"):
+        checked_text(what, plain[what])
+    return LoadRequest(
+        expected_head=commit_id(expected_head),
+        cluster_by=cluster_columns(session.catalog(plain["branch"]), cluster_by),
+        settings=settings or SparkLoadSettings(),
+        **plain,
+    )
+
+
+def check_sources(sources: object) -> None:
+    """Refuse what is not several sources.
+
+    Raises:
+        UsageError: it is one source, or something else.
+    """
+    if isinstance(sources, str | bytes) or not isinstance(sources, Sequence):
+        raise unfit("sources", sources, "a list of sources")
+    for source in sources:
+        check_instance("source", source, (str, Source), optional=False)
+
+
+def check_frames(frames: object, columns: object) -> None:
+    """Refuse what is not a frame per type, and names of its columns per type.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if not isinstance(frames, Mapping):
+        raise unfit("frames", frames, "a frame per type")
+    for name, frame in frames.items():
+        check_text("type", name)
+        if not callable(getattr(frame, "mapInArrow", None)) or isinstance(frame, type):
+            raise unfit("frames", frame, "a frame per type")
+    if columns is not None and not isinstance(columns, Mapping):
+        raise unfit("columns", columns, "names of columns per type")
+    for names in (columns or {}).values():
+        if not isinstance(names, Mapping):
+            raise unfit("columns", names, "names of columns per type")
+        checked_names("columns", (*names, *names.values()))
+
+
+def commit_id(text: str | None) -> CommitId | None:
+    """Return the commit of a text.
+
+    Raises:
+        ValueFormatError: it is no id of a commit.
+    """
+    return None if text is None else CommitId(Ulid.parse(text))
+
+
+def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+    graph: Graph | GraphSession,
+    sources: Sequence[Source | str],
+    mode: LoadMode = "append",
+    *,
+    spark: SparkSession | None = None,
+    branch: str = MAIN,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+    errors_to: str | Path | None = None,
+    progress: Progress | None = None,
+    limit: int = 100,
+    cluster_by: ClusterBy | None = None,
+    settings: SparkLoadSettings | None = None,
+) -> SparkLoadResult:
+    """Read every row of the sources on Spark and publish all of them as one commit, or nothing.
+
+    Args:
+        graph: the open graph.
+        sources: files, folders, globs and ``s3://`` addresses that every worker can read.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        spark: the session to work with; that of this process, or one that is started, when None.
+        branch: where to write.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+        errors_to: a file of this machine for all problems, one JSON object per line.
+        progress: told how far the load is.
+        limit: how many problems the error holds.
+        cluster_by: the column by which rows are ordered in their table, by type; ``key`` takes the first column of
+            each node type's key, ids where there is none, and the sources of edges.
+        settings: what tasks may use.
+
+    Raises:
+        SparkUnsupportedError: a source is standard input, or rows leave a vector to be computed.
+        SparkJobError: a job failed for a reason of its own.
+        OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
+    """
+    check_sources(sources)
+    session = session_of(graph)
+    request = request_of(
+        session,
+        mode=mode,
+        branch=branch,
+        actor=actor,
+        message=message,
+        expected_head=expected_head,
+        errors_to=errors_to,
+        progress=progress,
+        limit=limit,
+        cluster_by=cluster_by,
+        settings=settings,
+    )
+    # Started last: a call that makes no sense is refused before there is a session of Spark.
+    return run_load(session, sources, request, SparkRunner(spark=given_or_started(spark)))
+
+
+def run_load(
+    session: GraphSession, sources: Sequence[Source | str], request: LoadRequest, runner: Runner
+) -> SparkLoadResult:
+    """Load sources with whichever runner."""
+    job = LoadJob(session, request, runner)
+
+    def read(written: list[WrittenPart]) -> Places:
+        files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
+        # A file that no type fits is refused before anybody reads.
+        for source in files:
+            if source.kind != "jsonl":
+                owner_of(source, job.orders.catalog)
+        if request.progress is not None:
+            request.progress(LoadProgress(phase="read", bytes_total=sum(file.size_bytes or 0 for file in files)))
+        parts = split_sources([reachable(source) for source in files], runner, request.settings)
+        written += runner.run(partial(read_part, job.orders), parts, "read the input")
+        return Places(names=tuple(source.name for source in files))
+
+    return job.run(read)
+
+
+def reachable(source: Source) -> Source:
+    """Return a source as workers find it, who may run in another folder; messages call it as the caller does."""
+    if source.path == STDIN or is_remote(source.path):
+        return source
+    return replace(source, path=str(Path(source.path).absolute()), called=source.name)
+
+
+def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+    graph: Graph | GraphSession,
+    frames: Mapping[str, DataFrame],
+    mode: LoadMode = "append",
+    *,
+    spark: SparkSession | None = None,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    branch: str = MAIN,
+    actor: str | None = None,
+    message: str | None = None,
+    expected_head: str | None = None,
+    errors_to: str | Path | None = None,
+    progress: Progress | None = None,
+    limit: int = 100,
+    cluster_by: ClusterBy | None = None,
+    settings: SparkLoadSettings | None = None,
+) -> SparkLoadResult:
+    """Publish the rows of frames, one per type, as one commit, or nothing.
+
+    Columns are properties by name; edges have ``from`` and ``to`` as well, and ``id`` may be given. Each frame is
+    evaluated once. Problems name a frame as ``<Type>`` and its rows by their number, in the order of its partitions.
+
+    Args:
+        graph: the open graph.
+        frames: by type; a name that a node type and an edge type share is written ``node:Name`` or ``edge:Name``.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
+        spark: the session of the frames; that of this process when None.
+        columns: per type the frame's column for a property where the two names differ.
+        branch: where to write.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+        errors_to: a file of this machine for all problems, one JSON object per line.
+        progress: told how far the load is.
+        limit: how many problems the error holds.
+        cluster_by: as for :func:`omnigraph.spark.load`.
+        settings: what tasks may use.
+
+    Raises:
+        OmnigraphError: whatever :func:`omnigraph.spark.load` does.
+    """
+    check_frames(frames, columns)
+    session = session_of(graph)
+    request = request_of(
+        session,
+        mode=mode,
+        branch=branch,
+        actor=actor,
+        message=message,
+        expected_head=expected_head,
+        errors_to=errors_to,
+        progress=progress,
+        limit=limit,
+        cluster_by=cluster_by,
+        settings=settings,
+    )
+    runner = SparkRunner(spark=given_or_started(spark))
+    job = LoadJob(session, request, runner)
+
+    def read(written: list[WrittenPart]) -> Places:
+        bindings = _bind(job, request, frames, columns or {})
+        return _read(job, runner, frames, bindings, written)
+
+    return job.run(read)
+
+
+def _bind(
+    job: LoadJob, request: LoadRequest, frames: Mapping[str, DataFrame], columns: Mapping[str, Mapping[str, str]]
+) -> dict[str, Binding]:
+    bindings: dict[str, Binding] = {}
+    with ProblemList(request.limit, request.errors_to) as problems:
+        for name, frame in frames.items():
+            source = Source(path=_title(name), format="parquet", type_name=name, columns=columns.get(name, {}))
+            owner = owner_of(source, job.orders.catalog)
+            bound = bind(source, owner, frame.columns)
+            found = [bound] if isinstance(bound, RowProblem) else misfits(bound, frame.limit(0).toArrow().schema)
+            problems.add(problem.violation(source.name) for problem in found)
+            if not isinstance(bound, RowProblem):
+                bindings[name] = bound
+        problems.fail()
+    return bindings
+
+
+def _read(
+    job: LoadJob,
+    runner: SparkRunner,
+    frames: Mapping[str, DataFrame],
+    bindings: Mapping[str, Binding],
+    parts: list[WrittenPart],
+) -> Places:
+    """Add what tasks told to ``parts``; return what the row numbers stand for."""
+    names: list[str] = []
+    offsets: list[int] = []
+    for name, frame in frames.items():
+        work = partial(_work, job.orders, bindings[name], _title(name), len(names))
+        found = dict(runner.collect(frame, work, f"read the frame of {name}"))
+        rows = 0
+        # Each partition is a source of its own, because nobody knows beforehand how many rows the others have.
+        for number in range(len(names), max(found, default=-1) + 1):
+            part: WrittenPart | None = found.get(number)
+            names.append(_title(name))
+            offsets.append(rows)
+            if part is not None:
+                parts.append(part)
+                rows += part.lines
+    return Places(names=tuple(names), offsets=tuple(offsets))
+
+
+def _work(
+    orders: WriteOrders, binding: Binding, title: str, first: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    from pyspark import TaskContext  # noqa: PLC0415 - Spark is loaded where it is used
+
+    context = TaskContext.get()
+    number = first + (0 if context is None else context.partitionId())
+    writer = PartWriter(orders, number=number, source_number=number, source_name=title)
+    yield answer_batch(number, partial(read_batches, orders, binding, writer, batches))
+
+
+def _title(name: str) -> str:
+    return f"<{name}>"

@@ -1,0 +1,239 @@
+"""Tasks on rows of the match: filter them, keep the first ones, show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.query.output.aggregates import finish_groups, merge_groups, partial_groups
+from omnigraph.engine.query.output.ordering import order_table, ordered
+from omnigraph.engine.query.predicates import evaluate
+from omnigraph.engine.query.run import project, result_schema
+from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan
+from omnigraph.records import record
+from omnigraph.spark.query.held import CarriedRows, Given, HeldRows, gathered
+from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.wire import aligned, decode, decode_shown, encode, encode_shown, shown_wire, wire_schema
+
+# Rows that are looked at together: enough to pay for a call, few enough to stay in the cache.
+_TOGETHER = 1 << 16
+# Rows that may gather before they are cut down to those that can still be among the first.
+_GATHERED_ROWS = 1 << 18
+_PLACE = f"{PRIVATE_MARK}place"
+
+
+@record
+class FilterTask:
+    """Keeps the rows that pass predicates, and the columns that are still needed."""
+
+    given: Given
+    layout: Layout
+    predicates: tuple[Predicate, ...]
+    kept: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.kept.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that pass."""
+        for rows in gathered(batches, self.layout.wire, _TOGETHER):
+            found = passing(self.given, self.layout, self.predicates, decode(rows, self.layout.schema))
+            yield encode(found.select(self.kept.names))
+
+
+def passing(given: Given, layout: Layout, predicates: tuple[Predicate, ...], rows: pa.Table) -> pa.Table:
+    """Return those rows that pass predicates."""
+    for predicate in predicates:
+        if not rows.num_rows:
+            break
+        mask = evaluate(predicate, CarriedRows(given, layout, rows))
+        rows = rows if mask.all() else rows.filter(pa.array(mask))
+    return rows
+
+
+@record
+class FirstRowsTask:
+    """Orders the rows of a part, and keeps those that can be among the first of all."""
+
+    given: Given
+    layout: Layout
+    read: ReadPlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.layout.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the first rows, in order."""
+        limit = self.read.limit
+        if limit is None:
+            yield from self._first(pa.Table.from_batches([aligned(item, self.schema) for item in batches], self.schema))
+            return
+        best = self.schema.empty_table()
+        for rows in gathered(batches, self.schema, max(_GATHERED_ROWS, 4 * limit)):
+            best = pa.Table.from_batches(self._first(pa.concat_tables([best, rows])), self.schema)
+        yield from best.to_batches()
+
+    def _first(self, rows: pa.Table) -> list[pa.RecordBatch]:
+        if not rows.num_rows:
+            return []
+        held = HeldRows.of(self.given, self.layout, rows)
+        # The places of rows travel with them and say afterwards which ones were taken.
+        placed = held.frame.binding({_PLACE: np.arange(rows.num_rows)})
+        chosen = ordered(held, self.read, iter([placed]), cuts_early=False)
+        batches: list[pa.RecordBatch] = rows.take(pa.array(chosen.ids[_PLACE])).combine_chunks().to_batches()
+        return batches
+
+
+@record
+class ShowTask:
+    """Makes the columns of the result; ``is_last`` orders the rows first, all of which are in this part then."""
+
+    given: Given
+    layout: Layout
+    read: ReadPlan
+    is_last: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return shown_wire(self.read)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of the result."""
+        if self.is_last:
+            batches = FirstRowsTask(given=self.given, layout=self.layout, read=self.read).run(batches)
+        schema = result_schema(self.read)
+        for rows in gathered(batches, self.layout.wire, _TOGETHER):
+            held = HeldRows.of(self.given, self.layout, rows)
+            yield encode_shown(self.read, project(held, self.read, held.frame, None, schema))
+
+
+_GROUPED_TOGETHER = 1 << 17
+# Partial groups that gather before they are merged.
+_PARTIAL_ROWS = 1 << 19
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupTask:
+    """Groups the rows of one part, leaving what can be merged with the groups of other parts."""
+
+    given: Given
+    layout: Layout
+    read: ReadPlan
+
+    @cached_property
+    def groups(self) -> pa.Schema:
+        """The columns of partial groups, those that name the group first; read off the groups of no rows."""
+        return _renamed(self._partial(self.layout.wire.empty_table())).schema
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that name the group."""
+        return tuple(self.groups.names[: len(self.read.groups or ())])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return wire_schema(self.groups)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield partial groups; without group columns a part without rows has one too."""
+        held: list[pa.Table] = []
+        count = merged = 0
+        for rows in gathered(batches, self.layout.wire, _GROUPED_TOGETHER):
+            held.append(self._partial(rows))
+            count += held[-1].num_rows
+            if count > max(_PARTIAL_ROWS, 2 * merged):
+                held = [self._merged(held)]
+                count = merged = held[0].num_rows
+        yield encode(_renamed(self._merged(held)))
+
+    def merge(self, rows: pa.Table) -> pa.Table:
+        """Return whole groups, as columns of the result, of all the partial ones that travelled."""
+        partial = decode(rows, self.groups)
+        names = [*self.keys, *(name.replace(_SAFE, _MARK) for name in partial.column_names[len(self.keys) :])]
+        return finish_groups(self.read, merge_groups(self._nothing, self.read, partial.rename_columns(names)))
+
+    def _partial(self, rows: pa.Table) -> pa.Table:
+        context = HeldRows.of(self.given, self.layout, rows)
+        return partial_groups(context, self.read, iter([context.frame]))
+
+    def _merged(self, groups: list[pa.Table]) -> pa.Table:
+        return groups[0] if len(groups) == 1 else merge_groups(self._nothing, self.read, pa.concat_tables(groups))
+
+    @property
+    def _nothing(self) -> HeldRows:
+        return HeldRows.of(self.given, self.layout, self.layout.wire.empty_table())
+
+
+# Names of columns that travel are plain words.
+_MARK, _SAFE = "#", "m_"
+
+
+def _renamed(groups: pa.Table) -> pa.Table:
+    return groups.rename_columns([name.replace(_MARK, _SAFE) for name in groups.column_names])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """Makes whole groups of the partial ones that have come together, and keeps those that can be among the first."""
+
+    grouping: GroupTask
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return shown_wire(self.grouping.read)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield groups as rows of the result."""
+        wire, read = self.grouping.schema, self.grouping.read
+        rows = pa.Table.from_batches([aligned(batch, wire) for batch in batches], wire)
+        yield encode_shown(read, _first_groups(read, self.grouping.merge(rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoRowsTask:
+    """Makes the partial groups of no rows, so that there is a part to merge even where Spark drops all of them."""
+
+    grouping: GroupTask
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.grouping.schema
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield them once for every number."""
+        for _ in batches:
+            yield from self.grouping.run(iter(()))
+
+
+@record
+class FirstGroupsTask:
+    """Orders whole groups, all of which are in this part, and cuts them at the limit."""
+
+    read: ReadPlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return shown_wire(self.read)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield groups in order."""
+        rows = pa.Table.from_batches([aligned(batch, self.schema) for batch in batches], self.schema)
+        yield encode_shown(self.read, _first_groups(self.read, decode_shown(self.read, rows)))
+
+
+def _first_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
+    table = pa.Table.from_arrays(groups.columns, schema=result_schema(read))
+    return table.take(pa.array(order_table(read, table)))

@@ -1,0 +1,248 @@
+"""A table at a pinned version: its scans, and what its indexes cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from lance import LanceDataset
+
+from omnigraph.errors import OmnigraphError, StorageCorruptError, TableMissingError, TableRef, VersionMissingError
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.store.datasets import DatasetStore
+from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, collect, metered
+from omnigraph.store.tables.pins import FragmentRef, TablePin
+from omnigraph.store.tables.writing import blob_columns, blob_handling, plain_schema
+from omnigraph.store.translate import translating
+
+KEY = "id"
+ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
+ROW_META = (ROW_ID, ROW_ADDRESS, "_row_created_at_version", "_row_last_updated_at_version")
+
+
+@record
+class IndexSegment:
+    """One part of an index: built at one time, over some fragments."""
+
+    uuid: str
+    fragment_ids: frozenset[int]
+    dataset_version: int
+    index_version: int
+
+
+@record
+class TableIndex:
+    """An index as the pinned version has it: what kind, on which column, and which fragments it covers."""
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    fields: tuple[int, ...]
+    segments: tuple[IndexSegment, ...]
+
+    @property
+    def fragment_ids(self) -> frozenset[int]:
+        """The fragments that some segment covers; also of fragments that left the table since."""
+        return frozenset().union(*(segment.fragment_ids for segment in self.segments))
+
+
+@record
+class Search:
+    """A full-text or a vector search; the result gets a column ``_score`` or ``_distance``.
+
+    ``fast`` asks only the index and leaves out rows that it does not cover.
+    """
+
+    full_text: Any = None
+    nearest: Mapping[str, Any] | None = None
+    fast: bool = False
+
+
+class PinnedTable:
+    """One immutable version of a table, read by scanning or by row id. Safe to share between threads."""
+
+    def __init__(self, pin: TablePin, handle: LanceDataset, datasets: DatasetStore) -> None:
+        self.pin = pin
+        self.handle = handle
+        self.datasets = datasets
+        self.schema: pa.Schema = plain_schema(handle.schema)
+        self.blobs = blob_columns(self.schema)
+        self.row_count: int = handle.count_rows()
+        self.fragments: tuple[FragmentRef, ...] = tuple(
+            FragmentRef.of(fragment.metadata) for fragment in handle.get_fragments()
+        )
+        self.fields: tuple[tuple[int, str], ...] = tuple(
+            (field.id(), field.name()) for field in handle.lance_schema.fields()
+        )
+        self._indexes: tuple[TableIndex, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.pin}, rows={self.row_count}, fragments={len(self.fragments)})"
+
+    def indexes(self, counters: Counters) -> tuple[TableIndex, ...]:
+        """Return the indexes of this version; read once."""
+        if self._indexes is None:
+            with (
+                self.reading(counters, "read the indexes"),
+                metered(self.handle, counters, at_most=OPEN_STAGES),
+            ):
+                self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
+        return self._indexes
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 - the word that Arrow and Lance use for it
+        *,
+        counters: Counters,
+        with_row_meta: bool = False,
+        limit: int | None = None,
+        search: Search | None = None,
+        fragment_ids: Sequence[int] | None = None,
+        batch_size: int | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream rows. Calls are counted as batches are drawn.
+
+        Args:
+            columns: which columns, all of them when not given.
+            filter: a Lance SQL predicate; with a search it is applied before the search picks its best rows.
+            counters: where the calls go.
+            with_row_meta: add row id, row address and the versions that created and last changed the row.
+            limit: how many rows at most.
+            search: what to search for.
+            fragment_ids: read only these fragments.
+            batch_size: rows per batch at most.
+        """
+        self.datasets.handles.check_process()
+        names = list(self.schema.names if columns is None else columns)
+        if with_row_meta:
+            names += [name for name in ROW_META if name not in names]
+        chosen = None
+        if fragment_ids is not None:
+            wanted = frozenset(fragment_ids)
+            chosen = [fragment for fragment in self.handle.get_fragments() if fragment.fragment_id in wanted]
+        width = len(self.fragments if chosen is None else chosen)
+        search = search or Search()
+        if search.full_text is not None:
+            names += [name for name in ("_score",) if name not in names]
+        if search.nearest is not None:
+            names += [name for name in ("_distance",) if name not in names]
+        with self.reading(counters):
+            scanner = self.handle.scanner(
+                columns=names,
+                filter=filter,
+                limit=limit,
+                fragments=chosen,
+                batch_size=batch_size,
+                full_text_query=search.full_text,
+                nearest=None if search.nearest is None else dict(search.nearest),
+                fast_search=search.fast or None,
+                disable_scoring_autoprojection=True,
+                blob_handling=blob_handling(names, self.blobs),
+                # Lance otherwise filters what the search has already cut down to its best rows.
+                prefilter=True if filter is not None and (search.full_text or search.nearest) else None,
+            )
+            reader = scanner.to_reader()
+            return pa.RecordBatchReader.from_batches(reader.schema, self._draw(reader, width, counters))
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 - the word that Arrow and Lance use for it
+        *,
+        counters: Counters,
+        with_row_meta: bool = False,
+        limit: int | None = None,
+        search: Search | None = None,
+        fragment_ids: Sequence[int] | None = None,
+    ) -> pa.Table:
+        """Return the rows of :meth:`scan` in one table."""
+        reader = self.scan(
+            columns,
+            filter,
+            counters=counters,
+            with_row_meta=with_row_meta,
+            limit=limit,
+            search=search,
+            fragment_ids=fragment_ids,
+        )
+        return reader.read_all()
+
+    def count_rows(self, counters: Counters, filter: str | None = None) -> int:  # noqa: A002 - as in scan
+        """Count rows, those that match when a predicate is given."""
+        if filter is None:
+            return self.row_count
+        self.datasets.handles.check_process()
+        with (
+            self.reading(counters),
+            metered(self.handle, counters, at_most=SCAN_STAGES, side_by_side=len(self.fragments)),
+        ):
+            return int(self.handle.count_rows(filter))
+
+    def take(self, row_ids: Sequence[int], columns: Sequence[str], counters: Counters) -> pa.Table:
+        """Return the row id and ``columns`` of rows by row id; unknown row ids are left out."""
+        self.datasets.handles.check_process()
+        names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
+        if not len(row_ids):
+            return pa.schema([pa.field(ROW_ID, pa.uint64()), *(self.schema.field(n) for n in names[1:])]).empty_table()
+        with self.reading(counters), metered(self.handle, counters, at_most=LOOKUP_STAGES):
+            taken: pa.Table = self.handle._take_rows(list(row_ids), columns=names)  # noqa: SLF001 - the only form by row id
+            return taken.select(names)
+
+    @contextmanager
+    def reading(self, counters: Counters, doing: str = "read a table") -> Iterator[None]:
+        """Tell a version that was reclaimed from a file that the store has lost.
+
+        Raises:
+            VersionMissingError: the version was reclaimed, at the latest while the block read it.
+        """
+        try:
+            with translating(doing, self.pin.location, handle=self.handle):
+                yield
+        except (StorageCorruptError, TableMissingError) as error:
+            if self._is_reclaimed(counters):
+                raise VersionMissingError(
+                    f"that version was reclaimed location={self.pin.location} version={self.pin.version}",
+                    details=TableRef(location=self.pin.location, branch=self.pin.branch, version=self.pin.version),
+                ) from error
+            raise
+
+    def _draw(self, reader: pa.RecordBatchReader, width: int, counters: Counters) -> Iterator[pa.RecordBatch]:
+        try:
+            with self.reading(counters):
+                yield from reader
+        finally:
+            collect(self.handle, counters, at_most=SCAN_STAGES, side_by_side=width)
+
+    def _is_reclaimed(self, counters: Counters) -> bool:
+        handles = self.datasets.handles
+        handles.forget(self.pin.location, self.pin.branch)
+        try:
+            handles.open(self.pin, counters)
+        except (VersionMissingError, TableMissingError):
+            return True
+        except OmnigraphError:
+            return False
+        return False
+
+
+def _index(found: Any) -> TableIndex:
+    return TableIndex(
+        name=found.name,
+        kind=found.index_type,
+        columns=tuple(found.field_names),
+        fields=tuple(found.fields),
+        segments=tuple(
+            IndexSegment(
+                uuid=segment.uuid,
+                fragment_ids=frozenset(segment.fragment_ids),
+                dataset_version=segment.dataset_version_at_last_update,
+                index_version=segment.index_version,
+            )
+            for segment in found.segments
+        ),
+    )

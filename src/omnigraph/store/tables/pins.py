@@ -1,0 +1,102 @@
+"""Pins and fragments as data: which version of which dataset, and the files that a version lists."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from lance.fragment import FragmentMetadata
+
+from omnigraph.records import record
+
+
+@record
+class TablePin:
+    """One immutable state of a dataset: its place below the root, its Lance branch (``None`` is main), its version.
+
+    A version number means something only together with its branch: a branch continues its parent's numbers.
+    """
+
+    location: str
+    branch: str | None
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the pin as JSON values."""
+        return {"location": self.location, "branch": self.branch, "version": self.version}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TablePin:
+        """Rebuild what :meth:`to_json` gave.
+
+        >>> TablePin.from_json({"location": "nodes/1", "branch": None, "version": 3}).version
+        3
+        """
+        return cls(location=data["location"], branch=data["branch"], version=data["version"])
+
+
+_PACKED = "base64"
+# Which versions created and last changed the rows of a fragment.
+ROW_VERSIONS = ("created_at_version_meta", "last_updated_at_version_meta")
+_ROW_META = ("row_id_meta", *ROW_VERSIONS)
+
+
+@record
+class FragmentRef:
+    """One fragment of a dataset version, or one that is staged for the next."""
+
+    metadata: FragmentMetadata = field(repr=False, compare=False)
+    files: tuple[str, ...]
+    row_count: int
+
+    @classmethod
+    def of(cls, metadata: FragmentMetadata) -> FragmentRef:
+        """Return the reference to what Lance describes."""
+        return cls(metadata=metadata, files=data_paths(metadata), row_count=metadata.num_rows)
+
+    def json(self) -> dict[str, Any]:
+        """Return the fragment as JSON values; :meth:`from_json` is the way back."""
+        return fragment_to_json(self.metadata)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FragmentRef:
+        """Rebuild what :meth:`json` gave."""
+        return cls.of(fragment_from_json(data))
+
+
+def data_paths(metadata: FragmentMetadata) -> tuple[str, ...]:
+    """Return the names of a fragment's data files."""
+    # The public attribute makes a class on every access, which a table of many fragments feels at each open.
+    return tuple(file._path for file in metadata.files)  # noqa: SLF001 - the plain field behind it
+
+
+def fragment_to_json(metadata: FragmentMetadata) -> dict[str, Any]:
+    """Return Lance's description of a fragment as JSON values, row metadata packed."""
+    data: dict[str, Any] = metadata.to_json()
+    return {name: _pack(value) if name in _ROW_META else value for name, value in data.items()}
+
+
+def fragment_from_json(data: Mapping[str, Any]) -> FragmentMetadata:
+    """Rebuild what :func:`fragment_to_json` gave."""
+    plain = {name: _unpack(value) if name in _ROW_META else value for name, value in data.items()}
+    return FragmentMetadata.from_json(json.dumps(plain))
+
+
+def _pack(meta: Any) -> Any:
+    # Lance writes bytes as a list of numbers, four times their size, and plans carry many of them.
+    match meta:
+        case {"Inline": list(raw)}:
+            return {_PACKED: base64.b64encode(bytes(raw)).decode(), "as": "Inline"}
+        case {"inline": list(raw)}:
+            return {_PACKED: base64.b64encode(bytes(raw)).decode(), "as": "inline"}
+        case _:
+            return meta
+
+
+def _unpack(meta: Any) -> Any:
+    if isinstance(meta, Mapping) and _PACKED in meta:
+        return {meta["as"]: list(base64.b64decode(meta[_PACKED]))}
+    return meta

@@ -1,0 +1,148 @@
+"""What a table's own manifest says about the age of rows, kept short.
+
+With stable row ids Lance writes for each fragment when every row was created and last changed: one run for each version
+that brought rows. A table that grows by a row per commit would repeat a run per row in every later version. Nobody here
+asks for more than the ends: whether rows of a fragment are older than an index (the least created version), and, from
+outside, whether they may have changed since (the greatest changed version). So runs beyond a few become one that says
+these. A row then looks as old as the oldest of its fragment and as fresh as the freshest: never younger than it is,
+never unchanged when it was changed.
+
+Asking Lance which rows of a fragment are deleted lists every row that is not. A deletion file of the usual form is a
+short list of places, so that reading it costs what was deleted and not what is left.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from lance.fragment import FragmentMetadata, RowDatasetVersionMeta
+
+from omnigraph.runtime import Counters
+from omnigraph.store.tables.pinned import PinnedTable
+
+# Some twenty runs: a fragment of fewer rows never has more.
+_MOST_BYTES = 256
+_FEWEST_ROWS = 20
+# The numbers of Lance's fields: a sequence's runs, a run's parts, a segment that is a range, and where it ends.
+_RUN, _SPAN, _VERSION, _RANGE, _RANGE_END = 1, 1, 2, 1, 2
+_VARINT, _BYTES = 0, 2
+
+
+def flattened(metadata: FragmentMetadata) -> FragmentMetadata | None:
+    """Return a fragment with its row versions in one run each, or None when they are short as they are."""
+    if metadata.physical_rows <= _FEWEST_ROWS:
+        return None
+    created = _long_inline(metadata.created_at_version_meta)
+    changed = _long_inline(metadata.last_updated_at_version_meta)
+    if created is None and changed is None:
+        return None
+    rows = metadata.physical_rows
+    short = replace(metadata)
+    if created is not None:
+        short.created_at_version_meta = _one_run(rows, min(run_versions(created)))
+    if changed is not None:
+        short.last_updated_at_version_meta = _one_run(rows, max(run_versions(changed)))
+    return short
+
+
+def run_versions(raw: bytes) -> Iterator[int]:
+    """Yield the version of every run of a sequence, in the form that Lance stores it in."""
+    for field, run in _fields(raw):
+        if field == _RUN and isinstance(run, bytes):
+            yield next((value for name, value in _fields(run) if name == _VERSION and isinstance(value, int)), 0)
+
+
+def _long_inline(meta: RowDatasetVersionMeta | None) -> bytes | None:
+    if meta is None:
+        return None
+    # Each byte takes two characters at least, and reading them all is what is to be spared.
+    text = meta.json()
+    if len(text) < 2 * _MOST_BYTES:
+        return None
+    match json.loads(text):
+        case {"inline": list(numbers)} if len(numbers) > _MOST_BYTES:
+            return bytes(numbers)
+        case _:
+            return None
+
+
+def _one_run(rows: int, version: int) -> RowDatasetVersionMeta:
+    # A sequence of one run: a segment, which is the range of all places, and their version.
+    segment = _message(_RANGE, _number(_RANGE_END, rows))
+    run = _message(_RUN, _message(_SPAN, segment) + _number(_VERSION, version))
+    made: RowDatasetVersionMeta = RowDatasetVersionMeta.from_json(json.dumps({"inline": list(run)}))
+    return made
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return bytes([field << 3 | _BYTES]) + _varint(len(content)) + content
+
+
+def _number(field: int, value: int) -> bytes:
+    return bytes([field << 3 | _VARINT]) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(raw):
+        tag, at = _read_varint(raw, at)
+        value, at = _read_varint(raw, at)
+        if tag & 7 == _BYTES:
+            yield tag >> 3, raw[at : at + value]
+            at += value
+        else:
+            yield tag >> 3, value
+
+
+def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+_LISTED = "array"
+
+
+def read_deletions(table: PinnedTable, fragment: FragmentMetadata, counters: Counters) -> npt.NDArray[np.uint32] | None:
+    """Return the places of a fragment's deleted rows, ascending; None when only a scan can tell."""
+    deletion: Any = fragment.deletion_file
+    if deletion is None:
+        return np.zeros(0, dtype=np.uint32)
+    storage = table.datasets.storage
+    # Files of the dataset that a fork was made of lie elsewhere.
+    if not storage.is_local or deletion.base_id is not None or deletion.file_type != _LISTED:
+        return None
+    pin = table.pin
+    folder = pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
+    try:
+        data = storage.path(f"{folder}/{deletion.path(fragment.id)}").read_bytes()
+        places = pa.ipc.open_file(pa.BufferReader(data)).read_all().column(0)
+    except (OSError, pa.ArrowInvalid):
+        # Whatever is wrong with it, a scan meets it too and says so properly.
+        return None
+    counters.add_calls("lance.read", bytes_read=len(data))
+    counters.add_serial_stages()
+    if places.type != pa.uint32() or len(places) != deletion.num_deleted_rows:
+        return None
+    offsets: npt.NDArray[np.uint32] = np.sort(places.to_numpy())
+    return offsets

@@ -1,0 +1,276 @@
+"""Deleting a branch: claim it, make sure that nobody needs it, end its ref, reclaim what it alone owned.
+
+The claim keeps writers out from the first look to the last file. Ending the ref is the moment at which the branch is
+gone; everything after it only tidies up, may be repeated by anybody, and is repeated by whoever finds the claim of a
+deletion that died.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import wait
+
+from omnigraph.errors import BranchInUse, BranchInUseError, ClaimBusyError, ClaimHeld, Effect, OmnigraphError
+from omnigraph.runtime import Counters
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.records import Dependant
+from omnigraph.txn.branches.refs import BranchRef, BranchRefs
+from omnigraph.txn.branches.tags import Tags
+from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
+from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
+from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.services import BranchServices, GraphStores
+from omnigraph.values import BranchName, OperationId
+
+_log = logging.getLogger(__name__)
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.25
+
+Recover = Callable[[int, Counters], object]
+
+
+class BranchDeletion:
+    """Deletes branches of one graph, and finishes deletions that others left."""
+
+    def __init__(self, stores: GraphStores) -> None:
+        self._stores = stores
+        self._world = stores.world
+        self._refs = BranchRefs(stores)
+        self._tags = Tags(stores, self._refs)
+        # Claims that this process may have left behind: nobody else presumes it dead while it lives.
+        self._left: set[str] = set()
+
+    def delete(
+        self,
+        services: BranchServices,
+        ref: BranchRef,
+        known: LoadedManifest | None,
+        recover: Recover,
+        actor: str | None,
+        counters: Counters,
+    ) -> None:
+        """Delete a branch.
+
+        Args:
+            services: what acts on the branch.
+            ref: its ref.
+            known: a version of its manifest that is in memory.
+            recover: ends the claim of a version if its holder is gone.
+            actor: who asks for it.
+            counters: where the calls go.
+
+        Raises:
+            BranchInUseError: a branch or a tag depends on it.
+            BranchMissingError: somebody else deleted it.
+            ClaimBusyError: writers kept it busy for too long.
+        """
+        plan = self._claim(services, known, recover, actor, counters)
+        claimed_s = self._world.clock.monotonic_s()
+        try:
+            self._world.failpoints.hit("txn.branch_delete.after_claim")
+            has_marks = self._check(ref.line, counters)
+            self._refuse_lateness(ref.line, plan, claimed_s)
+        except OmnigraphError as error:
+            self._withdraw(services, plan, error)
+            raise
+        self._end(ref, plan, counters)
+        try:
+            self._tidy(services, ref, plan, counters)
+            if has_marks:
+                self._refs.marks.clear(ref.line, counters)
+            services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+        except OmnigraphError as error:
+            # The branch is gone. Its claim stays, and with it the list of what somebody else will reclaim.
+            _log.warning("a deleted branch could not be tidied up branch=%s: %s", ref.name, error)
+
+    def resume(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> bool:
+        """Finish a deletion that died, or give it up when the branch is needed; return whether the branch is gone.
+
+        Nothing could begin to depend on the branch while its claim was there, so the check says the same again.
+        """
+        ref = self._refs.find(services.line.name, counters)
+        if ref is None or ref.line.incarnation != services.line.incarnation:
+            self._reclaim(services, plan, counters)
+            self._refs.sweep_ended(services.line, counters)
+            self._refs.marks.clear(services.line, counters)
+            return True
+        try:
+            self._check(ref.line, counters)
+        except BranchInUseError:
+            return False
+        self._world.failpoints.hit("txn.branch_delete.before_end")
+        self._refs.end(ref, counters)
+        self._tidy(services, ref, plan, counters)
+        self._refs.marks.clear(ref.line, counters)
+        return True
+
+    def _claim(
+        self,
+        services: BranchServices,
+        known: LoadedManifest | None,
+        recover: Recover,
+        actor: str | None,
+        counters: Counters,
+    ) -> PublishPlan:
+        """Wait for a moment in which no writer is inside its window, and keep it that way."""
+        clock, claims = self._world.clock, services.claims
+        started_s, delay_s = clock.monotonic_s(), _FIRST_WAIT_S
+        base = services.load(counters) if known is None else known
+        while True:
+            plan = self._plan(services, base, actor)
+            if self._is_won(services, plan, counters):
+                return plan
+            left = claims.read(plan.target_version, counters)
+            if left is not None and left.operation_id in self._left:
+                return left
+            if left is not None:
+                recover(plan.target_version, counters)
+                waited_s = clock.monotonic_s() - started_s
+                if waited_s > self._stores.settings.claim_wait_s:
+                    raise _busy(services.line, plan.target_version, waited_s)
+                clock.sleep(delay_s * (0.5 + self._world.randomness.fraction()))
+                delay_s = min(delay_s * 1.5, _LONGEST_WAIT_S)
+            base = services.load(counters, base)
+
+    def _is_won(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> bool:
+        """Claim the version after the newest one; False when somebody else holds it or it has been published."""
+        try:
+            if not services.claims.claim(plan, counters):
+                return False
+            if services.manifest.latest_version(counters) == plan.base_version:
+                return True
+        except OmnigraphError as error:
+            self._withdraw(services, plan, error)
+            raise
+        services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+        return False
+
+    def _withdraw(self, services: BranchServices, plan: PublishPlan, error: OmnigraphError) -> None:
+        """Give the branch free, and let ``error`` say whether it will stay: a claim that is left will end it."""
+        counters = Counters()
+        error.effect = Effect.UNKNOWN
+        self._left.add(plan.operation_id)
+        try:
+            found = services.claims.read(plan.target_version, counters)
+            if found is not None and found.operation_id == plan.operation_id:
+                services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+                error.effect = Effect.NONE
+                self._left.discard(plan.operation_id)
+        except OmnigraphError as trouble:
+            _log.warning("a claim could not be taken back branch=%s: %s", plan.branch, trouble)
+
+    def _plan(self, services: BranchServices, base: LoadedManifest, actor: str | None) -> PublishPlan:
+        state, now_ms = base.state, self._world.clock.now_ms()
+        live = (
+            Tombstone(
+                table_key=entry.table_key,
+                object_id=entry.object_id,
+                pin=entry.pin,
+                dropped_by=state.head.commit,
+                dropped_at_ms=now_ms,
+            )
+            for entry in state.tables.values()
+        )
+        owned = tuple(stone for stone in (*live, *state.tombstones) if services.line.owns(stone.pin))
+        return PublishPlan(
+            operation_id=OperationId(self._world.ids.ulid()),
+            kind=WriteKind.BRANCH_DELETE,
+            actor=actor,
+            branch=services.line.name,
+            incarnation=services.line.incarnation,
+            base_version=state.version,
+            base_commit=state.head.commit,
+            epoch=state.head.epoch,
+            schema_hash=state.schema.hash,
+            actions=(),
+            change=ManifestChange(commits=(), drop_tables=owned),
+            read_set=(),
+            publish_uuid=self._world.ids.uuid(),
+            writer=services.writer,
+            created_at_ms=now_ms,
+        )
+
+    def _refuse_lateness(self, line: BranchLine, plan: PublishPlan, claimed_s: float) -> None:
+        """Stop when others may soon presume this deletion dead: what it has just looked at could be different then."""
+        held_s = self._world.clock.monotonic_s() - claimed_s
+        if held_s > self._stores.settings.grace_s / 2:
+            raise _busy(line, plan.target_version, held_s)
+
+    def _check(self, line: BranchLine, counters: Counters) -> bool:
+        """Refuse to end a branch that something needs; return whether there are marks of things that are gone.
+
+        A mark of something that is not there says nothing. Whoever wrote it and is about to write the thing itself
+        looks for this deletion afterwards.
+        """
+        found = self._refs.marks.of(line, counters)
+        for mark in found:
+            if self._is_live(mark, counters):
+                what = "descendant branch" if mark.kind == "branch" else "tag"
+                details = BranchInUse(branch=line.name, needed_by=mark.kind, name=mark.name)
+                raise BranchInUseError(
+                    f"cannot delete branch '{line.name}': {what} '{mark.name}' still depends on it", details=details
+                )
+        return bool(found)
+
+    def _is_live(self, mark: Dependant, counters: Counters) -> bool:
+        if mark.kind == "tag":
+            tag = self._tags.find(mark.name, counters)
+            return tag is not None and tag.identity == mark.identity
+        child = self._refs.find(BranchName(mark.name), counters)
+        return child is not None and child.line.incarnation == mark.identity
+
+    def _end(self, ref: BranchRef, plan: PublishPlan, counters: Counters) -> None:
+        """End the ref; when storage does not say whether it ended, look."""
+        self._world.failpoints.hit("txn.branch_delete.before_end")
+        try:
+            self._refs.end(ref, counters)
+        except OmnigraphError as error:
+            # The claim stays: should the end have been written after all, nobody may have come to need the branch.
+            error.effect = Effect.UNKNOWN
+            self._left.add(plan.operation_id)
+            if self._may_be_live(ref, counters):
+                raise
+            self._left.discard(plan.operation_id)
+
+    def _may_be_live(self, ref: BranchRef, counters: Counters) -> bool:
+        try:
+            found = self._refs.find(ref.name, counters)
+        except OmnigraphError:
+            return True
+        return found is not None and found.line.incarnation == ref.line.incarnation
+
+    def _tidy(self, services: BranchServices, ref: BranchRef, plan: PublishPlan, counters: Counters) -> None:
+        self._world.failpoints.hit("txn.branch_delete.after_end")
+        self._reclaim(services, plan, counters)
+        self._refs.sweep(ref, counters)
+        self._world.failpoints.hit("txn.branch_delete.after_reclaim")
+
+    def _reclaim(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> None:
+        """Remove the line and, side by side, the forks; a fork that cannot be removed is left to cleanup."""
+        pins = sorted({stone.pin for stone in plan.change.drop_tables}, key=lambda pin: (pin.location, pin.version))
+        forks = {(pin.location, pin.branch): pin for pin in pins}
+        own = [Counters() for _ in forks]
+        jobs = [
+            self._stores.pool.submit(self._reclaim_fork, pin, count)
+            for pin, count in zip(forks.values(), own, strict=True)
+        ]
+        line = Counters()
+        try:
+            self._stores.datasets.delete_branch_files(LOCATION, services.line.line or "", line)
+        finally:
+            wait(jobs)
+            counters.add_parallel([line.cost(), *(count.cost() for count in own)])
+
+    def _reclaim_fork(self, pin: TablePin, counters: Counters) -> None:
+        try:
+            self._stores.tables.delete_fork(pin.location, pin.branch or "", counters)
+        except OmnigraphError as error:
+            _log.warning("a fork could not be removed location=%s branch=%s: %s", pin.location, pin.branch, error)
+
+
+def _busy(line: BranchLine, version: int, waited_s: float) -> ClaimBusyError:
+    details = ClaimHeld(branch=line.name, version=version, holder="other writers", waited_s=waited_s)
+    return ClaimBusyError(
+        f"the branch stayed busy branch={line.name} version={version} waited_s={waited_s:.1f}", details=details
+    )

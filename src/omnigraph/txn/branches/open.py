@@ -1,0 +1,135 @@
+"""The branches of an open graph: each opened once, forgotten when it turns out to be gone."""
+
+from __future__ import annotations
+
+import threading
+
+from omnigraph.errors import BranchMissingError
+from omnigraph.runtime import Counters
+from omnigraph.store.tables.store import TableStore
+from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLife, BranchLine, branch_missing
+from omnigraph.txn.branches.refs import BranchRef, BranchRefs
+from omnigraph.txn.manifest.codec import FormatChain
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.lineage import CommitLine
+from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.services import BranchServices, GraphStores, graph_closed
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import BranchName
+
+
+class OpenBranches:
+    """What acts on each branch that was asked for. Threads may share it."""
+
+    def __init__(self, stores: GraphStores, refs: BranchRefs, formats: FormatChain, *, group_commit: bool) -> None:
+        self._stores = stores
+        self._formats = formats
+        self._group_commit = group_commit
+        self._lock = threading.Lock()
+        self._refs: dict[str, BranchRef] = {}
+        self._is_closed = False
+        self.refs = refs
+        self.authorities: dict[str, GraphPublishAuthority] = {}
+
+    def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
+        """Return what acts on a branch.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+            GraphClosedError: the graph was closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                raise graph_closed()
+            known = self.authorities.get(branch)
+        if known is not None:
+            return known
+        ref = None if branch.is_main else self.refs.get(branch, counters)
+        services = self.services(MAIN_LINE if ref is None else ref.line)
+        made = GraphPublishAuthority(services, group_commit=self._group_commit)
+        with self._lock:
+            if self._is_closed:
+                raise graph_closed()
+            if branch not in self.authorities and ref is not None:
+                self._refs[branch] = ref
+            return self.authorities.setdefault(branch, made)
+
+    def services(self, line: BranchLine) -> BranchServices:
+        """Return what acts on one incarnation of a branch, live or not."""
+        return BranchServices(self._stores, BranchLife(line, self.refs.is_live), self._formats)
+
+    @property
+    def tables(self) -> TableStore:
+        """The tables of the graph."""
+        return self._stores.tables
+
+    def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
+        """Return the history that a manifest version ends, on whatever branch."""
+        return CommitLine(self._stores.datasets, loaded, self._stores.commits, counters)
+
+    def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
+        """Return the newest state of a branch; a branch that was deleted and made again is opened again.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        return self.current(branch, counters)[1]
+
+    def current(self, branch: BranchName, counters: Counters) -> tuple[GraphPublishAuthority, Snapshot]:
+        """Return what acts on a branch together with its newest state.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+        """
+        authority = self.authority(branch, counters)
+        try:
+            return authority, authority.snapshot(counters)
+        except BranchMissingError:
+            self.forget(branch, authority)
+        authority = self.authority(branch, counters)
+        return authority, authority.snapshot(counters)
+
+    def load_version(self, branch: BranchName, version: int, counters: Counters) -> LoadedManifest:
+        """Return one version of a branch's manifest.
+
+        Raises:
+            BranchMissingError: there is no such branch.
+            VersionMissingError: there is no such version.
+        """
+        authority = self.authority(branch, counters)
+        try:
+            return authority.load_version(version, counters)
+        except BranchMissingError:
+            self.forget(branch, authority)
+        return self.authority(branch, counters).load_version(version, counters)
+
+    def ref(self, branch: BranchName) -> BranchRef:
+        """Return the ref that an open branch other than main was opened by.
+
+        Raises:
+            BranchMissingError: it is not open any more.
+        """
+        with self._lock:
+            found = self._refs.get(branch)
+        if found is None:
+            raise branch_missing(branch)
+        return found
+
+    def forget(self, branch: BranchName, authority: GraphPublishAuthority) -> None:
+        """Let go of a branch, if it is still the one that ``authority`` acts on."""
+        with self._lock:
+            if self.authorities.get(branch) is not authority:
+                return
+            del self.authorities[branch]
+            self._refs.pop(branch, None)
+        authority.forget()
+
+    def close(self) -> None:
+        """Finish what runs behind acknowledged writes; nothing can be opened afterwards."""
+        with self._lock:
+            self._is_closed = True
+            authorities = list(self.authorities.items())
+        for branch, authority in authorities:
+            # Forgotten when it is closed: an interrupt leaves the rest to the next call.
+            authority.close()
+            self.authorities.pop(branch, None)

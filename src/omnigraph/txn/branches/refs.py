@@ -1,0 +1,324 @@
+"""Branch refs: which branches exist, and which line of the manifest each of them is.
+
+A ref is a named record: of two racing creators one wins, and ending it is what ends a branch. The line it names is
+unique to the incarnation, so nothing that belongs to a deleted branch can be reached through a later branch of the
+same name.
+
+Creating and deleting meet on their marks. A creator writes its mark and its ref and then looks whether the source is
+being deleted; a deletion claims the branch and then looks for marks. Whatever the order, one of them sees the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from omnigraph.errors import (
+    BadValue,
+    BranchClosingError,
+    BranchExistsError,
+    Effect,
+    FormatMismatch,
+    ManifestCorruptError,
+    OmnigraphError,
+    TableMissingError,
+)
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.branches.incarnation import BranchLine, branch_missing, line_name
+from omnigraph.txn.branches.records import Dependant, DependantMarks, Lives, NamedObjects, NamedRecord
+from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
+from omnigraph.txn.publish.plan import WriteKind
+from omnigraph.txn.services import GraphStores
+from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+_log = logging.getLogger(__name__)
+
+REFS_PREFIX = "__branches"
+# Creators of overlapping names give way to each other; with random pauses one of them is through after a few turns.
+_ATTEMPTS = 8
+# A cleanup waits this long between recording its floors and looking for branches. So a branch that was made within that
+# time of choosing its beginning is seen by every cleanup that could take it away.
+SETTLE_S = 1.0
+
+
+@record
+class BranchRef:
+    """A live branch and where it came from.
+
+    ``parent`` is the line it was forked from at ``forked_version``; ``forked_depth`` is how many commits its history
+    had at that moment. ``number`` tells the lives of one name apart.
+    """
+
+    line: BranchLine
+    parent: BranchLine
+    forked_at: CommitId
+    forked_version: int
+    forked_depth: int
+    created_at_ms: int
+    actor: str | None
+    number: int = 0
+
+    @property
+    def name(self) -> BranchName:
+        """The name of the branch."""
+        return self.line.name
+
+    @property
+    def mark(self) -> Dependant:
+        """What says to a deletion of the parent that this branch needs it."""
+        return Dependant(kind="branch", name=self.name, identity=self.line.incarnation)
+
+
+class BranchRefs:
+    """The refs of one graph."""
+
+    def __init__(self, stores: GraphStores) -> None:
+        self._stores = stores
+        self._world = stores.world
+        self._objects = NamedObjects(stores.control, REFS_PREFIX, is_durable=stores.settings.is_durable)
+        self.marks = DependantMarks(stores.control, is_durable=stores.settings.is_durable)
+
+    def get(self, name: BranchName, counters: Counters) -> BranchRef:
+        """Return the ref of a live branch other than main.
+
+        Raises:
+            BranchMissingError: there is none.
+        """
+        found = self.find(name, counters)
+        if found is None:
+            raise branch_missing(name, near=tuple(self.names(counters)))
+        return found
+
+    def find(self, name: BranchName, counters: Counters) -> BranchRef | None:
+        """Return the ref of a live branch other than main, or None."""
+        record = self._objects.find(name, counters)
+        if record is None:
+            return None
+        return self._ref(record)
+
+    def names(self, counters: Counters) -> list[BranchName]:
+        """Return the live branches, main first, then by name."""
+        return _live_names(self._objects.survey(counters))
+
+    def create(
+        self,
+        name: BranchName,
+        source: BranchLine,
+        base: LoadedManifest,
+        depth: int,
+        actor: str | None,
+        counters: Counters,
+    ) -> BranchRef:
+        """Create a branch at ``base`` of ``source``: a constant number of calls, whatever the number of tables.
+
+        A crash before the ref exists leaves a line that nobody can find; cleanup collects it.
+
+        Raises:
+            BranchExistsError: the name, or one that overlaps with it, is taken.
+            BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
+        """
+        for _ in range(_ATTEMPTS):
+            lives = self._objects.survey(counters)
+            taken = next((taken for taken in _live_names(lives) if name.overlaps(taken)), None)
+            if taken is not None and self.end_orphan(taken, counters):
+                continue
+            if taken is not None:
+                raise _exists(name, taken)
+            ref = self._draw_up(name, source, base, depth, actor, lives.get(name, Lives()).next_number)
+            if self._put(ref, counters):
+                return ref
+            self._world.clock.sleep(0.01 + 0.05 * self._world.randomness.fraction())
+        raise _exists(name, name)
+
+    def end(self, ref: BranchRef, counters: Counters) -> None:
+        """End a branch: from here on it does not exist. Nothing else of it is touched."""
+        self._objects.end(ref.name, ref.number, counters)
+
+    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+        """Return the keys of what the refs of ended branches have left, and nobody needs."""
+        return self._objects.leftovers(counters)
+
+    def take_back(self, ref: BranchRef, counters: Counters) -> None:
+        """End a branch that was just made and remove what there is of it."""
+        self._end_and_withdraw(ref, counters)
+
+    def sweep(self, ref: BranchRef, counters: Counters) -> None:
+        """Remove what the ref of an ended branch left, its mark on the parent first."""
+        self.marks.remove(ref.parent, ref.mark, counters)
+        self._objects.sweep(ref.name, ref.number, counters)
+
+    def sweep_ended(self, line: BranchLine, counters: Counters) -> None:
+        """Remove what the ref of a branch left whose deletion died behind its end."""
+        for leftover in self._objects.remains(line.name, counters):
+            ref = self._ref(leftover)
+            if ref.line.incarnation == line.incarnation:
+                self.sweep(ref, counters)
+
+    def is_orphan(self, ref: BranchRef, counters: Counters) -> bool:
+        """Whether the branch that a ref was forked from is gone.
+
+        No deletion ends a branch that others need. Such a ref was written by a creator that died before it could look
+        at a deletion that was already under way; nobody was ever told that its branch exists.
+        """
+        if ref.parent.name.is_main:
+            return False
+        parent = self.find(ref.parent.name, counters)
+        return parent is None or parent.line.incarnation != ref.parent.incarnation
+
+    def is_live(self, line: BranchLine, counters: Counters) -> bool:
+        """Whether a line other than main's is that of a branch: of none that was deleted, and of no orphan."""
+        ref = self.find(line.name, counters)
+        return ref is not None and ref.line == line and not self.is_orphan(ref, counters)
+
+    def end_orphan(self, name: BranchName, counters: Counters) -> bool:
+        """End a branch whose parent is gone; return whether it was one."""
+        ref = None if name.is_main else self.find(name, counters)
+        if ref is None or not self.is_orphan(ref, counters):
+            return False
+        self._end_and_withdraw(ref, counters)
+        return True
+
+    def check_open(self, line: BranchLine, counters: Counters) -> None:
+        """Refuse a branch that is deleted or about to be, after something that needs it was written.
+
+        Raises:
+            BranchClosingError: a deletion has begun.
+            BranchMissingError: it has ended.
+        """
+        if line.name.is_main:
+            return
+        claims = ClaimBook(self._stores.control, line, self._world, self._stores.settings)
+        for version in claims.pending_versions(counters):
+            plan = claims.read(version, counters)
+            if plan is not None and plan.kind is WriteKind.BRANCH_DELETE:
+                details = BadValue(what="branch", value=line.name, expected="a branch that nobody is deleting")
+                raise BranchClosingError(f"branch '{line.name}' is being deleted", details=details)
+        try:
+            # A deletion gives up its claim when the line is removed, not before.
+            self._stores.datasets.latest_version(LOCATION, line.line, counters)
+        except TableMissingError:
+            raise branch_missing(line.name) from None
+
+    def _ref(self, record: NamedRecord) -> BranchRef:
+        return replace(_decode(self._objects.key(record.name, record.number), record.data), number=record.number)
+
+    def _draw_up(
+        self,
+        name: BranchName,
+        source: BranchLine,
+        base: LoadedManifest,
+        depth: int,
+        actor: str | None,
+        number: int,
+    ) -> BranchRef:
+        incarnation = str(self._world.ids.ulid()).lower()
+        return BranchRef(
+            line=BranchLine(name=name, incarnation=incarnation, line=line_name(name, incarnation)),
+            parent=source,
+            forked_at=base.state.head.commit,
+            forked_version=base.state.version,
+            forked_depth=depth,
+            created_at_ms=self._world.clock.now_ms(),
+            actor=actor,
+            number=number,
+        )
+
+    def _put(self, ref: BranchRef, counters: Counters) -> bool:
+        """Make the line, then the ref; False when a creator of the same or an overlapping name was in the way."""
+        datasets, line = self._stores.datasets, ref.line.line or ""
+        self.marks.add(ref.parent, ref.mark, counters)
+        try:
+            version = datasets.create_branch(LOCATION, ref.parent.line, ref.forked_version, line, counters)
+        except TableMissingError:
+            raise branch_missing(ref.parent.name) from None
+        self._stores.syncing.line(LOCATION, line, version)
+        self._world.failpoints.hit("txn.branch.after_line")
+        if not self._objects.create(ref.name, ref.number, _encode(ref), counters):
+            self._withdraw(ref, counters)
+            return False
+        self._world.failpoints.hit("txn.branch.after_ref")
+        try:
+            self.check_open(ref.parent, counters)
+            lives = self._objects.survey(counters)
+        except OmnigraphError as error:
+            self._take_back(ref, error, counters)
+            raise
+        is_ours = lives.get(ref.name, Lives()).live == ref.number
+        if is_ours and not any(taken != ref.name and ref.name.overlaps(taken) for taken in _live_names(lives)):
+            return True
+        self._end_and_withdraw(ref, counters)
+        return False
+
+    def _take_back(self, ref: BranchRef, error: OmnigraphError, counters: Counters) -> None:
+        """End a branch whose creation failed behind its ref, and let ``error`` say whether that worked."""
+        error.effect = Effect.UNKNOWN
+        try:
+            self._objects.end(ref.name, ref.number, counters)
+            error.effect = Effect.NONE
+            self._withdraw(ref, counters)
+            self._objects.sweep(ref.name, ref.number, counters)
+        except OmnigraphError as trouble:
+            _log.warning("a branch that was not made could not be tidied up branch=%s: %s", ref.name, trouble)
+
+    def _end_and_withdraw(self, ref: BranchRef, counters: Counters) -> None:
+        self._objects.end(ref.name, ref.number, counters)
+        self._withdraw(ref, counters)
+        self._objects.sweep(ref.name, ref.number, counters)
+
+    def _withdraw(self, ref: BranchRef, counters: Counters) -> None:
+        self._stores.datasets.delete_branch_files(LOCATION, ref.line.line or "", counters)
+        self.marks.remove(ref.parent, ref.mark, counters)
+
+
+def _live_names(lives: Mapping[str, Lives]) -> list[BranchName]:
+    found = sorted(name for name, life in lives.items() if life.live is not None)
+    return [BranchName(MAIN), *(BranchName(name) for name in found)]
+
+
+def _encode(ref: BranchRef) -> bytes:
+    return encode_json(
+        {
+            "name": ref.name,
+            "incarnation": ref.line.incarnation,
+            "line": ref.line.line,
+            "parent": ref.parent.name,
+            "parent_incarnation": ref.parent.incarnation,
+            "parent_line": ref.parent.line,
+            "forked_at": ref.forked_at,
+            "forked_version": ref.forked_version,
+            "forked_depth": ref.forked_depth,
+            "created_at_ms": ref.created_at_ms,
+            "actor": ref.actor,
+        }
+    )
+
+
+def _decode(key: str, data: bytes) -> BranchRef:
+    try:
+        raw: dict[str, Any] = msgspec.json.decode(data)
+        return BranchRef(
+            line=BranchLine(name=BranchName(raw["name"]), incarnation=raw["incarnation"], line=raw["line"]),
+            parent=BranchLine(
+                name=BranchName(raw["parent"]), incarnation=raw["parent_incarnation"], line=raw["parent_line"]
+            ),
+            forked_at=CommitId(Ulid.parse(raw["forked_at"])),
+            forked_version=raw["forked_version"],
+            forked_depth=raw["forked_depth"],
+            created_at_ms=raw["created_at_ms"],
+            actor=raw["actor"],
+        )
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        details = FormatMismatch(what=key, expected="a branch ref", found=str(error)[:200])
+        raise ManifestCorruptError(f"a branch ref cannot be read key={key}", details=details) from error
+
+
+def _exists(name: BranchName, taken: BranchName) -> BranchExistsError:
+    details = BadValue(what="branch", value=name, expected=f"a name that does not overlap with {taken!r}")
+    return BranchExistsError(f"branch '{taken}' already exists", details=details)

@@ -1,0 +1,148 @@
+"""Branches side by side: where each stands, what it came from, and which versions must be kept for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Literal
+
+from omnigraph.errors import BranchMissingError
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
+from omnigraph.txn.branches.open import OpenBranches
+from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.tags import Tags
+from omnigraph.txn.manifest.lineage import CommitLine
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import BranchName, CommitId
+
+
+@record
+class BranchStatus:
+    """A live branch.
+
+    ``ahead`` counts the commits of its own that its parent does not have, ``behind`` those of the parent since the
+    fork that it does not have; what either merged from the other counts as had. Main has no parent.
+    """
+
+    name: BranchName
+    head: Commit
+    parent: BranchName | None
+    forked_at: CommitId | None
+    ahead: int
+    behind: int
+    created_at_ms: int | None
+    created_by: str | None
+
+    @property
+    def last_actor(self) -> str | None:
+        """Who made the newest commit."""
+        return self.head.actor
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the branch as every result shows it."""
+        return {
+            "name": self.name,
+            "head": self.head.to_json(),
+            "parent": self.parent,
+            "forked_at": self.forked_at,
+            "ahead": self.ahead,
+            "behind": self.behind,
+            "last_actor": self.last_actor,
+            "created_at": None if self.created_at_ms is None else self.created_at_ms * 1000,
+            "created_by": self.created_by,
+        }
+
+
+@record
+class ProtectedVersion:
+    """A manifest version that something needs, and what."""
+
+    line: BranchLine
+    version: int
+    why: Literal["head", "fork", "tag"]
+    name: str
+
+
+def live_branches(
+    branches: OpenBranches, counters: Counters
+) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
+    """Yield the live branches and their newest states, main first, then by name.
+
+    One that is deleted between the listing and its turn is left out: it is not there.
+    """
+    for name in branches.refs.names(counters):
+        try:
+            newest = branches.snapshot(name, counters)
+            ref = None if name.is_main else branches.ref(name)
+        except BranchMissingError:
+            continue
+        yield name, ref, newest
+
+
+def list_branches(branches: OpenBranches, counters: Counters) -> tuple[BranchStatus, ...]:
+    """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
+    found = []
+    for name, ref, _ in live_branches(branches, counters):
+        with suppress(BranchMissingError):
+            found.append(branch_status(branches, name, ref, counters))
+    return tuple(found)
+
+
+def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | None, counters: Counters) -> BranchStatus:
+    """Return how a branch stands to the one it came from; ``ref`` is None for main."""
+    line = _line(branches, name, counters)
+    head = line.at(len(line) - 1)
+    if ref is None:
+        return BranchStatus(
+            name=name, head=head, parent=None, forked_at=None, ahead=0, behind=0, created_at_ms=None, created_by=None
+        )
+    own = _since(line, ref.forked_depth)
+    others = _since(_line(branches, ref.parent.name, counters), ref.forked_depth)
+    return BranchStatus(
+        name=name,
+        head=head,
+        parent=ref.parent.name,
+        forked_at=ref.forked_at,
+        ahead=_missing(own, others),
+        behind=_missing(others, own),
+        created_at_ms=ref.created_at_ms,
+        created_by=ref.actor,
+    )
+
+
+def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -> tuple[ProtectedVersion, ...]:
+    """Return every version that a head, a fork or a tag needs.
+
+    What is created while this runs may be missing: whoever removes versions must first record a floor, and creators
+    look at the floor after they have written.
+    """
+    found = []
+    for name, ref, newest in live_branches(branches, counters):
+        line = MAIN_LINE if ref is None else ref.line
+        version = newest.state.version
+        found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
+        if ref is not None:
+            found.append(ProtectedVersion(line=ref.parent, version=ref.forked_version, why="fork", name=name))
+    found += [
+        ProtectedVersion(line=tag.line, version=tag.manifest_version, why="tag", name=tag.name)
+        for tag in tags.list(counters)
+    ]
+    return tuple(found)
+
+
+def _line(branches: OpenBranches, name: BranchName, counters: Counters) -> CommitLine:
+    return branches.commit_line(branches.snapshot(name, counters).manifest, counters)
+
+
+def _since(line: CommitLine, depth: int) -> list[Commit]:
+    """The commits after the first ``depth``, newest first."""
+    return [line.at(position) for position in range(len(line) - 1, depth - 1, -1)]
+
+
+def _missing(commits: list[Commit], others: list[Commit]) -> int:
+    """How many of ``commits`` came after the newest one that ``others`` merged."""
+    merged = {commit.merged_parent for commit in others}
+    return next((number for number, commit in enumerate(commits) if commit.id in merged), len(commits))

@@ -1,0 +1,236 @@
+"""Tags: names for commits. A tag never moves, and keeps the state it names from being reclaimed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from omnigraph.errors import (
+    BadValue,
+    Effect,
+    FormatMismatch,
+    GoneState,
+    HistoryGoneError,
+    ManifestCorruptError,
+    MissingThing,
+    OmnigraphError,
+    TagExistsError,
+    TagMissingError,
+)
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.records import Dependant, Lives, NamedObjects
+from omnigraph.txn.branches.refs import BranchRefs
+from omnigraph.txn.jsontext import encode_json
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.services import GraphStores
+from omnigraph.values import BranchName, CommitId, TagName, Ulid
+
+TAGS_PREFIX = "__tags"
+
+
+@record
+class Tag:
+    """A named commit: the line that it landed on and the manifest version that it made.
+
+    ``identity`` tells a tag from a later one of the same name.
+    """
+
+    name: TagName
+    commit_id: CommitId
+    line: BranchLine
+    manifest_version: int
+    created_at_ms: int
+    actor: str | None
+    message: str | None
+    identity: str
+    number: int = 0
+
+    @property
+    def mark(self) -> Dependant:
+        """What says to a deletion of the branch that this tag needs it."""
+        return Dependant(kind="tag", name=self.name, identity=self.identity)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the tag as every result shows it."""
+        return {
+            "name": self.name,
+            "graph_commit_id": self.commit_id,
+            "graph_branch": self.line.name,
+            "graph_manifest_version": self.manifest_version,
+            "created_at": self.created_at_ms * 1000,
+            "actor_id": self.actor,
+            "message": self.message,
+        }
+
+
+class Tags:
+    """The tags of one graph."""
+
+    def __init__(self, stores: GraphStores, refs: BranchRefs) -> None:
+        self._stores = stores
+        self._refs = refs
+        self._objects = NamedObjects(stores.control, TAGS_PREFIX, is_durable=stores.settings.is_durable)
+
+    def list(self, counters: Counters) -> tuple[Tag, ...]:
+        """Return every tag, by name."""
+        lives = self._objects.survey(counters)
+        found = (self.find(name, counters) for name in sorted(_live_names(lives)))
+        return tuple(tag for tag in found if tag is not None)
+
+    def names(self, counters: Counters) -> tuple[str, ...]:
+        """Return the names of all tags; reads none of them."""
+        return tuple(sorted(_live_names(self._objects.survey(counters))))
+
+    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+        """Return the keys of what tags that ended have left, and nobody needs."""
+        return self._objects.leftovers(counters)
+
+    def find(self, name: str, counters: Counters) -> Tag | None:
+        """Return a tag, or None."""
+        record = self._objects.find(name, counters)
+        if record is None:
+            return None
+        return replace(_decode(self._objects.key(name, record.number), record.data), number=record.number)
+
+    def get(self, name: TagName, counters: Counters) -> Tag:
+        """Return a tag.
+
+        Raises:
+            TagMissingError: there is none of that name.
+        """
+        found = self.find(name, counters)
+        if found is None:
+            near = tuple(sorted(_live_names(self._objects.survey(counters))))
+            raise TagMissingError(f"tag '{name}' not found", details=MissingThing(what="tag", name=name, near=near))
+        return found
+
+    def create(
+        self,
+        name: TagName,
+        commit: Commit,
+        line: BranchLine,
+        is_whole: Callable[[], bool],
+        actor: str | None,
+        message: str | None,
+        counters: Counters,
+    ) -> Tag:
+        """Name a commit.
+
+        Args:
+            name: the name.
+            commit: the commit.
+            line: the line that it landed on.
+            is_whole: tells whether cleanup leaves that state alone; asked when the tag is there.
+            actor: who asks for it.
+            message: why.
+            counters: where the calls go.
+
+        Raises:
+            TagExistsError: the name is taken.
+            HistoryGoneError: the state of the commit was reclaimed.
+            BranchMissingError, BranchClosingError: its branch was deleted, or is about to be.
+        """
+        lives = self._objects.survey(counters)
+        if lives.get(name, Lives()).live is not None:
+            raise _exists(name)
+        tag = Tag(
+            name=name,
+            commit_id=commit.id,
+            line=line,
+            manifest_version=commit.manifest_version,
+            created_at_ms=self._stores.world.clock.now_ms(),
+            actor=actor,
+            message=message,
+            identity=str(self._stores.world.ids.ulid()).lower(),
+            number=lives.get(name, Lives()).next_number,
+        )
+        self._put(tag, is_whole, counters)
+        return tag
+
+    def delete(self, name: TagName, counters: Counters) -> Tag:
+        """Remove a tag and return it; its commit may be reclaimed from here on.
+
+        Raises:
+            TagMissingError: there is none of that name.
+        """
+        tag = self.get(name, counters)
+        self._end(tag, counters)
+        return tag
+
+    def _put(self, tag: Tag, is_whole: Callable[[], bool], counters: Counters) -> None:
+        """Write the tag, then look whether its state is there: whoever removes states looks the other way round."""
+        self._refs.marks.add(tag.line, tag.mark, counters)
+        if not self._objects.create(tag.name, tag.number, _encode(tag), counters):
+            self._refs.marks.remove(tag.line, tag.mark, counters)
+            raise _exists(tag.name)
+        self._stores.world.failpoints.hit("txn.tag.after_put")
+        try:
+            self._refs.check_open(tag.line, counters)
+            if not is_whole():
+                raise _reclaimed(tag)
+            if self._objects.survey(counters).get(tag.name, Lives()).live != tag.number:
+                raise _exists(tag.name)
+        except OmnigraphError as error:
+            error.effect = Effect.UNKNOWN
+            self._end(tag, counters)
+            error.effect = Effect.NONE
+            raise
+
+    def _end(self, tag: Tag, counters: Counters) -> None:
+        self._objects.end(tag.name, tag.number, counters)
+        self._refs.marks.remove(tag.line, tag.mark, counters)
+        self._objects.sweep(tag.name, tag.number, counters)
+
+
+def _reclaimed(tag: Tag) -> HistoryGoneError:
+    details = GoneState(commit_id=tag.commit_id, branch=tag.line.name)
+    return HistoryGoneError(f"the state of commit '{tag.commit_id}' was reclaimed", details=details)
+
+
+def _live_names(lives: Mapping[str, Lives]) -> set[str]:
+    return {name for name, life in lives.items() if life.live is not None}
+
+
+def _encode(tag: Tag) -> bytes:
+    return encode_json(
+        {
+            "name": tag.name,
+            "commit": tag.commit_id,
+            "branch": tag.line.name,
+            "incarnation": tag.line.incarnation,
+            "line": tag.line.line,
+            "manifest_version": tag.manifest_version,
+            "created_at_ms": tag.created_at_ms,
+            "actor": tag.actor,
+            "message": tag.message,
+            "identity": tag.identity,
+        }
+    )
+
+
+def _decode(key: str, data: bytes) -> Tag:
+    try:
+        raw: dict[str, Any] = msgspec.json.decode(data)
+        return Tag(
+            name=TagName(raw["name"]),
+            commit_id=CommitId(Ulid.parse(raw["commit"])),
+            line=BranchLine(name=BranchName(raw["branch"]), incarnation=raw["incarnation"], line=raw["line"]),
+            manifest_version=raw["manifest_version"],
+            created_at_ms=raw["created_at_ms"],
+            actor=raw["actor"],
+            message=raw["message"],
+            identity=raw["identity"],
+        )
+    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
+        details = FormatMismatch(what=key, expected="a tag", found=str(error)[:200])
+        raise ManifestCorruptError(f"a tag cannot be read key={key}", details=details) from error
+
+
+def _exists(name: TagName) -> TagExistsError:
+    details = BadValue(what="tag", value=name, expected="a name that no tag has")
+    return TagExistsError(f"tag '{name}' already exists", details=details)

@@ -1,0 +1,292 @@
+"""Claims: the sidecar under the name of the version it will publish, its renewals and its takeovers.
+
+Put-if-absent is the only primitive used. Whoever creates ``<n>.json`` is the one writer in the world that may be
+between phases A and D of version ``n``; whoever creates the next ``<n>.takeover-<k>.json`` is the one recoverer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from typing import Literal
+
+import msgspec
+
+from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
+from omnigraph.records import record
+from omnigraph.runtime import Counters, World
+from omnigraph.store.control import ControlObjects
+from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.claims.identity import WriterIdentity
+from omnigraph.txn.jsontext import check_seal, encode_sealed, shape_check
+from omnigraph.txn.publish.plan import PublishPlan, SignShape, decode_plan, encode_plan
+from omnigraph.txn.settings import TxnSettings
+
+_log = logging.getLogger(__name__)
+
+RECOVERY_PREFIX = "__recovery"
+_CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
+_TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
+_check_sign = shape_check(SignShape)
+
+
+@record
+class Holding:
+    """The latest sign of life of a claim: who holds it, and ``sign``, which is another one each time it is given."""
+
+    version: int
+    writer: WriterIdentity
+    turn: int
+    sign: str
+
+
+@record
+class PendingClaim:
+    """A claim as this process sees it.
+
+    ``state`` is ``dead`` when its holder is known to be gone, ``alive`` when it is known to run, and ``unknown`` for a
+    process that cannot be looked at from here, ``silent_s`` being how long it was watched without a sign of life.
+    """
+
+    branch: str
+    version: int
+    kind: str
+    actor: str | None
+    holder: str
+    state: Literal["alive", "dead", "unknown"]
+    silent_s: float
+
+
+class ClaimWatch:
+    """How long claims have been silent, by this process's own monotonic clock.
+
+    What a claim says about the time is not looked at: clocks of different machines tell nothing about each other.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[tuple[int, str], float]] = {}
+
+    def silent_s(self, key: str, holding: Holding, now_s: float) -> float:
+        """Return for how long a claim was seen with this sign of life; 0 at the first look."""
+        sign = holding.turn, holding.sign
+        with self._lock:
+            known, since_s = self._seen.get(key, (None, now_s))
+            if known != sign:
+                self._seen[key] = sign, now_s
+                return 0.0
+            return now_s - since_s
+
+    def forget(self, key: str) -> None:
+        """Stop watching a claim that is gone."""
+        with self._lock:
+            self._seen.pop(key, None)
+
+
+class ClaimBook:
+    """The claims of one branch incarnation."""
+
+    def __init__(
+        self,
+        control: ControlObjects,
+        line: BranchLine,
+        world: World,
+        settings: TxnSettings,
+        watch: ClaimWatch | None = None,
+    ) -> None:
+        self._control = control
+        self._watch = watch or ClaimWatch()
+        self._line = line
+        self._world = world
+        self._settings = settings
+        # A comma cannot occur in a branch name, so two branches never share a folder.
+        self._folder = f"{RECOVERY_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"
+
+    def claim(self, plan: PublishPlan, counters: Counters) -> bool:
+        """Create the sidecar of ``plan``; False when somebody else holds that version.
+
+        Raises:
+            OmnigraphError: the put failed for another reason. Nothing was claimed that would need recovery: should
+                the object exist after all, its plan has moved no table and the next writer consumes it.
+        """
+        return self._create(self._claim_key(plan.target_version), encode_plan(plan), counters)
+
+    def release(self, version: int, counters: Counters) -> None:
+        """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
+        for key in self._siblings(version, counters):
+            self._control.delete(key, counters)
+        self._control.delete(self._claim_key(version), counters)
+        self._watch.forget(self._claim_key(version))
+
+    def acknowledge(self, version: int) -> None:
+        """Note, before a write is acknowledged whose claim goes later, that its version is on the disk.
+
+        The note need not survive a power failure: that cannot tear a version that is on the disk. It tells a version
+        that was damaged later from one that nobody was told of.
+        """
+        try:
+            self._control.mark(self._acknowledged_key(version))
+        except OmnigraphError as error:
+            # The write does not depend on it.
+            _log.warning("an acknowledgement could not be noted version=%s: %s", version, error)
+
+    def is_acknowledged(self, version: int, counters: Counters) -> bool:
+        """Whether a version may have been acknowledged; False is proof that it was not.
+
+        The claim of a version stays until the version is on the disk and, but for the note, is released before or
+        after the acknowledgement.
+
+        Raises:
+            SidecarCorruptError: there is a claim that cannot be understood.
+        """
+        if self._control.is_marked(self._acknowledged_key(version)):
+            return True
+        return self.read(version, counters) is None
+
+    def release_own(self, version: int, *, was_renewed: bool, counters: Counters) -> None:
+        """Phase D of an undisturbed writer, which knows without asking what it created."""
+        if was_renewed:
+            self._control.delete(self._renewal_key(version), counters)
+        self._control.delete(self._claim_key(version), counters)
+        self._control.unmark(self._acknowledged_key(version))
+
+    def renew(self, version: int, writer: WriterIdentity, counters: Counters) -> None:
+        """Say that the owner of a claim is alive and still busy."""
+        self._control.put(self._renewal_key(version), self._sign(writer), counters)
+
+    def pending_versions(self, counters: Counters) -> tuple[int, ...]:
+        """Return the versions with a sidecar, oldest first. One listing; steady-state writes never need it."""
+        found = (_CLAIM.fullmatch(key.rpartition("/")[2]) for key in self._control.list_keys(self._folder, counters))
+        return tuple(sorted(int(match["version"]) for match in found if match))
+
+    def remove_strays(self, counters: Counters) -> None:
+        """Delete takeovers and renewals that outlived their claim: nothing can come of them any more."""
+        keys = set(self._control.list_keys(self._folder, counters))
+        for key in sorted(keys):
+            version = key.rpartition("/")[2].partition(".")[0]
+            if f"{self._folder}/{version}.json" not in keys:
+                self._control.delete(key, counters)
+
+    def read(self, version: int, counters: Counters) -> PublishPlan | None:
+        """Return the plan of a claim, or None when it is gone.
+
+        Raises:
+            SidecarCorruptError: it exists and cannot be understood; it is kept for inspection.
+        """
+        key = self._claim_key(version)
+        data = self._control.get(key, counters)
+        if data is None:
+            return None
+        plan = decode_plan(data, key)
+        found = (plan.branch, plan.incarnation, plan.target_version)
+        if found != (self._line.name, self._line.incarnation, version):
+            details = FormatMismatch(what=key, expected="the plan of this branch and version", found=str(found))
+            raise SidecarCorruptError(f"the sidecar holds the plan of another publish key={key}", details=details)
+        return plan
+
+    def holding(self, plan: PublishPlan, counters: Counters) -> Holding:
+        """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
+        version = plan.target_version
+        latest = Holding(version=version, writer=plan.writer, turn=0, sign=plan.operation_id)
+        for key in self._siblings(version, counters):
+            data = self._control.get(key, counters) if key.endswith(".json") else None
+            if data is None:
+                continue
+            takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
+            signed = _read_sign(key, data, version, turn=int(takeover["turn"]) if takeover else 0)
+            # A renewal is by the owner and later than the claim itself, whatever clocks say.
+            if signed.turn >= latest.turn:
+                latest = signed
+        return latest
+
+    def is_abandoned(self, holding: Holding) -> bool:
+        """Whether a holder may be presumed dead: surely gone, or watched in silence for the grace period."""
+        return self._is_dead(holding) or self._silent_s(holding) >= self._settings.grace_s
+
+    def describe(self, version: int, counters: Counters) -> PendingClaim | None:
+        """Return what is known about a claim and its holder, or None when it is gone.
+
+        Raises:
+            SidecarCorruptError: it cannot be understood.
+        """
+        plan = self.read(version, counters)
+        if plan is None:
+            return None
+        holding = self.holding(plan, counters)
+        silent_s = self._silent_s(holding)
+        state: Literal["alive", "dead", "unknown"] = "unknown"
+        if self._is_dead(holding):
+            state = "dead"
+        elif holding.writer.is_of_this_host():
+            state = "alive"
+        return PendingClaim(
+            branch=plan.branch,
+            version=version,
+            kind=plan.kind.value,
+            actor=plan.actor,
+            holder=f"{holding.writer.host.partition('/')[0]} pid {holding.writer.pid}",
+            state=state,
+            silent_s=silent_s,
+        )
+
+    def _is_dead(self, holding: Holding) -> bool:
+        return holding.writer.is_surely_dead(is_disk_local=self._control.storage.is_local)
+
+    def _silent_s(self, holding: Holding) -> float:
+        return self._watch.silent_s(self._claim_key(holding.version), holding, self._world.clock.monotonic_s())
+
+    def take_over(self, version: int, after: Holding, writer: WriterIdentity, counters: Counters) -> bool:
+        """Become the recoverer after ``after``; False when another one was faster."""
+        return self._create(f"{self._folder}/{version}.takeover-{after.turn + 1}.json", self._sign(writer), counters)
+
+    def _create(self, key: str, data: bytes, counters: Counters) -> bool:
+        if self._control.put_if_absent(key, data, counters, sync=self._settings.is_durable):
+            return True
+        # A put whose answer was lost is sent again and then meets its own object. Every claim holds an id of its
+        # own, so equal bytes mean that it is ours.
+        return self._control.get(key, counters) == data
+
+    def _sign(self, writer: WriterIdentity) -> bytes:
+        said = {"writer": writer.to_json(), "at_ms": self._world.clock.now_ms(), "turn_id": self._world.ids.ulid()}
+        return encode_sealed(said)
+
+    def _claim_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.json"
+
+    def _renewal_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.renewed.json"
+
+    def _acknowledged_key(self, version: int) -> str:
+        return f"{self._folder}/{version}.acknowledged"
+
+    def _siblings(self, version: int, counters: Counters) -> tuple[str, ...]:
+        keys = self._control.list_keys(self._folder, counters)
+        start = f"{version}."
+        return tuple(
+            key for key in keys if key.rpartition("/")[2].startswith(start) and key != self._claim_key(version)
+        )
+
+
+def branch_of_key(key: str) -> tuple[str, str]:
+    """Return the branch name and incarnation whose claims lie where ``key`` does.
+
+    >>> branch_of_key("__recovery/team,x~01abc/7.json")
+    ('team/x', '01abc')
+    """
+    folder = key.removeprefix(f"{RECOVERY_PREFIX}/").partition("/")[0]
+    name, _, incarnation = folder.rpartition("~")
+    return name.replace(",", "/"), incarnation
+
+
+def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:
+    try:
+        raw = msgspec.json.decode(data)
+        _check_sign(raw)
+        check_seal(data, is_required=False)
+        sign = hashlib.blake2b(data, digest_size=16).hexdigest()
+        return Holding(version=version, writer=WriterIdentity.from_json(raw["writer"]), turn=turn, sign=sign)
+    except (ValueError, msgspec.MsgspecError) as error:
+        details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
+        raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error

@@ -1,0 +1,1 @@
+"""Publishing: from a transaction to a commit that every reader sees."""

@@ -1,0 +1,252 @@
+"""Phases B and C: landing the table commits of a plan and publishing it. Writers and recovery both run this code."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+from omnigraph.errors import (
+    BadValue,
+    BatchRepeatedError,
+    ExpectedVersionMismatchError,
+    HeadMismatch,
+    OmnigraphError,
+    PreconditionFailedError,
+    RepeatedBatch,
+    SchemaMovedError,
+    VersionMismatch,
+    WriteSweptError,
+)
+from omnigraph.runtime import Counters, World
+from omnigraph.store.staging import StagedCommit
+from omnigraph.store.tables.store import TableStore
+from omnigraph.txn.changes import MadeElsewhere, RowChange, TableRegister, WrittenRows
+from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
+from omnigraph.txn.manifest.rows import ManifestState
+from omnigraph.txn.publish.plan import PublishPlan, RebaseRule, WriteKind
+from omnigraph.txn.settings import Syncing
+from omnigraph.txn.transaction import WriteTxn
+
+_log = logging.getLogger(__name__)
+_WARM_PATIENCE_S = 0.25
+
+OPERATION_PROPERTY = "omnigraph.operation_id"
+COMMIT_PROPERTY = "omnigraph.commit_id"
+
+
+class Phases:
+    """The two phases that move something, for one branch."""
+
+    def __init__(
+        self,
+        manifest: ManifestFile,
+        tables: TableStore,
+        syncing: Syncing,
+        world: World,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._manifest = manifest
+        self._tables = tables
+        self._syncing = syncing
+        self._world = world
+        self._pool = pool
+
+    def commit_tables(self, plan: PublishPlan, counters: Counters) -> None:
+        """Phase B. Before: the claim is held. After: every table is at the version the plan says.
+
+        A crash in between leaves some tables ahead of their pins, each carrying the operation id; whoever recovers
+        the claim finishes or undoes all of them. Each commit is idempotent, so running this twice is harmless.
+
+        Raises:
+            TableMovedError: a table is not where the plan expected it.
+        """
+        hit = self._world.failpoints.hit
+        hit("txn.commit.before_tables")
+        own = [Counters() for _ in plan.commits]
+        jobs = [
+            self._pool.submit(self._commit_one, commit, count)
+            for commit, count in zip(plan.commits[1:], own[1:], strict=True)
+        ]
+        failures: list[BaseException | None] = []
+        if plan.commits:
+            # The first commit runs on the calling thread: one-table writes never pay for a hand-over.
+            failures.append(_attempt(lambda: self._commit_one(plan.commits[0], own[0])))
+        failures += [job.exception() for job in jobs]
+        counters.add_parallel(count.cost() for count in own)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        hit("txn.commit.after_tables")
+
+    def publish(
+        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
+    ) -> LoadedManifest:
+        """Phase C. Before: every table is at its planned version. After: the change is visible and durable.
+
+        A crash before the compare-and-swap leaves a claim whose tables all landed: recovery publishes it. A crash
+        after it leaves a claim that is already fulfilled: recovery only records that.
+
+        Raises:
+            CompareAndSwapLostError: the branch is past the plan's base.
+            OutcomeUnknownError: storage did not say whether the swap happened.
+        """
+        hit = self._world.failpoints.hit
+        hit("txn.publish.before_cas")
+        properties: dict[str, str] = {OPERATION_PROPERTY: plan.operation_id}
+        if plan.change.commits:
+            properties[COMMIT_PROPERTY] = plan.change.commits[-1].id
+        published = self._manifest.publish(
+            base, staged, uuid=plan.publish_uuid, properties=properties, counters=counters
+        )
+        hit("txn.publish.after_cas")
+        self._syncing.after_publish(published.dataset, plan.publish_uuid)
+        return published
+
+    def stage(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> StagedManifest:
+        """Upload what the plan's version consists of; once it is visible, everything it names survives a power loss."""
+        staged = self._manifest.stage(base, plan.change, counters)
+        known = {fragment.files for fragment in base.dataset.fragments}
+        brought = [fragment for fragment in staged.fragments if fragment.files not in known]
+        self._syncing.before_publish(base.dataset.pin, brought)
+        return staged
+
+    def publish_and_warm(
+        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
+    ) -> LoadedManifest:
+        """Phase C of a live writer, which reads back beside it what its next change would have to wait for."""
+        commits = [commit for commit in plan.commits if self._tables.can_warm(commit)]
+        if not commits:
+            return self.publish(plan, base, staged, counters)
+        swap, own = Counters(), [Counters() for _ in commits]
+        warming = [self._pool.submit(self._warm_one, commit, count) for commit, count in zip(commits, own, strict=True)]
+        try:
+            return self.publish(plan, base, staged, swap)
+        finally:
+            # It takes half as long as the publish, so that only a store in trouble makes it late, and nobody waits.
+            wait(warming, timeout=_WARM_PATIENCE_S)
+            counters.add_parallel([swap.cost(), *(count.cost() for count in own)])
+
+    def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:
+        """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
+        return self._pool.submit(self.stage, base, plan, counters)
+
+    def _commit_one(self, commit: StagedCommit, counters: Counters) -> None:
+        self._world.failpoints.hit("txn.commit.before_table")
+        self._syncing.before_landing(commit)
+        self._tables.commit(commit, counters)
+        self._world.failpoints.hit("txn.commit.after_table")
+        self._syncing.after_landing(commit)
+
+    def _warm_one(self, commit: StagedCommit, counters: Counters) -> None:
+        try:
+            self._tables.warm(commit, counters)
+        except OmnigraphError as error:
+            # The write does not depend on it: a cache that stays cold costs the next change one call.
+            _log.debug("deletion files could not be read back location=%s: %s", commit.after.location, error)
+
+
+def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
+    try:
+        run()
+    except OmnigraphError as error:
+        return error
+    return None
+
+
+_TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value})
+
+
+def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
+    """Return if ``txn`` may go on upon ``newer``; whether its constraints hold there is for its checks to say.
+
+    Raises:
+        WriteSweptError: a cleanup may have removed files that it names.
+        PreconditionFailedError: the caller demanded a head that is not the head any more.
+        SchemaMovedError: the rows were made for another schema.
+        ExpectedVersionMismatchError: a table it was decided on has moved and only the caller can decide again.
+    """
+    base = txn.snapshot.state
+    _refuse_repeated(txn, newer)
+    if txn.expected_head is not None and newer.head.commit != txn.expected_head:
+        details = HeadMismatch(branch=newer.head.branch, expected=txn.expected_head, actual=newer.head.commit)
+        raise PreconditionFailedError(
+            f"the branch head is another commit expected={txn.expected_head} actual={newer.head.commit}",
+            details=details,
+        )
+    if newer.version == base.version:
+        return
+    _refuse_cleaned(txn, newer)
+    if newer.schema.hash != base.schema.hash:
+        details_schema = BadValue(what="schema", value=newer.schema.hash, expected=base.schema.hash)
+        raise SchemaMovedError("the accepted schema changed while the write was made", details=details_schema)
+    if txn.rule is RebaseRule.REFUSE:
+        for table_key in sorted({*txn.changes, *txn.read_set}):
+            if not _was_only_tidied(table_key, base, newer):
+                _refuse_moved(table_key, base, newer)
+    for change in txn.changes.values():
+        if isinstance(change, TableRegister) or (isinstance(change, WrittenRows) and not change.is_append):
+            _refuse_moved(change.table_key, base, newer)
+
+
+def _refuse_repeated(txn: WriteTxn, newer: ManifestState) -> None:
+    # Before anything else: the rows of a piece that is there already cannot be inserted again.
+    mark = txn.batch
+    last = None if mark is None else newer.batches.get(mark.app)
+    if mark is not None and last is not None and last >= mark.number:
+        details = RepeatedBatch(app=mark.app, number=mark.number, last=last)
+        raise BatchRepeatedError(
+            f"the branch has this batch already app={mark.app} batch={mark.number}", details=details
+        )
+
+
+def _refuse_cleaned(txn: WriteTxn, newer: ManifestState) -> None:
+    """Refuse what names files or states from before a cleanup, which may have taken them away."""
+    base, head = txn.snapshot.state.version, newer.head
+    for change in txn.changes.values():
+        is_swept = isinstance(change, MadeElsewhere) and base < head.swept
+        if is_swept or (isinstance(change, RowChange) and change.outcome is not None and base < head.cleaned):
+            raise swept(change.table_key, base, head.cleaned)
+
+
+def swept(table_key: str, expected: int, actual: int) -> WriteSweptError:
+    """Return the error for files that a cleanup may have taken away."""
+    details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
+    return WriteSweptError(
+        f"a cleanup came in between table={table_key} expected={expected} actual={actual}", details=details
+    )
+
+
+def _was_only_tidied(table_key: str, base: ManifestState, newer: ManifestState) -> bool:
+    """Whether a table holds the rows that it held: nothing but maintenance came in between."""
+    before, after = base.table(table_key), newer.table(table_key)
+    if before is None or after is None:
+        return False
+    if (before.pin.location, before.pin.branch) != (after.pin.location, after.pin.branch):
+        return False
+    at, known = newer.head.commit, {commit.id: commit for commit in newer.recent}
+    while at != base.head.commit:
+        commit = known.get(at)
+        # What the newest version does not tell is not worth reading history for.
+        if commit is None or commit.parent is None:
+            return False
+        if table_key in commit.touched and commit.operation not in _TIDYING:
+            return False
+        at = commit.parent
+    return True
+
+
+def moved(table_key: str, expected: int, actual: int) -> ExpectedVersionMismatchError:
+    """Return the error for a table that is not what the write was made for."""
+    details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
+    return ExpectedVersionMismatchError(
+        f"a table that the write depends on has changed table={table_key} expected={expected} actual={actual}",
+        details=details,
+    )
+
+
+def _refuse_moved(table_key: str, base: ManifestState, newer: ManifestState) -> None:
+    before, after = base.table(table_key), newer.table(table_key)
+    if (before and before.pin) == (after and after.pin):
+        return
+    raise moved(table_key, 0 if before is None else before.pin.version, 0 if after is None else after.pin.version)

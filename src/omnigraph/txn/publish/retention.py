@@ -1,0 +1,127 @@
+"""Recording what a cleanup is about to take away, before it takes anything: a publish like any other, but no commit.
+
+The publish needs the claim of its branch, so that no writer is inside its window when it happens. Whoever works on an
+older version meets it: a compare-and-swap against the version before is lost, and on the newer one a write finds out
+what it must upload again, or that it cannot go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omnigraph.errors import ClaimBusyError, ClaimHeld, CompareAndSwapLostError
+from omnigraph.runtime import Counters
+from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.rows import FloorChange, ManifestChange, ManifestState
+from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.services import BranchServices
+from omnigraph.values import OperationId
+
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 0.25
+
+Recover = Callable[[int, Counters], object]
+Decide = Callable[[ManifestState], FloorChange]
+MakePlan = Callable[[LoadedManifest], PublishPlan]
+
+
+def record_floor(services: BranchServices, recover: Recover, decide: Decide, counters: Counters) -> LoadedManifest:
+    """Publish what ``decide`` says about the newest state of a branch, and return the version that records it.
+
+    Args:
+        services: what acts on the branch.
+        recover: ends the claim of a version if its holder is gone.
+        decide: tells what to record; asked again when the branch has moved.
+        counters: where the calls go.
+
+    Raises:
+        ClaimBusyError: writers kept the branch busy for too long.
+        BranchMissingError: the branch was deleted.
+    """
+    return publish_alone(services, recover, lambda base: _plan(services, base, decide(base.state)), counters)
+
+
+def publish_alone(services: BranchServices, recover: Recover, make: MakePlan, counters: Counters) -> LoadedManifest:
+    """Publish a plan that moves no table, waiting for writers that are in the way.
+
+    Args:
+        services: what acts on the branch.
+        recover: ends the claim of a version if its holder is gone.
+        make: makes the plan upon a state; asked again when the branch has moved.
+        counters: where the calls go.
+
+    Raises:
+        ClaimBusyError: writers kept the branch busy for too long.
+        BranchMissingError: the branch was deleted.
+    """
+    clock, settings = services.world.clock, services.settings
+    started_s, delay_s = clock.monotonic_s(), _FIRST_WAIT_S
+    while True:
+        base = services.load(counters)
+        plan = make(base)
+        published = _attempt(services, plan, base, counters)
+        if published is not None:
+            return published
+        recover(plan.target_version, counters)
+        waited_s = clock.monotonic_s() - started_s
+        if waited_s > settings.claim_wait_s:
+            raise _busy(plan, waited_s)
+        clock.sleep(delay_s * (0.5 + services.world.randomness.fraction()))
+        delay_s = min(delay_s * 1.5, _LONGEST_WAIT_S)
+
+
+def publish_plan(
+    services: BranchServices, plan: PublishPlan, base: LoadedManifest, counters: Counters
+) -> LoadedManifest:
+    """Publish a plan that moves no table upon ``base``, whose claim the caller holds.
+
+    Raises:
+        CompareAndSwapLostError: the branch has moved past ``base``.
+    """
+    staged = services.phases.stage(base, plan, counters)
+    return services.phases.publish(plan, base, staged, counters)
+
+
+def _attempt(
+    services: BranchServices, plan: PublishPlan, base: LoadedManifest, counters: Counters
+) -> LoadedManifest | None:
+    """Claim and publish; None when somebody else was in the way. A claim that fails here is not left behind."""
+    if not services.claims.claim(plan, counters):
+        return None
+    try:
+        if services.manifest.latest_version(counters) != plan.base_version:
+            return None
+        return publish_plan(services, plan, base, counters)
+    except CompareAndSwapLostError:
+        return None
+    finally:
+        # Nothing else has moved, so that whether it was published is all there is to know about it.
+        services.claims.release(plan.target_version, counters)
+
+
+def _plan(services: BranchServices, base: LoadedManifest, change: FloorChange) -> PublishPlan:
+    state, world = base.state, services.world
+    return PublishPlan(
+        operation_id=OperationId(world.ids.ulid()),
+        kind=WriteKind.CLEANUP,
+        actor=None,
+        branch=state.head.branch,
+        incarnation=state.head.incarnation,
+        base_version=state.version,
+        base_commit=state.head.commit,
+        epoch=state.head.epoch,
+        schema_hash=state.schema.hash,
+        actions=(),
+        change=ManifestChange(commits=(), floor=change),
+        read_set=(),
+        publish_uuid=world.ids.uuid(),
+        writer=services.writer,
+        created_at_ms=world.clock.now_ms(),
+    )
+
+
+def _busy(plan: PublishPlan, waited_s: float) -> ClaimBusyError:
+    details = ClaimHeld(branch=plan.branch, version=plan.target_version, holder="other writers", waited_s=waited_s)
+    return ClaimBusyError(
+        f"the branch stayed busy branch={plan.branch} version={plan.target_version} waited_s={waited_s:.1f}",
+        details=details,
+    )

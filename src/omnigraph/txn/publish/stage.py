@@ -1,0 +1,401 @@
+"""Staging: turning logical changes into durable but invisible files, and those into table actions of a plan.
+
+A crash anywhere in here leaves files that nothing names. Existing tables are only prepared; a new table and the
+first version of a forked one are finished on the spot, because their place is unknown to everybody else until the
+publish names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar, assert_never
+
+from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
+from omnigraph.records import record
+from omnigraph.runtime import Cost, Counters, World
+from omnigraph.store.staging import (
+    StagedCommit,
+    stage_built_indexes,
+    stage_change,
+    stage_columns,
+    stage_compacted,
+    stage_compaction,
+    stage_create,
+    stage_indexes,
+    stage_overwrite,
+    stage_written,
+    stage_written_whole,
+)
+from omnigraph.store.tables.pins import TablePin
+from omnigraph.store.tables.store import TableStore
+from omnigraph.store.tables.table import Table
+from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.changes import (
+    BuiltIndexes,
+    CompactedTable,
+    Compaction,
+    IndexBuilds,
+    MadeElsewhere,
+    RowChange,
+    TableAlter,
+    TableChange,
+    TableDrop,
+    TableRegister,
+    TableReplace,
+    WrittenRows,
+)
+from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
+from omnigraph.txn.publish.phases import moved
+from omnigraph.txn.publish.plan import ActionKind, TableAction
+from omnigraph.txn.settings import Syncing, TxnSettings
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import CommitId, OperationId
+
+
+def landing_place(
+    tables: TableStore, entry: TableEntry, change: MadeElsewhere, *, is_inherited: bool, counters: Counters
+) -> TablePin:
+    """Return the version that a change made elsewhere goes on top of.
+
+    Args:
+        tables: the tables of the graph.
+        entry: the table as the branch has it.
+        change: what was made.
+        is_inherited: the branch does not own the table, so that a fork was prepared.
+        counters: where the calls go.
+
+    Raises:
+        ExpectedVersionMismatchError: the files lie at a place that is no longer the table's.
+    """
+    if is_inherited:
+        if tables.is_untouched_fork(change.base, entry.pin, counters):
+            return change.base
+    elif (entry.pin.location, entry.pin.branch) == (change.base.location, change.base.branch):
+        return entry.pin
+    raise moved(change.table_key, change.base.version, entry.pin.version)
+
+
+def stage_elsewhere(
+    tables: TableStore,
+    pin: TablePin,
+    change: MadeElsewhere,
+    *,
+    operation_id: OperationId,
+    world: World,
+    counters: Counters,
+) -> StagedCommit | None:
+    """Stage a change made elsewhere on top of ``pin``; None when it does nothing.
+
+    Raises:
+        ExpectedVersionMismatchError: the table has moved too far from what the change was made on.
+    """
+    table = tables.open(pin, counters)
+    try:
+        match change:
+            case WrittenRows():
+                return _stage_rows(table, change, operation_id, world)
+            case CompactedTable():
+                return stage_compacted(
+                    table, change.base, change.results, operation_id=operation_id, world=world, counters=counters
+                )
+            case BuiltIndexes():
+                base = tables.open(change.base, counters)
+                return stage_built_indexes(
+                    table, base, change.indexes, operation_id=operation_id, world=world, counters=counters
+                )
+            case _:
+                assert_never(change)
+    except TableMovedError as error:
+        raise _moved(table, change) from error
+
+
+def kind_of(change: MadeElsewhere) -> ActionKind:
+    """Return the action that a change made elsewhere is recorded as."""
+    match change:
+        case WrittenRows():
+            return change.kind
+        case CompactedTable():
+            return ActionKind.REWRITE
+        case BuiltIndexes():
+            return ActionKind.INDEX
+        case _:
+            assert_never(change)
+
+
+def _stage_rows(table: Table, change: WrittenRows, operation_id: OperationId, world: World) -> StagedCommit | None:
+    if not change.is_append and table.pin != change.base:
+        raise _moved(table, change)
+    if change.replaces_all:
+        return stage_written_whole(table, change.fragments, operation_id=operation_id, world=world)
+    return stage_written(
+        table,
+        change.fragments,
+        shrunk=change.shrunk,
+        removed=change.removed,
+        operation_id=operation_id,
+        world=world,
+    )
+
+
+def _moved(table: Table, change: MadeElsewhere) -> ExpectedVersionMismatchError:
+    return moved(change.table_key, change.base.version, table.pin.version)
+
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+@record
+class StagedTable:
+    """One table's part of a plan with what the publish will say about the table."""
+
+    action: TableAction
+    entry: TableEntry | None = None
+    tombstone: Tombstone | None = None
+    rename: TableRename | None = None
+
+
+class Stager:
+    """Stages the changes of one branch."""
+
+    def __init__(
+        self,
+        tables: TableStore,
+        line: BranchLine,
+        syncing: Syncing,
+        world: World,
+        settings: TxnSettings,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._tables = tables
+        self._line = line
+        self._syncing = syncing
+        self._world = world
+        self._settings = settings
+        self._pool = pool
+
+    def stage(
+        self,
+        snapshot: Snapshot,
+        changes: Iterable[TableChange],
+        operation_id: OperationId,
+        commit_id: CommitId,
+        counters: Counters,
+    ) -> tuple[StagedTable | None, ...]:
+        """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
+
+        def one(change: TableChange, own: Counters) -> StagedTable | None:
+            staged = self._stage_one(snapshot, change, operation_id, commit_id, own)
+            self._world.failpoints.hit("txn.stage.after_table")
+            return staged
+
+        return self._side_by_side(one, tuple(changes), counters)
+
+    def register(
+        self, tables: Sequence[TableRegister], operation_id: OperationId, counters: Counters
+    ) -> tuple[StagedTable, ...]:
+        """Create tables that nothing names yet, side by side."""
+
+        def one(table: TableRegister, own: Counters) -> StagedTable:
+            return self._register(table, operation_id, own)
+
+        return self._side_by_side(one, tuple(tables), counters)
+
+    def place(self, pin: TablePin, operation_id: OperationId, counters: Counters) -> TablePin:
+        """Return where changes of a table go: to itself, or to a fork when the branch only inherits it."""
+        if self._line.owns(pin):
+            return pin
+        # The name is this attempt's own, so a fork that a crash left behind is never met again.
+        fork = self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}", counters)
+        self._syncing.line(fork.location, fork.branch or "", fork.version)
+        return fork
+
+    def _side_by_side(
+        self, run: Callable[[_Item, Counters], _Result], items: tuple[_Item, ...], counters: Counters
+    ) -> tuple[_Result, ...]:
+        """Run the same step for several tables at once; all of them end before the first failure is raised."""
+        if len(items) <= 1:
+            return tuple(run(item, counters) for item in items)
+        own = [Counters() for _ in items]
+        futures = [self._pool.submit(run, item, count) for item, count in zip(items, own, strict=True)]
+        failures = [future.exception() for future in futures]
+        costs: list[Cost] = [count.cost() for count in own]
+        counters.add_parallel(costs)
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        return tuple(future.result() for future in futures)
+
+    def _stage_one(
+        self,
+        snapshot: Snapshot,
+        change: TableChange,
+        operation_id: OperationId,
+        commit_id: CommitId,
+        counters: Counters,
+    ) -> StagedTable | None:
+        match change:
+            case TableRegister():
+                return self._register(change, operation_id, counters)
+            case TableDrop():
+                entry = snapshot.entry(change.table_key)
+                stone = Tombstone(
+                    table_key=entry.table_key,
+                    object_id=entry.object_id,
+                    pin=entry.pin,
+                    dropped_by=commit_id,
+                    dropped_at_ms=self._world.clock.now_ms(),
+                )
+                return StagedTable(
+                    action=TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key), tombstone=stone
+                )
+            case TableAlter():
+                return self._alter(snapshot, change, operation_id, counters)
+            case RowChange() | TableReplace() | IndexBuilds() | Compaction():
+                return self._stage_existing(snapshot, change, operation_id, counters)
+            case WrittenRows() | CompactedTable() | BuiltIndexes():
+                return self._stage_elsewhere(snapshot, change, operation_id, counters)
+            case _:
+                assert_never(change)
+
+    def _alter(
+        self, snapshot: Snapshot, change: TableAlter, operation_id: OperationId, counters: Counters
+    ) -> StagedTable:
+        staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id, counters)
+        if staged is None:
+            # What only changes its name stays where and as it is.
+            staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
+        if change.new_key is None:
+            return staged
+        entry = None if staged.entry is None else replace(staged.entry, table_key=change.new_key)
+        return replace(staged, entry=entry, rename=TableRename(old_key=change.table_key, new_key=change.new_key))
+
+    def _stage_existing(
+        self,
+        snapshot: Snapshot,
+        change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
+        operation_id: OperationId,
+        counters: Counters,
+    ) -> StagedTable | None:
+        entry = snapshot.entry(change.table_key)
+        if isinstance(change, RowChange) and change.outcome is not None and not self._line.owns(entry.pin):
+            # What lies on main is named as it is; the next write to it forks from there.
+            action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
+            return StagedTable(action=action, entry=change.outcome)
+        table = self._tables.open(self.place(entry.pin, operation_id, counters), counters)
+        commit = self._stage_commit(table, change, operation_id, counters)
+        return self._staged(entry, _action_kind(change), commit, counters)
+
+    def _stage_elsewhere(
+        self, snapshot: Snapshot, change: MadeElsewhere, operation_id: OperationId, counters: Counters
+    ) -> StagedTable | None:
+        entry = snapshot.entry(change.table_key)
+        is_inherited = not self._line.owns(entry.pin)
+        pin = landing_place(self._tables, entry, change, is_inherited=is_inherited, counters=counters)
+        commit = stage_elsewhere(
+            self._tables, pin, change, operation_id=operation_id, world=self._world, counters=counters
+        )
+        return self._staged(entry, kind_of(change), commit, counters)
+
+    def _staged(
+        self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None, counters: Counters
+    ) -> StagedTable | None:
+        if commit is None:
+            return None
+        is_fork = not self._line.owns(entry.pin)
+        if is_fork:
+            self._finish(commit, counters)
+        action = TableAction(
+            kind=ActionKind.FORK if is_fork else kind,
+            table_key=entry.table_key,
+            commit=None if is_fork else commit,
+        )
+        return StagedTable(action=action, entry=replace(entry, pin=commit.after, row_count=commit.row_count))
+
+    def _stage_commit(
+        self,
+        table: Table,
+        change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
+        operation_id: OperationId,
+        counters: Counters,
+    ) -> StagedCommit | None:
+        match change:
+            case RowChange():
+                return stage_change(
+                    table,
+                    upserts=change.written,
+                    deletes=change.deletes,
+                    operation_id=operation_id,
+                    world=self._world,
+                    counters=counters,
+                    # Inserts were checked against this very state before they came here.
+                    assume_new=change.upserts is None,
+                    tail_limit=self._settings.tail_limit,
+                )
+            case TableReplace():
+                return stage_overwrite(
+                    table, change.rows, operation_id=operation_id, world=self._world, counters=counters
+                )
+            case TableAlter():
+                return stage_columns(
+                    table,
+                    table.schema if change.schema is None else change.schema,
+                    change.origins,
+                    operation_id=operation_id,
+                    world=self._world,
+                    counters=counters,
+                )
+            case IndexBuilds():
+                staged = stage_indexes(
+                    table, change.builds, operation_id=operation_id, world=self._world, counters=counters
+                )
+                return staged.commit
+            case Compaction():
+                return stage_compaction(table, operation_id=operation_id, world=self._world, counters=counters)
+            case _:
+                assert_never(change)
+
+    def _register(self, change: TableRegister, operation_id: OperationId, counters: Counters) -> StagedTable:
+        # The end of the operation id makes the place unique, so that what a failed attempt leaves behind can
+        # neither be mistaken for the table nor stand in the way of the next attempt.
+        location = f"{change.folder}/{change.object_id}-{operation_id[-8:].lower()}"
+        commit = stage_create(
+            self._tables.datasets,
+            location,
+            change.schema,
+            change.rows,
+            operation_id=operation_id,
+            world=self._world,
+            counters=counters,
+        )
+        self._finish(commit, counters)
+        entry = TableEntry(
+            table_key=change.table_key, object_id=change.object_id, pin=commit.after, row_count=commit.row_count
+        )
+        return StagedTable(
+            action=TableAction(kind=ActionKind.REGISTER, table_key=change.table_key),
+            entry=entry,
+        )
+
+    def _finish(self, commit: StagedCommit, counters: Counters) -> None:
+        self._syncing.before_landing(commit)
+        self._tables.commit(commit, counters)
+        self._syncing.after_landing(commit)
+
+
+def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction) -> ActionKind:
+    match change:
+        case RowChange():
+            return change.kind
+        case TableReplace():
+            return ActionKind.OVERWRITE
+        case TableAlter():
+            return ActionKind.ALTER
+        case IndexBuilds():
+            return ActionKind.INDEX
+        case Compaction():
+            return ActionKind.REWRITE
+        case _:
+            assert_never(change)

@@ -1,0 +1,287 @@
+"""Earlier states: finding commits, resolving references, and reading the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, assert_never
+
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    CommitMissingError,
+    GoneState,
+    HistoryGoneError,
+    MissingThing,
+    StorageCorruptError,
+    ValueFormatError,
+    VersionMissingError,
+)
+from omnigraph.records import record
+from omnigraph.runtime import Counters
+from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.open import OpenBranches
+from omnigraph.txn.branches.tags import Tag, Tags
+from omnigraph.txn.manifest.lineage import CommitLine
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import (
+    MAIN,
+    AncestorRef,
+    BranchName,
+    BranchRef,
+    CommitId,
+    CommitRef,
+    Ref,
+    TagRef,
+    TimeRef,
+    Ulid,
+    is_ulid,
+    parse_ref,
+)
+
+# How many commits one page looks at before it gives its caller a word, when few of them are wanted.
+_MOST_LOOKED_AT = 4096
+_POSITION = re.compile(r"[0-9]{1,18}")
+
+
+@record
+class LogFilter:
+    """Which commits are wanted; None wants all.
+
+    Args:
+        actor: who asked for them.
+        operation: what they were, such as ``mutate`` or ``branch_merge``.
+        type_name: ``Person`` or ``node:Person``, a type they changed as it was called then.
+        since_ms: published at this moment or later.
+        until_ms: published at this moment or earlier.
+    """
+
+    actor: str | None = None
+    operation: str | None = None
+    type_name: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def wants(self, commit: Commit) -> bool:
+        """Whether a commit is wanted; time is decided by where to begin and where to stop."""
+        return (
+            self.actor in {None, commit.actor}
+            and self.operation in {None, commit.operation}
+            and (self.type_name is None or any(self._names(key) for key in commit.touched))
+        )
+
+    def _names(self, table_key: str) -> bool:
+        return self.type_name in {table_key, table_key.partition(":")[2]}
+
+
+@record
+class LogPage:
+    """Commits, newest first. ``following`` gets the next page; None means that this was the last.
+
+    A page may hold fewer commits than were asked for, even none, when a filter passes over many.
+    """
+
+    commits: tuple[Commit, ...]
+    following: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the page as every result shows it."""
+        return {"commits": [commit.to_json() for commit in self.commits], "next": self.following}
+
+
+def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
+    """Return one page.
+
+    Args:
+        line: the history of a branch.
+        wanted: which commits.
+        limit: how many at most.
+        after: the ``following`` of the page before, or the id of a commit to go on behind.
+
+    Raises:
+        ValueFormatError: ``limit`` is not positive, or ``after`` is not a place in this history.
+    """
+    given: object = limit
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        details = BadValue(what="limit", value=str(limit), expected="a positive number")
+        raise ValueFormatError(f"not a number of commits: limit={limit}", details=details)
+    before = len(line) if after is None else _position(line, after)
+    if wanted.until_ms is not None:
+        newest = line.newest_until(wanted.until_ms)
+        before = min(before, 0 if newest is None else newest + 1)
+    chosen: list[Commit] = []
+    for looked_at, (position, commit) in enumerate(line.back(before), start=1):
+        if wanted.since_ms is not None and commit.published_at_ms < wanted.since_ms:
+            return LogPage(commits=tuple(chosen), following=None)
+        if wanted.wants(commit):
+            chosen.append(commit)
+        if position and (len(chosen) == limit or looked_at >= _MOST_LOOKED_AT):
+            return LogPage(commits=tuple(chosen), following=f"{commit.id}.{position}")
+    return LogPage(commits=tuple(chosen), following=None)
+
+
+def _position(line: CommitLine, after: str) -> int:
+    """Return where a page ended. The id proves that a position was counted along this very history."""
+    text, _, number = after.strip().partition(".")
+    if is_ulid(text):
+        commit_id = CommitId(Ulid(text))
+        if not number:
+            found = line.position_of(commit_id)
+            if found is not None:
+                return found
+        elif _POSITION.fullmatch(number) and int(number) < len(line) and line.at(int(number)).id == commit_id:
+            return int(number)
+    details = BadValue(what="log position", value=after[:64], expected="what an earlier page of this branch gave")
+    raise ValueFormatError(f"not a place in the history of this branch: {after[:64]!r}", details=details)
+
+
+@record
+class ResolvedState:
+    """What a reference means at this moment.
+
+    ``line`` is the branch that holds the state, ``depth`` the number of commits that lead to it.
+    """
+
+    ref: Ref
+    commit: Commit
+    snapshot: Snapshot
+    line: BranchLine
+    depth: int
+
+
+class Past:
+    """The history of an open graph."""
+
+    def __init__(self, branches: OpenBranches, tags: Tags) -> None:
+        self._branches = branches
+        self._tags = tags
+
+    def log(self, branch: BranchName, wanted: LogFilter, limit: int, after: str | None, counters: Counters) -> LogPage:
+        """Return commits of a branch's history, newest first."""
+        return read_log(self.line_of(self._branches.snapshot(branch, counters), counters), wanted, limit, after)
+
+    def iter_commits(self, snapshot: Snapshot, counters: Counters) -> Iterator[Commit]:
+        """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
+        return (commit for _, commit in self.line_of(snapshot, counters).back())
+
+    def show(self, commit_id: CommitId, branch: BranchName, counters: Counters) -> Commit:
+        """Return a commit: looked for in the history of ``branch``, then of main, then of all others by name.
+
+        Raises:
+            CommitMissingError: no live branch's history has such a commit.
+        """
+        found = self._find(branch, commit_id, counters)
+        if found is not None:
+            return found
+        for name in self._branches.refs.names(counters):
+            found = None if name == branch else self._find(name, commit_id, counters)
+            if found is not None:
+                return found
+        raise _no_commit(commit_id)
+
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Snapshot:
+        """Return the state that a commit made visible.
+
+        Raises:
+            CommitMissingError: no live branch's history has such a commit.
+            HistoryGoneError: that state was reclaimed.
+        """
+        newest = self._branches.snapshot(branch, counters)
+        if newest.state.head.commit == commit_id:
+            return newest
+        return self.snapshot_of(self.show(commit_id, branch, counters), counters)
+
+    def snapshot_of(self, commit: Commit, counters: Counters) -> Snapshot:
+        """Open the version that a commit names; a later branch of the same name is not taken for its own.
+
+        Raises:
+            CommitMissingError: its branch is gone, or another one has its name.
+            HistoryGoneError: that state was reclaimed.
+        """
+        try:
+            loaded = self._branches.load_version(commit.branch, commit.manifest_version, counters)
+        except BranchMissingError:
+            raise _no_commit(commit.id) from None
+        except (VersionMissingError, StorageCorruptError) as error:
+            # Below the floor files may be missing whose version is still there.
+            is_reclaimed = isinstance(error, VersionMissingError)
+            if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch, counters):
+                raise
+            details = GoneState(commit_id=commit.id, branch=commit.branch)
+            raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
+        # Commits that were published together share a version, of which only the last is the head.
+        if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
+            raise _no_commit(commit.id)
+        return Snapshot(loaded, self._branches.tables, is_past=True)
+
+    def resolve_ref(self, text: str, branch: BranchName, counters: Counters) -> ResolvedState:
+        """Return the state that a reference names; ``branch`` is the one that a reference without a branch is about.
+
+        Raises:
+            ValueFormatError: the text is no reference.
+            BranchMissingError, TagMissingError, CommitMissingError: there is no such thing.
+            HistoryGoneError: the state was reclaimed.
+        """
+        trimmed = text.strip()
+        ref = parse_ref(f"{branch}{trimmed}" if trimmed[:1] in {"~", "@"} else trimmed)
+        match ref:
+            case BranchRef():
+                newest = self._branches.snapshot(ref.branch, counters)
+                line = self.line_of(newest, counters)
+                return self._resolved(ref, line.at(len(line) - 1), newest, ref.branch, counters)
+            case AncestorRef():
+                line = self.line_of(self._branches.snapshot(ref.branch, counters), counters)
+                position: int | None = len(line) - 1 - ref.steps
+            case TimeRef():
+                line = self.line_of(self._branches.snapshot(ref.branch, counters), counters)
+                position = line.newest_until(ref.at_ms)
+            case CommitRef():
+                commit = self.show(ref.commit, branch, counters)
+                return self._resolved(ref, commit, self.snapshot_of(commit, counters), commit.branch, counters)
+            case TagRef():
+                return self._resolve_tag(ref, self._tags.get(ref.tag, counters), counters)
+            case _:
+                assert_never(ref)
+        if position is None or position < 0:
+            details = MissingThing(what="commit", name=str(ref))
+            raise CommitMissingError(f"the history of branch '{ref.branch}' begins later ref={ref}", details=details)
+        commit = line.at(position)
+        return self._resolved(ref, commit, self.snapshot_of(commit, counters), commit.branch, counters)
+
+    def floor_of(self, branch: BranchName, counters: Counters) -> int:
+        """Return the oldest version of a branch that cleanup has left whole."""
+        return self._branches.snapshot(branch, counters).state.head.floor
+
+    def line_of(self, snapshot: Snapshot, counters: Counters) -> CommitLine:
+        """Return the history that a state ends, by position."""
+        return self._branches.commit_line(snapshot.manifest, counters)
+
+    def _resolve_tag(self, ref: TagRef, tag: Tag, counters: Counters) -> ResolvedState:
+        found = self._find(tag.line.name, tag.commit_id, counters)
+        if found is None:
+            raise _no_commit(tag.commit_id)
+        return self._resolved(ref, found, self.snapshot_of(found, counters), tag.line.name, counters)
+
+    def _resolved(
+        self, ref: Ref, commit: Commit, snapshot: Snapshot, branch: BranchName, counters: Counters
+    ) -> ResolvedState:
+        line = self._branches.authority(branch, counters).services.line
+        depth = len(self.line_of(snapshot, counters))
+        return ResolvedState(ref=ref, commit=commit, snapshot=snapshot, line=line, depth=depth)
+
+    def _find(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Commit | None:
+        try:
+            line = self.line_of(self._branches.snapshot(branch, counters), counters)
+            position = line.position_of(commit_id)
+            return None if position is None else line.at(position)
+        except BranchMissingError:
+            if branch == MAIN:
+                raise
+            # Deleted since it was listed, or while it was read: then its own commits are unknown.
+            return None
+
+
+def _no_commit(commit_id: CommitId) -> CommitMissingError:
+    details = MissingThing(what="commit", name=str(commit_id))
+    return CommitMissingError(f"commit '{commit_id}' not found", details=details)
