@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from rich.table import Table
+from tests.session import Session
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.history.diff.compare import GraphDiff
 from omnigraph.history.diff.rows import rows_delta
 from omnigraph.history.feed.blame import blame
@@ -28,12 +28,12 @@ Answer = dict[str, float]
 def measure(root: Path, rounds: int) -> Answer:
     """Return the median seconds of each way to tell what a branch changed, and what the first of them read."""
     storage = Storage.open(str(root))
-    with GraphSession.open(storage) as session:
+    with Session.open(storage) as session:
         chosen = _change(session)
     took: dict[str, list[float]] = {"cold": [], "warm": [], "full_scan": [], "blame": []}
     cost = Counters().cost()
     for _ in range(rounds):
-        with GraphSession.open(storage, mode="read_only") as session:
+        with Session.open(storage, mode="read_only") as session:
             counters = Counters()
             took["cold"].append(_time_s(lambda session=session, counters=counters: _diff(session, counters)))
             cost = counters.cost()
@@ -59,7 +59,7 @@ def _figures(cost: Cost) -> Answer:
     return {"calls": float(cost.total_calls), "kib": cost.bytes_read / 1024}
 
 
-def _change(session: GraphSession) -> str:
+def _change(session: Session) -> str:
     if BranchName(BRANCH) not in session.store.branch_names(Counters()):
         session.store.create_branch(BranchName(BRANCH))
     rows = session.snapshot(BRANCH).table(KNOWS, Counters()).read(counters=Counters())
@@ -74,17 +74,17 @@ def _change(session: GraphSession) -> str:
     return str(mine["id"][0].as_py())
 
 
-def _diff(session: GraphSession, counters: Counters) -> None:
+def _diff(session: Session, counters: Counters) -> None:
     diff = GraphDiff(session.snapshot(counters=counters), session.snapshot(BRANCH, counters), counters=counters)
     assert sum(1 for change in diff if change.op == "update") >= CHANGED
 
 
-def _full_scan(session: GraphSession) -> None:
+def _full_scan(session: Session) -> None:
     sides = [session.snapshot(name).table(KNOWS, Counters()).read(counters=Counters()) for name in ("main", BRANCH)]
     assert rows_delta(*sides).after.num_rows >= CHANGED
 
 
-def _blame(session: GraphSession, chosen: str) -> None:
+def _blame(session: Session, chosen: str) -> None:
     assert blame(session.store, KNOWS, chosen, branch=BRANCH).events
 
 

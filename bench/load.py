@@ -34,9 +34,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import mutations
 from bench.generate import EDGES, SCHEMA_PATH, SIZES, Dataset, generate
+from tests.session import Session
 
 from omnigraph.engine.load import load
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
@@ -88,7 +89,7 @@ def mutate(dataset: Dataset, work: Path) -> Answer:
     """Small writes on a loaded graph with full durability, beside a bare table of the same persons."""
     _load(dataset, work, [str(path) for path in dataset.parquet])
     persons = next(path for path in dataset.parquet if path.stem == "Person")
-    with GraphSession.open(Storage.open(str(work / "graph"))) as session:
+    with Session.open(Storage.open(str(work / "graph"))) as session:
         return mutations.measure(session, _stored("Person", pq.read_table(persons)), work)
 
 
@@ -164,7 +165,7 @@ def _run_child(name: str, dataset: Dataset) -> None:
 def _load(dataset: Dataset, work: Path, sources: list[str]) -> Answer:
     storage = Storage.open(str(work / "graph"))
     init_graph(storage, SCHEMA_PATH.read_bytes())
-    with GraphSession.open(storage) as session:
+    with Session.open(storage) as session:
         authority = session.store.authority(BranchName(MAIN), Counters())
         catalog = session.catalog()
         with _timed() as elapsed:

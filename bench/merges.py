@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench.generate import SCHEMA_PATH, SIZES, make_tables
 from rich.table import Table
+from tests.session import Session
 
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.history.diff.equality import rows_equal
 from omnigraph.history.diff.rows import TableDelta
 from omnigraph.history.merge import merge_branch, preview_merge
@@ -33,7 +34,7 @@ from omnigraph.values import MAIN, BranchName
 KNOWS = "edge:Knows"
 CHANGED, CHANGED_ON_MAIN = 100, 10
 Answer = dict[str, float]
-Merge = Callable[[GraphSession, str], object]
+Merge = Callable[[Session, str], object]
 
 
 def build_graph(root: Path, size_name: str) -> None:
@@ -45,7 +46,7 @@ def build_graph(root: Path, size_name: str) -> None:
     for name in ("Person", "Knows"):
         paths.append(root.parent / f"{name}.parquet")
         pq.write_table(tables[name], paths[-1])
-    with GraphSession.open(storage) as session:
+    with Session.open(storage) as session:
         session.load([str(path) for path in paths])
         authority = session.store.authority(BranchName(MAIN), Counters())
         txn = authority.begin(WriteKind.ENSURE_INDICES)
@@ -58,7 +59,7 @@ def build_graph(root: Path, size_name: str) -> None:
 def measure(root: Path, rounds: int) -> Answer:
     """Return the median seconds of both ways to merge, and of looking only."""
     took: dict[str, list[float]] = {"merge": [], "full_scan": [], "preview": []}
-    with GraphSession.open(Storage.open(str(root))) as session:
+    with Session.open(Storage.open(str(root))) as session:
         rows = session.snapshot().table(KNOWS, Counters()).read(counters=Counters(), limit=500_000)
         for number in range(rounds):
             for name, merge in (("merge", merge_branch), ("full_scan", merge_by_full_scan)):
@@ -80,7 +81,7 @@ def show(answer: Answer) -> Table:
     return table
 
 
-def merge_by_full_scan(session: GraphSession, source: str) -> None:
+def merge_by_full_scan(session: Session, source: str) -> None:
     """Merge a branch into main by reading all edges of base, source and target."""
     counters = Counters()
     base_id = preview_base(session, source, counters)
@@ -102,7 +103,7 @@ def merge_by_full_scan(session: GraphSession, source: str) -> None:
     authority.commit(txn)
 
 
-def preview_base(session: GraphSession, source: str, counters: Counters) -> str:
+def preview_base(session: Session, source: str, counters: Counters) -> str:
     """Return where a branch of this benchmark began: its oldest own commit's parent."""
     own = [
         commit for commit in session.store.iter_commits(session.snapshot(source), counters) if commit.branch == source
@@ -128,7 +129,7 @@ def _full_delta(before: pa.Table, after: pa.Table) -> TableDelta:
     )
 
 
-def _change(session: GraphSession, branch: str, rows: pa.Table, turn: int) -> None:
+def _change(session: Session, branch: str, rows: pa.Table, turn: int) -> None:
     session.store.create_branch(BranchName(branch))
     per_turn = CHANGED + CHANGED_ON_MAIN
     mine = rows.slice(turn * per_turn * 7, per_turn)
@@ -136,7 +137,7 @@ def _change(session: GraphSession, branch: str, rows: pa.Table, turn: int) -> No
     _write(session, MAIN, mine.slice(CHANGED, CHANGED_ON_MAIN), turn)
 
 
-def _write(session: GraphSession, branch: str, rows: pa.Table, turn: int) -> None:
+def _write(session: Session, branch: str, rows: pa.Table, turn: int) -> None:
     """Change half of the rows, remove a quarter, and put new ones into the place of the last quarter."""
     half, quarter = rows.num_rows // 2, rows.num_rows // 4
     weight = rows.schema.get_field_index("weight")

@@ -18,8 +18,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 from rich.table import Table
-
-from omnigraph.engine.session import GraphSession
+from tests.session import Session
 
 ROWS = 1000
 ROUNDS = 15
@@ -40,7 +39,7 @@ FORMS = {
 Answer = dict[str, float]
 
 
-def measure(session: GraphSession, persons: pa.Table, work: Path) -> Answer:
+def measure(session: Session, persons: pa.Table, work: Path) -> Answer:
     """Return the median milliseconds of every form, on an open graph and on a bare table of the same persons."""
     bare = BareTable(persons, work / "Person")
     text = _text("batch")

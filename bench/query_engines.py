@@ -12,9 +12,10 @@ import duckdb
 from bench.generate import SCHEMA_PATH
 from bench.load import LADYBUG_TABLES
 from bench.query_cases import DIMENSION, Case, GraphName, Parameters
+from tests.session import Session
 
 from omnigraph.catalog.model import index_intents
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
@@ -66,14 +67,14 @@ class _Omnigraph(Engine):
 
     def __init__(self, work: Path) -> None:
         self._work = work
-        self._sessions: dict[GraphName, GraphSession] = {}
+        self._sessions: dict[GraphName, Session] = {}
 
     @staticmethod
     def load(files: Files, work: Path) -> None:
         for graph, schema in (("social", SCHEMA_PATH.read_text(encoding="utf-8")), ("items", _ITEMS_SCHEMA)):
             storage = Storage.open(str(work / graph))
             init_graph(storage, schema)
-            with GraphSession.open(storage) as session:
+            with Session.open(storage) as session:
                 session.load([str(path) for path in files[graph]])
                 _build_indexes(session)
 
@@ -89,10 +90,10 @@ class _Omnigraph(Engine):
     def text_of(case: Case) -> str | None:
         return case.gq
 
-    def _session(self, graph: GraphName) -> GraphSession:
+    def _session(self, graph: GraphName) -> Session:
         session = self._sessions.get(graph)
         if session is None:
-            session = GraphSession.open(Storage.open(str(self._work / graph)))
+            session = Session.open(Storage.open(str(self._work / graph)))
             self._sessions[graph] = session
         return session
 
@@ -167,7 +168,7 @@ class _DuckDb(Engine):
 ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (_Omnigraph, _Ladybug, _DuckDb)}
 
 
-def _build_indexes(session: GraphSession) -> None:
+def _build_indexes(session: Session) -> None:
     catalog = session.catalog()
     authority = session.store.authority(BranchName(MAIN), Counters())
     txn = authority.begin(WriteKind.ENSURE_INDICES)

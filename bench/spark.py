@@ -34,9 +34,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.generate import SCHEMA_PATH, SIZES, Dataset, generate
 from bench.spark_alone import timed
+from tests.session import Session
 
 from omnigraph import spark as plane
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
 
 MIB = 1 << 20
@@ -68,19 +69,19 @@ class Ground:
     spark: Any
     work: Path
     rounds: int
-    graph: GraphSession
+    graph: Session
 
     @property
     def files(self) -> list[str]:
         """The Parquet files, nodes first."""
         return [str(path) for path in self.dataset.parquet]
 
-    def fresh(self) -> GraphSession:
+    def fresh(self) -> Session:
         """Return an empty graph."""
         folder = Path(tempfile.mkdtemp(dir=self.work))
         storage = Storage.open(str(folder / "graph"))
         init_graph(storage, SCHEMA_PATH.read_bytes())
-        return GraphSession.open(storage)
+        return Session.open(storage)
 
     def best(self, run: Callable[[], float]) -> float:
         """Return the fastest of some runs."""
@@ -253,7 +254,7 @@ def _child_driver(knows: str, work: str) -> dict[str, float]:
     rows = pq.read_metadata(knows).num_rows
     settings = plane.SparkLoadSettings(fragment_rows=max(rows // FRAGMENTS, 1))
     spark = plane.session(master="local[2]")
-    with GraphSession.open(storage) as graph:
+    with Session.open(storage) as graph:
         plane.load(graph, [persons], "append", spark=spark)
         result = plane.load(graph, [knows], "append", spark=spark, settings=settings)
     plane.stop(spark)
@@ -309,7 +310,7 @@ def _measure(dataset: Dataset, work: Path, rounds: int, chosen: list[str], conso
     try:
         storage = Storage.open(str(work / "graph"))
         init_graph(storage, SCHEMA_PATH.read_bytes())
-        with GraphSession.open(storage) as graph:
+        with Session.open(storage) as graph:
             # What is measured finds workers that have everything loaded.
             plane.load(graph, [str(path) for path in dataset.parquet], "append", spark=spark)
             ground = Ground(dataset=dataset, spark=spark, work=work, rounds=rounds, graph=graph)

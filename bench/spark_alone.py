@@ -15,9 +15,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.generate import SCHEMA_PATH, SIZES, generate
+from tests.session import Session
 
 from omnigraph import spark as plane
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
 
 
@@ -25,7 +26,7 @@ from omnigraph.store.location import Storage
 class Alone:
     """What the measurement works with; ``work`` is a folder that goes away afterwards."""
 
-    graph: GraphSession
+    graph: Session
     spark: Any
     work: Path
     size: str
@@ -52,7 +53,7 @@ def alone(document: str, size: str) -> Iterator[Alone]:
         init_graph(storage, SCHEMA_PATH.read_bytes())
         spark = plane.session(master="local[2]")
         try:
-            with GraphSession.open(storage) as graph:
+            with Session.open(storage) as graph:
                 graph.load([str(path) for path in dataset.parquet], "append")
                 yield Alone(graph=graph, spark=spark, work=work, size=given.size, rounds=given.rounds)
         finally:

@@ -26,10 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.generate import SCHEMA_PATH, SEED, Size, Stream, _knows, _slugs, make_tables
 from tests.auditor import Auditor, Line
+from tests.session import Session
 
 from omnigraph import spark as plane
 from omnigraph.engine.load import Source
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
 
 GIB = 1 << 30
@@ -150,7 +151,7 @@ def load_big(data: Path, work: Path, records: int) -> tuple[float, int, Mapping[
     """Load everything; return the seconds, the peak of memory and the seconds of each step."""
     storage = Storage.open(str(work / "graph"))
     init_graph(storage, SCHEMA_PATH.read_bytes())
-    with Watch() as watch, GraphSession.open(storage) as graph:
+    with Watch() as watch, Session.open(storage) as graph:
         spark = plane.session(master="local[2]", conf={"spark.driver.memory": "1g"})
         try:
             started = time.perf_counter()

@@ -22,16 +22,16 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.spark_alone import alone, timed
+from tests.session import Session
 
 from omnigraph import spark as plane
 from omnigraph.engine.export.encoders import parquet_schema
-from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
 
 TARGET = 2.0
 
 
-def measure_export(graph: GraphSession, spark, work: Path, rounds: int = 3) -> dict[str, float]:
+def measure_export(graph: Session, spark, work: Path, rounds: int = 3) -> dict[str, float]:
     """Return the best seconds of each writer and the ratio that has a target."""
     tables = _tables(graph)
     seconds = {
@@ -42,7 +42,7 @@ def measure_export(graph: GraphSession, spark, work: Path, rounds: int = 3) -> d
     return {**seconds, "ratio": seconds["spark"] / seconds["pyarrow"]}
 
 
-def _tables(graph: GraphSession) -> dict[str, pa.Table]:
+def _tables(graph: Session) -> dict[str, pa.Table]:
     snapshot, counters, catalog = graph.snapshot(), Counters(), graph.catalog()
     owners = [*catalog.nodes.values(), *catalog.edges.values()]
     found = {}

@@ -21,8 +21,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.spark_alone import alone, timed
+from tests.session import Session
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
 from omnigraph.spark.query import query
 from omnigraph.store.tables.portable import TableTicket, fragment_sizes, read_fragments
@@ -32,7 +32,7 @@ TEXT = "query q() { match { $a: Person  $a knows $b  $b knows $c } return { coun
 HINTS = ("broadcast", "shuffle_hash", "merge")
 
 
-def measure_two_hops(graph: GraphSession, spark, rounds: int = 3) -> dict[str, float]:
+def measure_two_hops(graph: Session, spark, rounds: int = 3) -> dict[str, float]:
     """Return the best seconds of each way and the ratio that has a target."""
     pairs = _pairs(graph, spark)
     ways: dict[str, Callable[[], int]] = {"query": lambda: query(graph, TEXT, spark=spark).rows()[0]["n"]}
@@ -46,7 +46,7 @@ def measure_two_hops(graph: GraphSession, spark, rounds: int = 3) -> dict[str, f
     return {**seconds, "ratio": seconds["query"] / min(seconds[f"joins, {hint}"] for hint in HINTS)}
 
 
-def _pairs(graph: GraphSession, spark):
+def _pairs(graph: Session, spark):
     table = graph.snapshot().table("edge:Knows", Counters())
     ticket = TableTicket(storage=graph.store.storage, pin=table.pin)
     fragments = [number for number, _ in fragment_sizes(table)]

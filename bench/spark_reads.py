@@ -21,16 +21,16 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.spark_alone import alone, timed
+from tests.session import Session
 
 from omnigraph import spark as plane
-from omnigraph.engine.session import GraphSession
 from omnigraph.runtime import Counters
 
 TARGET = 6.0
 COLUMNS = ("src", "dst")
 
 
-def measure_read(graph: GraphSession, spark, rounds: int = 3) -> dict[str, float]:
+def measure_read(graph: Session, spark, rounds: int = 3) -> dict[str, float]:
     """Return the best seconds of both ways, and their ratio, which has a target."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark is loaded when it is used
 
@@ -53,7 +53,7 @@ def measure_read(graph: GraphSession, spark, rounds: int = 3) -> dict[str, float
     return {**seconds, "ratio": seconds["spark"] / seconds["lance"]}
 
 
-def measure_parts(graph: GraphSession, spark, work: Path, rounds: int = 3) -> dict[str, float]:
+def measure_parts(graph: Session, spark, work: Path, rounds: int = 3) -> dict[str, float]:
     """Return the best seconds of the same aggregate over other sources, which tell what is not ours."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark is loaded when it is used
 

@@ -8,7 +8,7 @@ from math import prod
 
 import pyarrow as pa
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
 from omnigraph.spark.query.lowering import check_lowerable
 from omnigraph.spark.query.run import collect, lower

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.session import init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName

@@ -10,35 +10,36 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.load import load
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
+from tests.session import Session
 
 RELAXED = TxnSettings(durability="relaxed")
 
 
-def make_graph(root: Path, schema: str) -> GraphSession:
+def make_graph(root: Path, schema: str) -> Session:
     """Create a graph and return it open."""
     storage = Storage.open(str(root))
     init_graph(storage, schema, settings=RELAXED)
-    return GraphSession.open(storage, settings=RELAXED)
+    return Session.open(storage, settings=RELAXED)
 
 
-def load_files(graph: GraphSession, sources, mode: str, **options):
+def load_files(graph: Session, sources, mode: str, **options):
     """Load sources into main."""
     authority = graph.store.authority(BranchName(MAIN), Counters())
     return load(authority, graph.catalog(), sources, mode, **options)
 
 
-def load_lines(graph: GraphSession, path: Path, lines: str | bytes, mode: str, **options):
+def load_lines(graph: Session, path: Path, lines: str | bytes, mode: str, **options):
     """Write lines to a file and load it into main."""
     path.write_bytes(lines.encode() if isinstance(lines, str) else lines)
     return load_files(graph, [str(path)], mode, **options)
 
 
-def export(graph: GraphSession):
+def export(graph: Session):
     """Return every row of main as an envelope, by table and id; dates as counts, blobs as base64."""
     counters, catalog = Counters(), graph.catalog()
     snapshot = graph.snapshot()

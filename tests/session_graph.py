@@ -10,13 +10,14 @@ import pyarrow as pa
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, PropertyType, Scalar
 from omnigraph.engine.mutate.values import rows_of
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 from omnigraph.values.temporal import format_date, format_datetime, parse_date, parse_datetime
+from tests.session import Session
 
 RELAXED = TxnSettings(durability="relaxed")
 
@@ -26,7 +27,7 @@ def create_graph(root, schema, seed="", *, world=None):
     storage = Storage.open(str(root))
     init_graph(storage, schema, settings=RELAXED, world=world)
     if seed.strip():
-        with GraphSession.open(storage, settings=RELAXED, world=world) as session:
+        with Session.open(storage, settings=RELAXED, world=world) as session:
             add_rows(session, seed)
 
 
@@ -53,7 +54,7 @@ def add_rows(session, seed):
 
 def open_session(root, **options):
     """Open the graph at ``root``, relaxed unless told otherwise."""
-    return GraphSession.open(Storage.open(str(root)), **{"settings": RELAXED, **options})
+    return Session.open(Storage.open(str(root)), **{"settings": RELAXED, **options})
 
 
 def read_graph(session, branch=MAIN):

@@ -18,13 +18,13 @@ from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.constraints import check_change
 from omnigraph.engine.load import load
-from omnigraph.engine.session import GraphSession
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.constraint_graph import change_of, owner_of, part
+from tests.session import Session
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
 SCHEMA = """
@@ -174,13 +174,13 @@ CASES = (
 )
 
 
-def evaluate(session: GraphSession, case: BadChange, folder: Path) -> None:
+def evaluate(session: Session, case: BadChange, folder: Path) -> None:
     """The evaluator alone, on the newest state."""
     catalog = session.catalog()
     check_change(_change(catalog, case), GraphView(session.snapshot(), catalog, Counters()))
 
 
-def commit(session: GraphSession, case: BadChange, folder: Path) -> None:
+def commit(session: Session, case: BadChange, folder: Path) -> None:
     """A transaction whose rows are checked on the state it is published on."""
     catalog, counters = session.catalog(), Counters()
     change = _change(catalog, case)
@@ -195,7 +195,7 @@ def commit(session: GraphSession, case: BadChange, folder: Path) -> None:
     authority.commit(txn)
 
 
-def mutate(session: GraphSession, case: BadChange, folder: Path) -> None:
+def mutate(session: Session, case: BadChange, folder: Path) -> None:
     """A mutation of one statement per row; values travel as parameters, as callers send them."""
     names, statements, params = [], [], {}
     for name, row in case.writes:
@@ -212,17 +212,17 @@ def mutate(session: GraphSession, case: BadChange, folder: Path) -> None:
     session.mutate(f"query q({', '.join(names)}) {{\n    {lines}\n}}", params)
 
 
-def load_append(session: GraphSession, case: BadChange, folder: Path) -> None:
+def load_append(session: Session, case: BadChange, folder: Path) -> None:
     """The rows as a file of envelopes, none of which may exist."""
     _load(session, [_envelope(*write) for write in case.writes], "append", folder)
 
 
-def load_merge(session: GraphSession, case: BadChange, folder: Path) -> None:
+def load_merge(session: Session, case: BadChange, folder: Path) -> None:
     """The same file, rows replacing stored ones."""
     _load(session, [_envelope(*write) for write in case.writes], "merge", folder)
 
 
-def load_overwrite(session: GraphSession, case: BadChange, folder: Path) -> None:
+def load_overwrite(session: Session, case: BadChange, folder: Path) -> None:
     """The whole tables that the change would leave behind."""
     touched = {name for name, *_ in (*case.writes, *case.deletes)}
     gone = {identifier for _, identifier, _ in case.deletes}
@@ -251,7 +251,7 @@ def _envelope(name, row):
 
 
 PARAMETER_TYPES = {str: "String", int: "I32", float: "F64", list: "[I32]"}
-SURFACES: dict[str, Callable[[GraphSession, BadChange, Path], None]] = {
+SURFACES: dict[str, Callable[[Session, BadChange, Path], None]] = {
     "evaluator": evaluate,
     "commit": commit,
     "mutation": mutate,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import decode_parameter_text
 from omnigraph.runtime import World
 from omnigraph.values import is_ulid
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
+from tests.session import Session
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
 FOLDER = Path(__file__).parent / "mutations"
@@ -78,7 +78,7 @@ def _has_no_commit(expected: Expectation) -> bool:
     return expected.verdict.startswith("error") or expected.all("commit") == ["none"]
 
 
-def _run(session: GraphSession, case: Case, expected: Expectation) -> None:
+def _run(session: Session, case: Case, expected: Expectation) -> None:
     params = decode_parameter_text(case.sections["params"]) if "params" in case.sections else None
     if expected.verdict.startswith("error"):
         with pytest.raises(OmnigraphError) as caught:

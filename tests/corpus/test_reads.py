@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import RULES
-from omnigraph.engine.session import GraphSession
 from omnigraph.ir import decode_parameter_text
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import World
@@ -21,6 +20,7 @@ from tests.query_graph import build_indexes, oracle_graph
 from tests.query_oracle import Kind, evaluate, read_schema
 from tests.query_oracle.agreement import arrow_kind, table_rows
 from tests.query_oracle.values import from_text, to_text
+from tests.session import Session
 from tests.session_graph import add_rows, create_graph, open_session
 
 FOLDER = Path(__file__).parent / "reads"
@@ -36,7 +36,7 @@ NOW_MS = 1_700_000_000_000
 MODES = ("indexed", "csr")
 INDEXES = ("none", "partial", "full")
 
-Sessions = dict[tuple[str, str], GraphSession]
+Sessions = dict[tuple[str, str], Session]
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +48,12 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
         session.close()
 
 
-class _Sessions(dict[tuple[str, str], GraphSession]):
+class _Sessions(dict[tuple[str, str], Session]):
     def __init__(self, factory: pytest.TempPathFactory) -> None:
         super().__init__()
         self._factory = factory
 
-    def __missing__(self, key: tuple[str, str]) -> GraphSession:
+    def __missing__(self, key: tuple[str, str]) -> Session:
         name, indexes = key
         root = self._factory.mktemp("reads") / "graph"
         schema, seed = ((FOLDER / f"{name}{suffix}").read_text(encoding="utf-8") for suffix in (".pg", ".jsonl"))

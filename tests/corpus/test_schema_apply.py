@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import ConstraintViolationError, OmnigraphError, QueryTypeError, VersionMissingError
 from omnigraph.ir import decode_parameter_text
 from omnigraph.runtime import Counters, World
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import is_ulid
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
+from tests.session import Session
 from tests.session_graph import commit_ids, create_graph, open_session, read_graph
 
 CASES = load_cases(Path(__file__).parent / "schema-apply")
@@ -48,7 +48,7 @@ def test_every_planner_example_has_a_case() -> None:
     assert titles == {"E-14", "E-15", "E-16", "E-17", "E-18"}
 
 
-def _apply(session: GraphSession, case: Case, expected: Expectation) -> None:
+def _apply(session: Session, case: Case, expected: Expectation) -> None:
     commits = commit_ids(session)
     loss = "allow_data_loss" in case.sections.get("options", "")
     result = session.apply_schema(case.sections["desired"], actor="corpus", allow_data_loss=loss)
@@ -63,7 +63,7 @@ def _apply(session: GraphSession, case: Case, expected: Expectation) -> None:
     assert (repeated.applied, repeated.commit, repeated.manifest_version) == (False, None, result.manifest_version)
 
 
-def _leave(session: GraphSession, case: Case, expected: Expectation) -> None:
+def _leave(session: Session, case: Case, expected: Expectation) -> None:
     if expected.verdict == "unchanged":
         result = session.apply_schema(case.sections["desired"])
         assert (result.supported, result.applied, result.commit, result.steps) == (True, False, None, ())
@@ -88,7 +88,7 @@ def _check_earlier(earlier: Snapshot, before: dict[str, Any], expected: Expectat
                 assert sorted(found["id"].to_pylist()) == sorted(rows)
 
 
-def _go_on(session: GraphSession, case: Case) -> None:
+def _go_on(session: Session, case: Case) -> None:
     if "refused" in case.sections:
         with pytest.raises((ConstraintViolationError, QueryTypeError)):
             session.mutate(case.sections["refused"])

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from omnigraph.engine.query.limits import QueryOptions
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.store.location import Storage
 from tests.big_graph import add_people, create_empty
 from tests.cost.driver import sample
 from tests.cost.hops import assert_hops
 from tests.query_graph import build_indexes
+from tests.session import Session
 from tests.session_graph import RELAXED
 
 PEOPLE = 60_000
@@ -59,7 +59,7 @@ def warm(session):
 
 @contextmanager
 def open_at(storage):
-    with GraphSession.open(storage, settings=RELAXED) as session:
+    with Session.open(storage, settings=RELAXED) as session:
         yield session
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.kinds import ACTOR, DRAFT
 from tests.crash.session_kinds import MUTATION, SessionKind
 from tests.merge_graph import head_of, history_of
+from tests.session import Session
 
 OTHER = "other"
 UNDONE = "undone"
@@ -36,7 +36,7 @@ class MergeKind(SessionKind):
         source: the branch that it merges, if it does.
     """
 
-    setup: Callable[[GraphSession], object]
+    setup: Callable[[Session], object]
     source: str | None = DRAFT
 
     def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
@@ -46,7 +46,7 @@ class MergeKind(SessionKind):
             self.setup(session)
         return storage
 
-    def assert_done(self, session: GraphSession) -> None:
+    def assert_done(self, session: Session) -> None:
         """Demand that the newest commit is the one that was asked for."""
         newest = history_of(session, self.branch)[0]
         assert newest.actor == ACTOR

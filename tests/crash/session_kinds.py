@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 from tests.crash.kinds import ACTOR
+from tests.session import Session
 from tests.session_graph import RELAXED
 
 SCHEMA = """
@@ -103,7 +104,7 @@ class SessionKind:
     tables: int
     commits: int
     batches: int = 0
-    write: Callable[[GraphSession, Path], object]
+    write: Callable[[Session, Path], object]
     branch: str = MAIN
 
     def prepare(self, root: str, options: dict[str, str] | None, inputs: Path) -> Storage:
@@ -114,16 +115,16 @@ class SessionKind:
             session.load([str(inputs / "seed.jsonl")], actor="seed")
         return storage
 
-    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> GraphSession:
+    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> Session:
         """Open the graph."""
-        return GraphSession.open(storage, settings=RELAXED, world=world, mode=mode)
+        return Session.open(storage, settings=RELAXED, world=world, mode=mode)
 
     def run(self, storage: Storage, world: World, inputs: Path) -> None:
         """Open the graph, write, and close it."""
         with self.open(storage, world=world) as session:
             self.write(session, inputs)
 
-    def assert_done(self, session: GraphSession) -> None:
+    def assert_done(self, session: Session) -> None:
         """Demand what must be true after the write beyond the state that it leaves."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
@@ -25,6 +25,7 @@ from tests.crash.nth_call import (
 )
 from tests.crash.torn import IMPATIENT
 from tests.merge_graph import DRAFT, change, history_of, put
+from tests.session import Session
 from tests.session_graph import RELAXED, read_graph
 
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -110,7 +111,7 @@ def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_en
     for nth in range(1, _MOST_CALLS, loop.step):
         storage = Storage.open(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)
         init_graph(storage, SCHEMA, settings=RELAXED)
-        with GraphSession.open(storage, settings=RELAXED) as session:
+        with Session.open(storage, settings=RELAXED) as session:
             change(session, 'insert Person { name: "a" } insert Person { name: "b" }')
             operation.prepare(session)
         was_hit = _fail_call(endpoint, storage, operation, loop, nth)
@@ -125,7 +126,7 @@ def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_en
 
 def _fail_call(endpoint, storage, operation, loop, nth):
     """Fail one call, look, let the graph settle, look again; return whether the call came at all."""
-    session = GraphSession.open(storage, settings=IMPATIENT)
+    session = Session.open(storage, settings=IMPATIENT)
     try:
         fault = loop.trouble.on_call(nth, storage.prefix)
         error, was_hit = fail_call(endpoint, fault, session.store, lambda: operation.run(session))
@@ -138,7 +139,7 @@ def _fail_call(endpoint, storage, operation, loop, nth):
         session.close()
     assert was_hit or error is None, f"failed without a fault: {error!r}"
     world = later_world(hours=2)
-    with GraphSession.open(storage, world=world, settings=IMPATIENT) as session:
+    with Session.open(storage, world=world, settings=IMPATIENT) as session:
         watch_for_hours(session.store, world)
         final = _look(storage, operation)
         assert_effect_is_true(error, final)
@@ -150,5 +151,5 @@ def _fail_call(endpoint, storage, operation, loop, nth):
 
 
 def _look(storage, operation):
-    with GraphSession.open(storage, mode="read_only") as session:
+    with Session.open(storage, mode="read_only") as session:
         return operation.is_done(session)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import lance
 
-from omnigraph.engine.session import GraphSession
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment
 from tests.embedding_server import Reply, serve
+from tests.session import Session
 from tests.session_graph import create_graph, open_session
 from tests.warm import WarmProcess
 
@@ -216,5 +216,5 @@ def _table(folder: Path) -> Path:
         return folder / "g" / session.snapshot().entry("node:Person").pin.location
 
 
-def _change(session: GraphSession, text: str, *, actor: str, branch: str = "main") -> None:
+def _change(session: Session, text: str, *, actor: str, branch: str = "main") -> None:
     session.mutate(f"query change() {{ {text} }}", branch=branch, actor=actor)

@@ -24,7 +24,7 @@ UNUSED_BY_READS = {
 UNUSED_BY_ARGUMENTS = {
     *UNUSED_BY_READS,
     *("pyarrow", "numpy", "lance", "obstore", "lark", "msgspec"),
-    *("omnigraph.engine.session", "omnigraph.txn", "omnigraph.store", "omnigraph.catalog", "omnigraph.ir"),
+    *("omnigraph.engine.open_graph", "omnigraph.txn", "omnigraph.store", "omnigraph.catalog", "omnigraph.ir"),
 }
 
 
@@ -59,7 +59,7 @@ def test_a_point_query_loads_nothing_that_it_has_no_use_for(tmp_path):
 def test_pandas_that_was_passed_over_is_there_for_those_who_need_it():
     code = """
 import gc, sys
-from omnigraph.cli.graphs import quick_imports, show_pandas
+from omnigraph.cli.lazy import quick_imports, show_pandas
 with quick_imports():
     import pyarrow as pa, pyarrow.dataset
 assert 'pandas' not in sys.modules and gc.isenabled()

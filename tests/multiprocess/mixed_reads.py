@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import OmnigraphError
 from omnigraph.graph import Graph
 from omnigraph.graph.state import State

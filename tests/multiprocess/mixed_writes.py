@@ -145,7 +145,7 @@ def tag(graph: Graph, me: Member) -> None:
     if me.random.random() < 0.4 and me.states:
         at, content = me.random.choice(me.states[-4:])
     with me.attempt("tag"):
-        graph.tag(name, at=at, actor=me.name)
+        graph.create_tag(name, at=at, actor=me.name)
         me.tags[name] = content
 
 
@@ -171,7 +171,7 @@ def cleanup(graph: Graph, me: Member) -> None:
     keep = me.random.choice([1, 2, 5, 20])
     older_than_s = me.random.choice([None, 0.0, 1.0, 5.0])
     with me.attempt("cleanup"):
-        done = graph.cleanup(keep=keep, older_than_s=older_than_s, confirm=True)
+        done = graph.cleanup(keep=keep, older_than=older_than_s, dry_run=False)
         me.note("cleaned", bytes=done.bytes)
         for item in done.datasets:
             if item.error is not None:

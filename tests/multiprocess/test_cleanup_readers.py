@@ -8,7 +8,7 @@ import pytest
 import omnigraph
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import ChangeFeedGapError, HistoryGoneError
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.txn.settings import TxnSettings

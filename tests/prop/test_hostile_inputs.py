@@ -92,12 +92,12 @@ TEXT_CALLS = {
     "create_branch at": lambda graph, folder, text: graph.create_branch("other", text),
     "create_branch actor": lambda graph, folder, text: graph.create_branch("other", actor=text),
     "delete_branch": lambda graph, _, text: graph.delete_branch(text),
-    "tag": lambda graph, _, text: graph.tag(text),
-    "tag at": lambda graph, folder, text: graph.tag("other", text),
-    "tag message": lambda graph, folder, text: graph.tag("other", message=text),
+    "tag": lambda graph, _, text: graph.create_tag(text),
+    "tag at": lambda graph, folder, text: graph.create_tag("other", text),
+    "tag message": lambda graph, folder, text: graph.create_tag("other", message=text),
     "delete_tag": lambda graph, _, text: graph.delete_tag(text),
     "at": lambda graph, _, text: graph.at(text),
-    "commit": lambda graph, _, text: graph.commit(text),
+    "commit": lambda graph, _, text: graph.get_commit(text),
     "query": lambda graph, _, text: graph.query(text),
     "query name": lambda graph, folder, text: graph.query(FIND, None, text),
     "query params": lambda graph, folder, text: graph.query(FIND, text),
@@ -124,7 +124,7 @@ TEXT_CALLS = {
     "changes start": lambda graph, folder, text: graph.changes(start=text),
     "changes cursor": lambda graph, folder, text: graph.changes(cursor=text),
     "changes page_token": lambda graph, folder, text: graph.changes(page_token=text),
-    "changes_of": lambda graph, _, text: graph.changes_of(text),
+    "commit_changes": lambda graph, _, text: graph.commit_changes(text),
     "blame type": lambda graph, folder, text: graph.blame(text, "ada"),
     "blame id": lambda graph, folder, text: graph.blame("Person", text),
     "log after": lambda graph, folder, text: graph.log(after=text),
@@ -145,7 +145,7 @@ NUMBER_CALLS = {
     "log limit": lambda graph, folder, number: graph.log(limit=number),
     "blame limit": lambda graph, folder, number: graph.blame("Person", "ada", limit=number),
     "cleanup keep": lambda graph, folder, number: graph.cleanup(keep=number),
-    "cleanup older_than_s": lambda graph, folder, number: graph.cleanup(older_than_s=number),
+    "cleanup older_than": lambda graph, folder, number: graph.cleanup(older_than=number),
     "to_networkx limit": lambda graph, folder, number: graph.to_networkx(limit=number),
 }
 
@@ -189,9 +189,9 @@ def _complaint(call, value):
 def _complaints(graph, call, values):
     found, any_worked, before = [], False, _state(graph)
     for value in values:
-        head = graph.session.snapshot().state.version
+        head = graph.backend.engine.snapshot().state.version
         complaint, worked = _complaint(call, value)
-        if complaint is None and not worked and graph.session.snapshot().state.version != head:
+        if complaint is None and not worked and graph.backend.engine.snapshot().state.version != head:
             complaint = "an error that changed the graph"
         if complaint is not None:
             found.append((repr(value)[:40], complaint[:120]))

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Counters, World

@@ -8,12 +8,13 @@ import pytest
 
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.load import LoadSettings
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import ExportTargetError, StorageCorruptError
 from omnigraph.spark import export
 from omnigraph.store.location import Storage
 from tests.export_graph import SCHEMA, make_full_graph, tables_of
 from tests.load_graph import load_files, load_lines, make_graph
+from tests.session import Session
 
 SMALL = ExportSettings(rows_per_file=2)
 CHECKED = LoadSettings(check_sums=True)
@@ -53,7 +54,7 @@ def test_an_earlier_state_of_a_graph_in_a_bucket_goes_to_a_bucket(spark, clean_s
     storage = Storage.open(f"{prefix}/graph", options)
     init_graph(storage, "node A { n: I32? }\n")
     (tmp_path / "a.jsonl").write_text('{"type":"A","data":{"id":"1","n":1}}\n')
-    with GraphSession.open(storage) as remote:
+    with Session.open(storage) as remote:
         remote.load([str(tmp_path / "a.jsonl")], "append")
         remote.mutate("query q() { delete A where n = 1 }")
         export(remote, f"{prefix}/out", "parquet", spark=spark, at="main~1")

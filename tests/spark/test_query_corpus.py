@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryRowLimitError
 from omnigraph.runtime import World, start_thread
 from omnigraph.spark.query import frame, query

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from omnigraph.cli.graphs import show_pandas
+from omnigraph.cli.lazy import show_pandas
 from omnigraph.cli.output import write_line
 from omnigraph.errors import BadValue, JavaMissingError, JavaTooOldError, UsageError
 from omnigraph.records import record

@@ -175,7 +175,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     },
     "direct": {
         "init": ("init:init_app", "Create a graph from a schema."),
-        "lint": ("source_files:lint_app", "Check a schema, and queries against it."),
+        "lint": ("lint:lint_app", "Check a schema, and queries against it."),
         "optimize": ("maintenance:optimize_app", "Compact tables and bring indexes up to date."),
         "cleanup": ("maintenance:cleanup_app", "Give back the storage of old states."),
         "status": ("maintenance:status_app", "Show how a graph fares, with advice."),
@@ -183,10 +183,10 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     },
     "local": {
         "alias": ("query:alias_app", "Run a query that the operator config names."),
-        "fmt": ("source_files:fmt_app", "Rewrite schema and query files in canonical form."),
+        "fmt": ("fmt:fmt_app", "Rewrite schema and query files in canonical form."),
         "profile": ("profile:app", "List and show the operator's profiles."),
         "completion": ("completion:app", "Print what completes commands in a shell."),
-        "version": ("init:version_app", "Show the versions of package and storage format."),
+        "version": ("version:version_app", "Show the versions of package and storage format."),
     },
 }
 _LEGEND = (

@@ -4,7 +4,7 @@ from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
 from omnigraph.engine.export import ExportSettings as ExportSettings
 from omnigraph.engine.load import LoadSettings as LoadSettings
 from omnigraph.engine.maintenance.auto import MaintenanceSettings as MaintenanceSettings
-from omnigraph.engine.query.limits import QueryOptions as QueryOptions
+from omnigraph.engine.query.options import QueryOptions as QueryOptions
 from omnigraph.engine.results import Result as Result
 from omnigraph.graph.branch import Branch as Branch
 from omnigraph.graph.diff import Diff as Diff
@@ -13,7 +13,7 @@ from omnigraph.graph.graph import Graph as Graph
 from omnigraph.graph.graph import init as init
 from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it
 from omnigraph.graph.schema import Schema as Schema
-from omnigraph.graph.snapshot import Snapshot as Snapshot
+from omnigraph.graph.state import Snapshot as Snapshot
 from omnigraph.history.feed.tokens import PageLimits as PageLimits
 from omnigraph.txn.manifest.rows import Commit as Commit
 from omnigraph.txn.settings import TxnSettings as TxnSettings

@@ -3,55 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings
-from omnigraph.engine.maintenance.optimize import OptimizeResult
-from omnigraph.engine.maintenance.repair import RepairResult
-from omnigraph.engine.maintenance.status import GraphStatus
-from omnigraph.engine.mutate import MutationResult
-from omnigraph.engine.schema import SchemaApplyResult
+from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
 from omnigraph.graph.diff import Log
-from omnigraph.graph.snapshot import Snapshot
-from omnigraph.graph.sources import GivenSource, load_sources, query_text, schema_text
-from omnigraph.graph.state import State, expected_commit, reference_of
-from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
-from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.history.merge import (
-    MergePreview,
-    MergeResult,
-    Resolution,
-    RevertResult,
-    merge_branch,
-    preview_merge,
-    revert_commit,
+from omnigraph.graph.sources import SourceArgument, load_sources, moment_text, query_text, schema_text
+from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
+from omnigraph.operations.history import (
+    CommitChangesRequest,
+    CreateTagRequest,
+    DeleteBranchRequest,
+    GetCommitRequest,
+    LogRequest,
+    MergeRequest,
+    PollChangesRequest,
+    PreviewMergeRequest,
+    RevertRequest,
 )
-from omnigraph.runtime import Counters, counted
-from omnigraph.txn.branches.tags import Tag
+from omnigraph.operations.maintenance import OptimizeRequest, RepairRequest, StatusRequest
+from omnigraph.operations.reads import ResolveRefRequest
+from omnigraph.operations.request import Attachments
+from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values import BranchName
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.repair import RepairResult
+    from omnigraph.engine.maintenance.status import GraphStatus
+    from omnigraph.engine.mutate import MutationResult
+    from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+    from omnigraph.history.feed.tokens import PageLimits
+    from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
+    from omnigraph.txn.branches.tags import Tag
 
 
-class Timeline(State):
-    """The newest state of a branch, and everything that led to it."""
+class BranchVerbs(State):
+    """Everything that is about one branch; a graph is its branch ``main`` too."""
 
-    @counted
-    def at(self, ref: str | Commit | State) -> Snapshot:
+    def at(self, ref: str | datetime | Commit | State) -> Snapshot:
         """Return one state for good, whatever is written later.
 
         Args:
             ref: ``~3`` (three commits ago), ``@2026-01-31T10:00:00Z``, both of this branch; a branch, ``review~1``, a
-                commit, ``tag:v1``.
+                commit, ``tag:v1``, or a datetime.
 
         Raises:
             ValueFormatError: the text is no reference.
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
-        past = self._handle.session.store.past
-        found = past.resolve_ref(reference_of(ref), BranchName.parse(self._branch), Counters())
-        return Snapshot(self._handle, found.commit)
+        found = self._backend.execute(ResolveRefRequest(ref=reference_of(ref), branch=self._branch))
+        return Snapshot(self._backend, found.commit)
 
     def log(
         self,
@@ -61,14 +65,14 @@ class Timeline(State):
         actor: str | None = None,
         operation: str | None = None,
         type_name: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
     ) -> Log:
         """Return commits, newest first.
 
         Args:
             limit: how many at most.
-            after: ``following`` of the page before, or the id of a commit to go on behind.
+            after: the id of a commit to go on behind; :meth:`Log.next_page` does that for you.
             actor: only those that this actor asked for.
             operation: only those of this kind, such as ``branch_merge``.
             type_name: only those that changed this type, ``Person`` or ``node:Person``.
@@ -78,27 +82,26 @@ class Timeline(State):
         Raises:
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
         """
-        page = self._handle.session.log(
-            self._branch,
+        request = LogRequest(
+            branch=self._branch,
             limit=limit,
             after=after,
             actor=actor,
-            operation=operation,
+            kind=operation,
             type_name=type_name,
-            since=since,
-            until=until,
+            since=moment_text(since),
+            until=moment_text(until),
         )
-        return Log(self._branch, page)
+        return Log(self._backend, request)
 
-    def commit(self, commit_id: str) -> Commit:
+    def get_commit(self, commit_id: str) -> Commit:
         """Return a commit of this branch, or of any other.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
         """
-        return self._handle.session.show(commit_id, self._branch)
+        return self._backend.execute(GetCommitRequest(commit_id=commit_id, branch=self._branch))
 
-    @counted
     def changes(
         self,
         *,
@@ -126,25 +129,31 @@ class Timeline(State):
             ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
         """
-        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops)
-        return self._handle.reader.poll(
-            self._branch, start=start, cursor=cursor, page_token=page_token, wanted=wanted, limits=limits
+        request = PollChangesRequest(
+            branch=self._branch,
+            start=start,
+            cursor=cursor,
+            page_token=page_token,
+            kinds=kinds,
+            types=types,
+            ops=ops,
+            limits=limits,
         )
+        return self._backend.execute(request)
 
-    @counted
-    def changes_of(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
+    def commit_changes(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
         """Return what one commit changed relative to its first parent, one page of it.
 
         Raises:
             CommitMissingError, CommitHasNoParentError: there is no such commit, or it is the first of all.
             ChangeFeedGapError, ChangeSchemaBoundaryError: it cannot be told row by row.
         """
-        return self._handle.reader.commit_changes(reference_of(commit), page_token=page_token)
+        return self._backend.execute(CommitChangesRequest(commit_id=reference_of(commit), page_token=page_token))
 
-    def tag(
+    def create_tag(
         self,
         name: str,
-        at: str | Commit | State | None = None,
+        at: str | datetime | Commit | State | None = None,
         *,
         actor: str | None = None,
         message: str | None = None,
@@ -156,9 +165,8 @@ class Timeline(State):
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
         state = self._branch if at is None else self.at(at).reference
-        return self._handle.session.create_tag(name, state, actor=actor, message=message)
+        return self._backend.execute(CreateTagRequest(name=name, at=state, actor=actor, message=message))
 
-    @counted
     def merge(
         self,
         source: str | State,
@@ -185,26 +193,25 @@ class Timeline(State):
             PreconditionFailedError: this branch is not at ``expected_head``.
             MemoryBudgetError: the difference is too large.
         """
-        return merge_branch(
-            self._handle.session,
-            reference_of(source),
-            self._branch,
+        request = MergeRequest(
+            source=reference_of(source),
+            target=self._branch,
             resolve=resolve,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
         )
+        return self._backend.execute(request)
 
-    @counted
     def preview_merge(self, source: str | State, *, resolve: Resolution | None = None) -> MergePreview:
         """Return what :meth:`merge` would do with the branches as they are; nothing is written.
 
         Raises:
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         """
-        return preview_merge(self._handle.session, reference_of(source), self._branch, resolve=resolve)
+        request = PreviewMergeRequest(source=reference_of(source), target=self._branch, resolve=resolve)
+        return self._backend.execute(request)
 
-    @counted
     def revert(
         self,
         commit: str | Commit,
@@ -225,19 +232,15 @@ class Timeline(State):
             HistoryGoneError: the state before the commit was reclaimed.
             PreconditionFailedError: this branch is not at ``expected_head``.
         """
-        return revert_commit(
-            self._handle.session,
-            reference_of(commit),
-            self._branch,
+        request = RevertRequest(
+            commit=reference_of(commit),
+            branch=self._branch,
             resolve=resolve,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
         )
-
-
-class BranchVerbs(Timeline):
-    """Everything that is about one branch; a graph is its branch ``main`` too."""
+        return self._backend.execute(request)
 
     def mutate(
         self,
@@ -266,16 +269,17 @@ class BranchVerbs(Timeline):
             ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
             ReadOnlyError: the graph is open for reading only.
         """
-        given = query_text(text)
-        return self._handle.session.mutate(
-            given.text,
-            params,
-            name,
+        source = query_text(text)
+        request = MutateRequest(
+            text=source.text,
+            params=params,
+            name=name,
             branch=self._branch,
             actor=actor,
             expected_head=expected_commit(expected_head),
-            source_name=given.name,
+            source_name=source.name,
         )
+        return self._backend.execute(request)
 
     def mutate_batch(
         self,
@@ -292,20 +296,21 @@ class BranchVerbs(Timeline):
             QueryParameterError: a parameter is missing or does not fit; says in which row, counted from 1.
             OmnigraphError: whatever :meth:`mutate` does.
         """
-        given = query_text(text)
-        return self._handle.session.mutate_batch(
-            given.text,
-            rows,
-            name,
+        source = query_text(text)
+        request = MutateBatchRequest(
+            text=source.text,
+            rows=rows,
+            name=name,
             branch=self._branch,
             actor=actor,
             expected_head=expected_commit(expected_head),
-            source_name=given.name,
+            source_name=source.name,
         )
+        return self._backend.execute(request)
 
     def load(
         self,
-        sources: GivenSource | Sequence[GivenSource],
+        sources: SourceArgument | Sequence[SourceArgument],
         mode: LoadMode = "append",
         *,
         patch: bool = False,
@@ -338,18 +343,18 @@ class BranchVerbs(Timeline):
             PreconditionFailedError: the branch is not at ``expected_head``.
             ReadOnlyError: the graph is open for reading only.
         """
-        return self._handle.session.load(
-            load_sources(sources),
-            mode,
+        request = LoadRequest(
+            sources=load_sources(sources),
+            mode=mode,
             patch=patch,
             branch=self._branch,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
             errors_to=errors_to,
-            progress=progress,
             settings=settings,
         )
+        return self._backend.execute(request, Attachments(progress=progress))
 
     def apply_schema(
         self,
@@ -373,15 +378,16 @@ class BranchVerbs(Timeline):
             ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
             PreconditionFailedError: the branch is not at ``expected_head``.
         """
-        given = schema_text(schema)
-        return self._handle.session.apply_schema(
-            given.text,
+        source = schema_text(schema)
+        request = ApplySchemaRequest(
+            text=source.text,
             branch=self._branch,
             allow_data_loss=allow_data_loss,
             actor=actor,
             expected_head=expected_commit(expected_head),
-            source_name=given.name,
+            source_name=source.name,
         )
+        return self._backend.execute(request)
 
     def optimize(self, types: Sequence[str] | None = None, *, actor: str | None = None) -> OptimizeResult:
         """Compact the tables of the branch and bring their indexes up to date, beside whoever writes to it.
@@ -390,7 +396,7 @@ class BranchVerbs(Timeline):
             TypeMissingError: there is no such type.
             ReadOnlyError: the graph is open for reading only.
         """
-        return self._handle.session.optimize(self._branch, types, actor=actor)
+        return self._backend.execute(OptimizeRequest(branch=self._branch, types=types, actor=actor))
 
     def status(self, *, storage: bool = False) -> GraphStatus:
         """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
@@ -398,7 +404,7 @@ class BranchVerbs(Timeline):
         Args:
             storage: look at every stored file, too: versions and bytes. That takes longer the more states are kept.
         """
-        return self._handle.session.status(self._branch, storage=storage)
+        return self._backend.execute(StatusRequest(branch=self._branch, storage=storage))
 
     def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairResult:
         """Show what something other than omnigraph has done to the tables of the branch, and settle it if asked to.
@@ -413,7 +419,8 @@ class BranchVerbs(Timeline):
             ClaimBusyError: a write is under way, or waits to be recovered.
             ReadOnlyError: the graph is open for reading only.
         """
-        return self._handle.session.repair(self._branch, confirm=confirm, force=force, discard=discard)
+        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard)
+        return self._backend.execute(request)
 
 
 class Branch(BranchVerbs):
@@ -431,7 +438,7 @@ class Branch(BranchVerbs):
             UsageError: it is main.
             BranchInUseError: a branch or a tag depends on it.
         """
-        self._handle.session.delete_branch(self._branch, actor=actor)
+        self._backend.execute(DeleteBranchRequest(name=self._branch, actor=actor))
 
     def __repr__(self) -> str:
-        return f"<Branch {self._branch} of {self._handle.uri!r}>"
+        return f"<Branch {self._branch} of {self._backend.uri!r}>"

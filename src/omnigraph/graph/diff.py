@@ -1,30 +1,30 @@
-"""``Diff``: what is different between two states, worked out as it is asked for."""
+"""``Diff`` and ``Log``: what is different between two states, and the commits of a branch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NoReturn, overload
 
-from omnigraph.catalog.model import Catalog
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.results.table import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.history.diff.change import EntityChange, Image
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
 from omnigraph.history.diff.lines import change_lines, counts_line
+from omnigraph.operations.history import LogRequest
+from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.refs import LogPage
-from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values.temporal import format_datetime
 
 
 class Diff:
     """The difference between two pinned states. Iterating gives the changes, edges first, types by name, then by id."""
 
-    def __init__(self, found: GraphDiff, catalog_at: Callable[[Snapshot], Catalog]) -> None:
+    def __init__(self, found: GraphDiff) -> None:
         self._found = found
-        self._catalog_at = catalog_at
 
     @property
     def before(self) -> str:
@@ -42,7 +42,7 @@ class Diff:
     def __str__(self) -> str:
         """The counts, then a line for each of the first changes, for ``print``."""
         stats = self.stats()
-        lines = change_lines(islice(self, MAX_ROWS), self._catalog_at(self._found.after))
+        lines = change_lines(islice(self, MAX_ROWS), catalog_of(self._found.after.state.schema))
         rest = _total(stats) - MAX_ROWS
         more = [f"… and {rest} more changes"] if rest > 0 else []
         return "\n".join([counts_line(stats), *lines, *more])
@@ -107,16 +107,29 @@ def _json(value: Any) -> str:
 
 
 class Log(Sequence[Commit]):
-    """A page of history. ``following`` gets the next page; None means that this was the last."""
+    """A page of history; :meth:`next_page` gets the page behind it."""
 
-    def __init__(self, branch: str, page: LogPage) -> None:
-        self._branch = branch
-        self._page = page
+    def __init__(self, backend: Backend, request: LogRequest) -> None:
+        self._backend: Backend | None = backend
+        self._request = request
+        self._page = backend.execute(request)
 
-    @property
-    def following(self) -> str | None:
-        """What ``after`` of the next call is."""
-        return self._page.following
+    def next_page(self) -> Log | None:
+        """Return the commits behind these, None if these were the last.
+
+        Raises:
+            UsageError: this page was sent from another process, and knows no graph.
+        """
+        following = self._page.following
+        if following is None:
+            return None
+        if self._backend is None:
+            details = BadValue(what="log", value=repr(self), expected="a log of a graph that is open here")
+            raise UsageError("this log came from another process and knows no graph", details=details)
+        return Log(self._backend, replace(self._request, after=following))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_backend": None, "_request": self._request, "_page": self._page}
 
     @overload
     def __getitem__(self, index: int) -> Commit: ...
@@ -135,7 +148,8 @@ class Log(Sequence[Commit]):
         return "\n".join("  ".join(filter(None, row)) for row in self._rows())
 
     def __repr__(self) -> str:
-        return f"<Log of {self._branch}: {len(self)} commits{'' if self.following is None else ', more follow'}>"
+        more = "" if self._page.following is None else ", more follow"
+        return f"<Log of {self._request.branch}: {len(self)} commits{more}>"
 
     def _repr_html_(self) -> str:
         columns = ("commit", "published", "operation", "actor", "message", "types")

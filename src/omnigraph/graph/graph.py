@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self, get_args
+from typing import TYPE_CHECKING, Self, get_args
 
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
-from omnigraph.engine.maintenance.cleanup import CleanupResult
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.graph.branch import Branch, BranchVerbs
-from omnigraph.graph.sources import schema_text
-from omnigraph.graph.state import Handle, State, reference_of
+from omnigraph.graph.sources import duration_s, schema_text
+from omnigraph.graph.state import State, reference_of
+from omnigraph.operations.history import (
+    CreateBranchRequest,
+    DeleteBranchRequest,
+    DeleteTagRequest,
+    ListBranchesRequest,
+    ListTagsRequest,
+)
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.maintenance import CleanupRequest
+from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.operations.request import Backend
 from omnigraph.store.location import Storage
-from omnigraph.txn.branches.status import BranchStatus
-from omnigraph.txn.branches.tags import Tag
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_instance
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.txn.branches.status import BranchStatus
+    from omnigraph.txn.branches.tags import Tag
 
 
 class Graph(BranchVerbs):
@@ -29,8 +43,8 @@ class Graph(BranchVerbs):
     :func:`omnigraph.init` and :func:`omnigraph.open` make one. Close it, or use it in a ``with`` block.
     """
 
-    def __init__(self, handle: Handle) -> None:
-        super().__init__(handle, MAIN)
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend, MAIN)
 
     def __enter__(self) -> Self:
         return self
@@ -41,30 +55,26 @@ class Graph(BranchVerbs):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Graph {self._handle.uri!r}, {self._handle.mode}>"
+        return f"<Graph {self._backend.uri!r}, {self._backend.mode}>"
 
     @property
     def uri(self) -> str:
         """Where it lives."""
-        return self._handle.uri
+        return self._backend.uri
 
     @property
     def mode(self) -> OpenMode:
         """Whether it may be written to."""
-        return self._handle.mode
+        return self._backend.mode
 
     @property
-    def session(self) -> GraphSession:
-        """What runs everything, for callers that need more than this object offers.
-
-        Raises:
-            ForkedProcessError: it was opened before this process was forked off.
-        """
-        return self._handle.session
+    def backend(self) -> Backend:
+        """What executes every request."""
+        return self._backend
 
     def close(self) -> None:
         """Finish background work and let go of everything; harmless when closed already."""
-        self._handle.close()
+        self._backend.close()
 
     def branch(self, name: str) -> Branch:
         """Return a branch that exists.
@@ -72,14 +82,17 @@ class Graph(BranchVerbs):
         Raises:
             BranchMissingError: there is none of that name.
         """
-        self._handle.session.snapshot(name)
-        return Branch(self._handle, str(BranchName.parse(name)))
+        branch = str(BranchName.parse(name))
+        self._backend.execute(ReadStateRequest(branch=branch))
+        return Branch(self._backend, branch)
 
     def branches(self) -> tuple[BranchStatus, ...]:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
-        return self._handle.session.branches()
+        return self._backend.execute(ListBranchesRequest())
 
-    def create_branch(self, name: str, at: str | Commit | State | None = None, *, actor: str | None = None) -> Branch:
+    def create_branch(
+        self, name: str, at: str | datetime | Commit | State | None = None, *, actor: str | None = None
+    ) -> Branch:
         """Create a branch at the newest state of main, or at what ``at`` names; nothing is copied.
 
         Raises:
@@ -88,8 +101,8 @@ class Graph(BranchVerbs):
             BranchClosingError: the branch it starts from is about to be deleted.
         """
         state = None if at is None else reference_of(at)
-        made = self._handle.session.create_branch(name, at=state, actor=actor)
-        return Branch(self._handle, str(made.name))
+        made = self._backend.execute(CreateBranchRequest(name=name, at=state, actor=actor))
+        return Branch(self._backend, str(made.name))
 
     def delete_branch(self, name: str, *, actor: str | None = None) -> None:
         """Delete a branch and its own commits for good.
@@ -99,11 +112,11 @@ class Graph(BranchVerbs):
             BranchMissingError: there is no such branch.
             BranchInUseError: a branch or a tag depends on it.
         """
-        self._handle.session.delete_branch(name, actor=actor)
+        self._backend.execute(DeleteBranchRequest(name=name, actor=actor))
 
     def tags(self) -> tuple[Tag, ...]:
         """Return every tag, by name."""
-        return self._handle.session.tags()
+        return self._backend.execute(ListTagsRequest())
 
     def delete_tag(self, name: str) -> Tag:
         """Remove a tag and return it.
@@ -111,25 +124,27 @@ class Graph(BranchVerbs):
         Raises:
             TagMissingError: there is none of that name.
         """
-        return self._handle.session.delete_tag(name)
+        return self._backend.execute(DeleteTagRequest(name=name))
 
     def cleanup(
-        self, *, keep: int | None = None, older_than_s: float | None = None, confirm: bool = False
+        self, *, keep: int | None = None, older_than: float | timedelta | None = None, dry_run: bool = True
     ) -> CleanupResult:
-        """Give back the storage of old states, on every branch; without ``confirm`` only say what would go.
+        """Give back the storage of old states, on every branch; unless ``dry_run`` is False only say what would go.
 
         Args:
             keep: how many of the newest states of each branch stay.
-            older_than_s: how long a state stays after it was current.
-            confirm: do it; states that go can never be read again.
+            older_than: how long a state stays after it was current, in seconds or as a timedelta.
+            dry_run: say False to do it; states that go can never be read again.
 
         Raises:
-            UsageError: neither ``keep`` nor ``older_than_s`` is given.
+            UsageError: neither ``keep`` nor ``older_than`` is given.
             TableDriftError: a table was changed by something else, and has to be repaired first.
             ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
             ReadOnlyError: the graph is open for reading only.
         """
-        return self._handle.session.cleanup(keep=keep, older_than_s=older_than_s, confirm=confirm)
+        check_flag("dry_run", dry_run)
+        request = CleanupRequest(keep=keep, older_than_s=duration_s(older_than), confirm=not dry_run)
+        return self._backend.execute(request)
 
 
 def init(
@@ -162,9 +177,9 @@ def init(
         ValueFormatError: a graph cannot live there.
     """
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
-    given = schema_text(schema)
+    source = schema_text(schema)
     storage = Storage.open(uri, storage_options)
-    init_graph(storage, given.text, actor=actor, settings=settings, source_name=given.name)
+    init_graph(storage, source.text, actor=actor, settings=settings, source_name=source.name)
     return open(
         uri,
         storage_options=storage_options,
@@ -205,7 +220,7 @@ def open(  # noqa: A001 - what every library of files calls it
     """
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
-    session = GraphSession.open(
+    engine = OpenGraph.open(
         Storage.open(uri, storage_options),
         mode=mode,
         settings=settings,
@@ -213,7 +228,7 @@ def open(  # noqa: A001 - what every library of files calls it
         embedding=embedding,
         maintenance=maintenance,
     )
-    return Graph(Handle(session, mode))
+    return Graph(LocalBackend(engine, mode))
 
 
 def _check_settings(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
+from typing import Self
 
 from omnigraph.catalog import Catalog, EdgeType, NodeType, describe_catalog
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.results.drawing import MAX_DRAWN, Box, Link, Picture, draw_svg
 from omnigraph.engine.results.network import check_size
 from omnigraph.engine.results.table import html_rows
 from omnigraph.records import record
+from omnigraph.txn.manifest.rows import AcceptedSchema
 
 _MAX_LINES = 12
 
@@ -20,6 +23,11 @@ class Schema:
 
     source: str
     catalog: Catalog = field(repr=False)
+
+    @classmethod
+    def of(cls, accepted: AcceptedSchema) -> Self:
+        """Return the schema that a state follows."""
+        return cls(source=accepted.source, catalog=catalog_of(accepted))
 
     @property
     def nodes(self) -> tuple[str, ...]:

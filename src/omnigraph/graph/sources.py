@@ -1,37 +1,39 @@
-"""Texts that are given as they are or by the file that holds them."""
+"""Arguments as people give them: texts or files, references, moments and durations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from omnigraph.engine.load.sources import Source, reading
 from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 from omnigraph.records import record
+from omnigraph.values.temporal import format_datetime
 
-GivenSource = str | Path | Source
+SourceArgument = str | Path | Source
 
 
 @record
-class GivenText:
+class SourceText:
     """A text and what errors call it."""
 
     text: str | bytes
     name: str
 
 
-def query_text(given: str | bytes | Path) -> GivenText:
-    """Return the source of a query: a text, or the content of a file when it is a path object.
+def query_text(argument: str | bytes | Path) -> SourceText:
+    """Return the source of a query: a text, or the content of a file; a path object and ``….gq`` name a file.
 
     Raises:
         FileMissingError, FileAccessError: the file is not there, or cannot be read.
     """
-    return _read(given) if isinstance(given, Path) else _text(given, "<query>")
+    return _text_or_file(argument, ".gq", "<query>")
 
 
-def schema_text(given: str | bytes | Path) -> GivenText:
-    """Return a schema. A string of one line without a brace, which no schema is, is the path of one.
+def schema_text(argument: str | bytes | Path) -> SourceText:
+    """Return a schema: a text, or the content of a file; a path object and ``….pg`` name a file.
 
     Raises:
         FileMissingError, FileAccessError: the file is not there, or cannot be read.
@@ -39,44 +41,60 @@ def schema_text(given: str | bytes | Path) -> GivenText:
     >>> schema_text("node Person { name: String }").name
     '<schema>'
     """
-    if isinstance(given, Path):
-        return _read(given)
-    if isinstance(given, str) and given.strip() and not {"{", "\n"} & set(given):
-        return _read(Path(given))
-    return _text(given, "<schema>")
+    return _text_or_file(argument, ".pg", "<schema>")
 
 
-def load_sources(given: GivenSource | Sequence[GivenSource]) -> list[Source | str]:
+def load_sources(argument: SourceArgument | Sequence[SourceArgument]) -> list[Source | str]:
     """Return the sources of a load, of which a single one needs no list around it.
 
     Raises:
         UsageError: something among them is no source.
     """
-    several = [given] if isinstance(given, str | Path | Source) or not isinstance(given, Sequence) else given
-    return [item if isinstance(item, Source) else _path_text(item) for item in several]
+    if isinstance(argument, str | Path | Source) or not isinstance(argument, Sequence):
+        argument = [argument]
+    return [item if isinstance(item, Source) else _path_text(item) for item in argument]
 
 
-def _path_text(given: object) -> str:
-    if isinstance(given, str | Path):
-        return str(given)
-    details = BadValue(what="source", value=type(given).__name__, expected="a path or a Source")
-    raise UsageError(f"nothing can be loaded from this: type={type(given).__name__}", details=details)
+def moment_text(argument: str | datetime | None) -> str | None:
+    """Return a moment as text; one without a time zone is in UTC."""
+    if not isinstance(argument, datetime):
+        return argument
+    aware = argument if argument.tzinfo is not None else argument.replace(tzinfo=UTC)
+    return format_datetime(round(aware.timestamp() * 1000))
 
 
-def _text(given: object, name: str) -> GivenText:
-    if isinstance(given, str | bytes):
-        return GivenText(text=given, name=name)
-    details = BadValue(what="text", value=type(given).__name__, expected="str, bytes or a path")
-    raise UsageError(f"{name} is no text: type={type(given).__name__}", details=details)
+def duration_s(argument: float | timedelta | None) -> float | None:
+    """Return a duration in seconds."""
+    return argument.total_seconds() if isinstance(argument, timedelta) else argument
 
 
-def _read(path: Path) -> GivenText:
+def _path_text(argument: object) -> str:
+    if isinstance(argument, str | Path):
+        return str(argument)
+    found = type(argument).__name__
+    details = BadValue(what="source", value=found, expected="a path or a Source")
+    raise UsageError(f"cannot load from this: type={found}", details=details)
+
+
+def _text_or_file(argument: object, suffix: str, name: str) -> SourceText:
+    if isinstance(argument, Path):
+        return _read(argument)
+    if isinstance(argument, str) and argument.endswith(suffix) and "\n" not in argument:
+        return _read(Path(argument))
+    if not isinstance(argument, str | bytes):
+        found = type(argument).__name__
+        details = BadValue(what="text", value=found, expected="str, bytes or a path")
+        raise UsageError(f"{name} is not a text: type={found}", details=details)
+    return SourceText(text=argument, name=name)
+
+
+def _read(path: Path) -> SourceText:
     name = str(path)
     # One byte past the limit is enough for the parser to refuse it, and an endless device still ends.
     most = MAX_SOURCE_BYTES + 1
     try:
         with reading(name), path.open("rb") as stream:
-            return GivenText(text=stream.read(most), name=name)
+            return SourceText(text=stream.read(most), name=name)
     except FileAccessError as problem:
         if not isinstance(problem.__cause__, FileNotFoundError):
             raise

@@ -1,130 +1,48 @@
-"""``State``: what can be asked of a state of a graph, be it the newest of a branch or an earlier one."""
+"""``State`` and ``Snapshot``: what can be asked of a state of a graph, the newest of a branch or an earlier one."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.catalog import Catalog, EdgeType, NodeType
-from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
-from omnigraph.engine.export.options import Progress
-from omnigraph.engine.export.stream import ByteSink
+from omnigraph.engine.export.options import ExportFormat, ExportResult, ExportSettings
 from omnigraph.engine.query.explain import Explanation
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.results import Result
-from omnigraph.engine.results.encodings import host_values
-from omnigraph.engine.results.network import MAX_ENTITIES, Network, NetworkEdge, NodeKey, check_size
+from omnigraph.engine.results.network import MAX_ENTITIES
 from omnigraph.engine.results.table import html_problem, html_rows
-from omnigraph.engine.session import GraphSession
-from omnigraph.errors import BadValue, ForkedProcessError, OmnigraphError, UsageError
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.graph.diff import Diff
 from omnigraph.graph.schema import Schema
-from omnigraph.graph.sources import query_text
-from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.diff.compare import diff_between
-from omnigraph.history.feed.blame import EntityHistory, blame
-from omnigraph.history.feed.reader import ChangeReader
-from omnigraph.runtime import Calls, Counters, counted
-from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.graph_store import OpenMode
+from omnigraph.graph.sources import moment_text, query_text
+from omnigraph.operations.history import BlameRequest, DiffRequest
+from omnigraph.operations.reads import (
+    ExplainRequest,
+    ExportRequest,
+    ExportStreamRequest,
+    QueryRequest,
+    ReadNetworkRequest,
+    ReadStateRequest,
+)
+from omnigraph.operations.request import NOTHING, Attachments, Backend
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
-from omnigraph.txn.snapshot import Snapshot as PinnedState
-from omnigraph.values import BranchName, check_text, check_whole
+from omnigraph.values import check_instance
 
-
-def network_of_state(pinned: Snapshot, catalog: Catalog, limit: int) -> Network:
-    """Return every node and edge of a state, types by name.
-
-    Raises:
-        ViewTooLargeError: there are more than ``limit`` of them; no row was read.
-    """
-    check_whole("limit", limit)
-    check_size("entities", sum(entry.row_count for entry in pinned.state.tables.values()), limit)
-    nodes: dict[NodeKey, dict[str, Any]] = {}
-    for owner in catalog.nodes.values():
-        nodes.update({(owner.name, row.pop(KEY)): row for row in _rows(pinned, owner)})
-    edges = [
-        NetworkEdge(
-            type_name=owner.name,
-            key=row.pop(KEY),
-            source=(owner.from_type, row.pop("src")),
-            target=(owner.to_type, row.pop("dst")),
-            properties=row,
-        )
-        for owner in catalog.edges.values()
-        for row in _rows(pinned, owner)
-    ]
-    return Network(nodes=nodes, edges=tuple(edges))
-
-
-def _rows(pinned: Snapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
-    counters = Counters()
-    table = pinned.table(owner.table_key, counters)
-    names = [name for name in table.schema.names if name not in table.blobs]
-    for batch in table.read(names, counters=counters).sort_by(KEY).to_batches():
-        columns = [host_values(column) for column in batch.columns]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(names, row, strict=True))
-
-
-class Handle:
-    """An open session. It stays with the process that opened it."""
-
-    def __init__(self, session: GraphSession, mode: OpenMode) -> None:
-        self.uri = session.store.storage.root
-        self.mode = mode
-        self._session = session
-        self._reader = ChangeReader(session.store)
-        self._process_id = os.getpid()
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether this is a process that was forked off after the graph was opened."""
-        return os.getpid() != self._process_id
-
-    @property
-    def session(self) -> GraphSession:
-        """The session.
-
-        Raises:
-            ForkedProcessError: it was opened before this process was forked off.
-        """
-        # Looked at before any lock is taken: one that another thread held at the fork is never released here.
-        if self.is_foreign:
-            raise ForkedProcessError("this graph was opened before the process was forked")
-        return self._session
-
-    @property
-    def reader(self) -> ChangeReader:
-        """What reads changes; pages of one large commit share its work.
-
-        Raises:
-            ForkedProcessError: it was opened before this process was forked off.
-        """
-        if self.is_foreign:
-            raise ForkedProcessError("this graph was opened before the process was forked")
-        return self._reader
-
-    def close(self) -> None:
-        """Let go of everything; in a forked process there is nothing to let go of."""
-        if not self.is_foreign:
-            self._session.close()
-
-    def __reduce__(self) -> NoReturn:
-        details = BadValue(what="graph", value=self.uri, expected="an address, which can be sent")
-        raise UsageError(
-            f"an open graph cannot be sent or copied uri={self.uri}", details=details, hint="open it again over there"
-        )
+if TYPE_CHECKING:
+    from omnigraph.engine.export.options import ExportProgress
+    from omnigraph.engine.export.stream import ByteSink
+    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.txn.snapshot import Snapshot as PinnedState
 
 
 class State:
     """A state: ``at`` refers to it, seen from ``branch``; the newest of the branch when None."""
 
-    def __init__(self, handle: Handle, branch: str, at: str | None = None) -> None:
-        self._handle = handle
+    def __init__(self, backend: Backend, branch: str, at: str | None = None) -> None:
+        self._backend = backend
         self._branch = branch
         self._at = at
 
@@ -136,8 +54,8 @@ class State:
     @property
     def schema(self) -> Schema:
         """The schema that this state follows."""
-        pinned = self._pinned()
-        return Schema(source=pinned.state.schema.source, catalog=self._handle.session.catalog_at(pinned))
+        accepted = self._pinned().state.schema
+        return Schema.of(accepted)
 
     def query(
         self,
@@ -150,7 +68,7 @@ class State:
         """Run a read on one pinned snapshot.
 
         Args:
-            text: a whole ``.gq`` source, or a :class:`~pathlib.Path` to one.
+            text: a whole ``.gq`` source, or the path of one.
             params: values by parameter name.
             name: the declaration to run; None if the source holds exactly one.
             options: how to run it, and what it may cost.
@@ -162,16 +80,17 @@ class State:
             QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
             FileMissingError, FileAccessError: the file is not there, or cannot be read.
         """
-        given = query_text(text)
-        return self._handle.session.query(
-            given.text,
-            params,
-            name,
+        source = query_text(text)
+        request = QueryRequest(
+            text=source.text,
+            params=params,
+            name=name,
             branch=self._branch,
             at=self._at,
-            options=options,
-            source_name=given.name,
+            options=_data_of(options),
+            source_name=source.name,
         )
+        return self._backend.execute(request, _attached(options))
 
     def explain(
         self,
@@ -186,17 +105,18 @@ class State:
 
         Takes and raises what :meth:`query` does.
         """
-        given = query_text(text)
-        return self._handle.session.explain(
-            given.text,
-            params,
-            name,
+        source = query_text(text)
+        request = ExplainRequest(
+            text=source.text,
+            params=params,
+            name=name,
             run=run,
             branch=self._branch,
             at=self._at,
-            options=options,
-            source_name=given.name,
+            options=_data_of(options),
+            source_name=source.name,
         )
+        return self._backend.execute(request, _attached(options))
 
     def export(
         self,
@@ -204,7 +124,7 @@ class State:
         format: ExportFormat = "jsonl",  # noqa: A002 - the word that every reader and writer of files uses
         *,
         types: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        progress: Callable[[ExportProgress], None] | None = None,
         settings: ExportSettings | None = None,
     ) -> ExportResult:
         """Write all rows into an empty folder, with a manifest; loading it gives them back.
@@ -221,27 +141,28 @@ class State:
             ExportTypeError: the schema has no such type.
             StorageUnavailableError, StorageDeniedError: the folder cannot be written.
         """
-        return self._handle.session.export(
-            to, format, branch=self._branch, at=self._at, types=types, progress=progress, settings=settings
-        )
+        request = ExportRequest(to=to, format=format, branch=self._branch, at=self._at, types=types, settings=settings)
+        return self._backend.execute(request, Attachments(progress=progress))
 
     def export_stream(
-        self, sink: ByteSink, *, types: Sequence[str] | None = None, progress: Progress | None = None
+        self,
+        sink: ByteSink,
+        *,
+        types: Sequence[str] | None = None,
+        progress: Callable[[ExportProgress], None] | None = None,
     ) -> ExportResult:
         """Write all rows as JSONL to an open binary file: edges first, types by name, rows by id.
 
         Raises:
             ExportTypeError: the schema has no such type.
         """
-        return self._handle.session.export_stream(
-            sink, branch=self._branch, at=self._at, types=types, progress=progress
-        )
+        request = ExportStreamRequest(branch=self._branch, at=self._at, types=types)
+        return self._backend.execute(request, Attachments(sink=sink, progress=progress))
 
-    @counted
     def diff(
         self,
-        before: str | Commit | State,
-        after: str | Commit | State | None = None,
+        before: str | datetime | Commit | State,
+        after: str | datetime | Commit | State | None = None,
         *,
         kinds: Iterable[str] = (),
         types: Iterable[str] = (),
@@ -251,7 +172,7 @@ class State:
         """Return what is different from ``before`` in ``after``, which is this state unless given.
 
         Args:
-            before: a branch, ``main~3``, a commit, ``tag:v1``, ``@2026-01-31``, or an object that is one of these.
+            before: a branch, ``main~3``, a commit, ``tag:v1``, a moment, or an object that is one of these.
             after: the same.
             kinds: only ``node`` or ``edge``.
             types: only types of these names.
@@ -262,13 +183,17 @@ class State:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
             UsageError: a kind or an operation is none.
         """
-        later = self.reference if after is None else reference_of(after)
-        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops, ids=ids)
-        session = self._handle.session
-        found = diff_between(session.store, reference_of(before), later, wanted, branch=self._branch)
-        return Diff(found, session.catalog_at)
+        request = DiffRequest(
+            before=reference_of(before),
+            after=self.reference if after is None else reference_of(after),
+            branch=self._branch,
+            kinds=kinds,
+            types=types,
+            ops=ops,
+            ids=ids,
+        )
+        return Diff(self._backend.execute(request))
 
-    @counted
     def blame(self, type_name: str, entity_id: str, *, limit: int = 20) -> EntityHistory:
         """Return which commits changed an entity, newest first.
 
@@ -281,13 +206,9 @@ class State:
             TypeMissingError: there is no such type.
             HistoryGoneError: a state on the way was reclaimed.
         """
-        check_text("type", type_name)
-        check_text("entity id", entity_id)
-        is_edge = ":" not in type_name and type_name in self.schema.edges
-        key = type_name if ":" in type_name else f"{'edge' if is_edge else 'node'}:{type_name}"
-        return blame(self._handle.session.store, key, entity_id, branch=self._branch, at=self._at, limit=limit)
+        request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at, limit=limit)
+        return self._backend.execute(request)
 
-    @counted
     def to_networkx(self, *, limit: int = MAX_ENTITIES) -> Any:
         """Return every node and edge of a small graph as a ``networkx.MultiDiGraph``.
 
@@ -297,8 +218,8 @@ class State:
             ViewTooLargeError: there are more than ``limit`` nodes and edges; none was read.
             LibraryMissingError: networkx is not installed.
         """
-        pinned = self._pinned()
-        return network_of_state(pinned, self._handle.session.catalog_at(pinned), limit).to_networkx()
+        request = ReadNetworkRequest(limit=limit, branch=self._branch, at=self._at)
+        return self._backend.execute(request).to_networkx()
 
     def _repr_html_(self) -> str:
         try:
@@ -306,39 +227,59 @@ class State:
         except OmnigraphError as problem:
             # A closed graph at the end of a cell is no reason for a traceback.
             return html_problem(self, problem)
-        caption = f"{self._handle.uri}, {self.reference} at commit {pinned.head.commit}"
+        caption = f"{self._backend.uri}, {self.reference} at commit {pinned.head.commit}"
         keys = [(key.partition(":"), entry.row_count) for key, entry in pinned.tables.items()]
         return html_rows(caption, ("kind", "type", "rows"), ((kind, name, str(n)) for (kind, _, name), n in keys))
 
-    @property
-    def _calls(self) -> Calls:
-        return self._handle.session.store.stores.calls
-
     def _pinned(self) -> PinnedState:
-        session = self._handle.session
-        if self._at is None:
-            return session.snapshot(self._branch)
-        return session.store.past.resolve_ref(self._at, BranchName.parse(self._branch), Counters()).snapshot
+        return self._backend.execute(ReadStateRequest(branch=self._branch, at=self._at))
 
 
-def reference_of(given: object) -> str:
-    """Return the text of a reference, be it that text, a commit or a state.
+class Snapshot(State):
+    """The state that a commit made visible. Later writes do not change it; a cleanup may reclaim it."""
+
+    def __init__(self, backend: Backend, commit: Commit) -> None:
+        super().__init__(backend, str(commit.branch), str(commit.id))
+        self._commit = commit
+
+    @property
+    def commit(self) -> Commit:
+        """The commit."""
+        return self._commit
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self._commit.id} of {self._commit.branch} in {self._backend.uri!r}>"
+
+
+def reference_of(argument: object) -> str:
+    """Return the text of a reference, be it that text, a moment, a commit or a state.
 
     Raises:
         UsageError: it is nothing that refers to a state.
     """
-    match given:
+    match argument:
         case str():
-            return given
+            return argument
+        case datetime():
+            return f"@{moment_text(argument)}"
         case Commit():
-            return str(given.id)
+            return str(argument.id)
         case State():
-            return given.reference
-    found = type(given).__name__
-    details = BadValue(what="reference", value=found, expected="str, Commit, Snapshot or Branch")
+            return argument.reference
+    found = type(argument).__name__
+    details = BadValue(what="reference", value=found, expected="str, datetime, Commit, Snapshot or Branch")
     raise UsageError(f"this refers to no state: type={found}", details=details)
 
 
-def expected_commit(given: str | Commit | None) -> str | None:
+def expected_commit(argument: str | Commit | None) -> str | None:
     """Return the commit that a branch must be at, if any; raises what :func:`reference_of` does."""
-    return None if given is None else reference_of(given)
+    return None if argument is None else reference_of(argument)
+
+
+def _data_of(options: QueryOptions | None) -> QueryOptions | None:
+    check_instance("options", options, QueryOptions)
+    return options if options is None or options.cancel is None else replace(options, cancel=None)
+
+
+def _attached(options: QueryOptions | None) -> Attachments:
+    return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

@@ -11,11 +11,13 @@ from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult, 
 from omnigraph.engine.export.folder import ExportJob, ExportPart, write_part
 from omnigraph.engine.export.manifest import ExportedFile
 from omnigraph.engine.export.options import Progress
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.local.reads import export_cut
 from omnigraph.records import record
 from omnigraph.runtime import Counters, World
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import given_or_started, session_of
+from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import TableTicket
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     to: str | Path | Storage,
     format: ExportFormat = "jsonl",  # noqa: A002 - the word that every reader and writer of files uses
     *,
@@ -39,7 +41,7 @@ def export(
     progress: Progress | None = None,
     settings: ExportSettings | None = None,
 ) -> ExportResult:
-    """Write all rows of one pinned state into an empty folder, the same files as ``GraphSession.export`` writes.
+    """Write all rows of one pinned state into an empty folder, the same files as ``OpenGraph.export`` writes.
 
     Args:
         graph: the open graph.
@@ -59,10 +61,10 @@ def export(
         SparkJobError: the job failed for a reason of its own.
     """
     check_export(format, progress, settings)
-    session, counters = session_of(graph), Counters()
-    cut = session.export_cut(branch, at, types, counters)
+    engine, counters = engine_of(graph), Counters()
+    cut = engine.calls.run(lambda: export_cut(engine, branch, at, types, counters))
     settings = settings or ExportSettings()
-    storage = session.store.storage
+    storage = engine.store.storage
     job = ExportJob.plan(cut, to, format, graph=storage, settings=settings, counters=counters)
     writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
     return job.run(writer.write, World.system(), counters)

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 from omnigraph.engine.maintenance.optimize import OptimizeResult, check_policy
 from omnigraph.engine.maintenance.planning import CompactionJob, IndexJob
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.local.maintenance import optimize
+from omnigraph.operations.maintenance import OptimizeRequest
+from omnigraph.operations.request import Attachments
 from omnigraph.records import record
 from omnigraph.spark.runner import Runner, SparkRunner
-from omnigraph.spark.session import given_or_started, session_of
+from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy
@@ -39,7 +43,7 @@ Progress = Callable[[OptimizeStep], None]
 
 
 def optimize_on_spark(
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     *,
     spark: SparkSession | None = None,
     branch: str = MAIN,
@@ -64,14 +68,15 @@ def optimize_on_spark(
         ReadOnlyError: the graph is open for reading only.
         SparkJobError: a job failed for a reason of its own.
     """
-    session = session_of(graph)
+    engine = engine_of(graph)
     # Before there is a session of Spark.
     check_policy(policy)
     check_callable("progress", progress)
     if types is not None:
         types = checked_names("types", types)
-    runner = ExecutorMaintenance(session.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
-    return session.optimize(branch, types, actor=actor, policy=policy, runner=runner)
+    runner = ExecutorMaintenance(engine.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
+    request = OptimizeRequest(branch=branch, types=types, actor=actor, policy=policy)
+    return engine.calls.run(lambda: optimize(engine, request, Attachments(runner=runner)))
 
 
 class ExecutorMaintenance:

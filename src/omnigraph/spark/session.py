@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
+from omnigraph.operations.local import LocalBackend
 from omnigraph.spark.archive import ClassArchive, class_archive
 from omnigraph.spark.gateway import ENDING_S, Host, host_of, java_options, set_environment, spark_home, start_host
 from omnigraph.spark.java import find_java
@@ -298,14 +299,16 @@ def _not_started(problem: Exception) -> SparkStartError:
     )
 
 
-def session_of(graph: Graph | GraphSession) -> GraphSession:
-    """Return the session of a graph.
+def engine_of(graph: Graph | LocalBackend | OpenGraph) -> OpenGraph:
+    """Return the engine of an open graph, which works on the graph's storage itself.
 
     Raises:
-        UsageError: it is no graph.
+        UsageError: it is not an open graph, or one that a server holds.
         ForkedProcessError: the graph was opened before this process was forked off.
     """
-    session: object = graph if isinstance(graph, GraphSession) else getattr(graph, "session", None)
-    if not isinstance(session, GraphSession):
+    if isinstance(graph, OpenGraph):
+        return graph
+    engine: object = getattr(getattr(graph, "backend", graph), "engine", None)
+    if not isinstance(engine, OpenGraph):
         raise unfit("graph", graph, "an open graph")
-    return session
+    return engine

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from omnigraph.cli import main
-from omnigraph.cli.lazy import refuse_flags
+from omnigraph.cli.options import refuse_flags
 from omnigraph.errors import OmnigraphError, ScopeUnsupportedError, UsageError
 
 READS = ("--store", "--profile")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.commands.query import ReadRequest, Traversal, read_options, read_request
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.cli.commands.query import Traversal, read_options, read_request
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryParameterError, UsageError
+from omnigraph.operations.reads import QueryRequest
 
 NOTHING = {
     "name": None,
@@ -21,7 +22,7 @@ NOTHING = {
 }
 
 
-def request(**given) -> ReadRequest:
+def request(**given) -> QueryRequest:
     return read_request(**{**NOTHING, **given})
 
 

@@ -6,8 +6,8 @@ import pytest
 from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.schema.accepted import CatalogCache
-from omnigraph.engine.session import init_graph
+from omnigraph.engine.accepted import CatalogCache
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import (
     BranchMissingError,
     GraphExistsError,

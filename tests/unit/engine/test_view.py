@@ -3,9 +3,10 @@
 import pyarrow as pa
 import pytest
 from tests.constraint_graph import owner_of, table_of
+from tests.session import Session
 
 from omnigraph.engine import comparison as predicates
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import TypeMissingError
 from omnigraph.runtime import Counters
@@ -62,7 +63,7 @@ def session(tmp_path_factory):
     storage = Storage.open(str(tmp_path_factory.mktemp("view")))
     settings = TxnSettings(durability="relaxed")
     init_graph(storage, SCHEMA, settings=settings)
-    with GraphSession.open(storage, settings=settings) as opened:
+    with Session.open(storage, settings=settings) as opened:
         catalog = opened.catalog()
         _write(opened, RowChange(table_key="node:Thing", inserts=table_of(catalog.nodes["Thing"], THINGS[:2])))
         builds = tuple(IndexBuild(column=name, kind="btree", name=f"og_{name}_btree") for name in ("id", *COLUMNS))

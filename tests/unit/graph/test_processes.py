@@ -29,7 +29,7 @@ def early():
         print(len(graph.query(READ)))
 
 def late():
-    for use in (lambda: graph.query(READ), lambda: graph.changes(), lambda: graph.session, lambda: omnigraph.open("g")):
+    for use in (lambda: graph.query(READ), graph.changes, graph.status, lambda: omnigraph.open("g")):
         try:
             use()
         except omnigraph.OmnigraphError as error:

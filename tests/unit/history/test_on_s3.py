@@ -1,8 +1,9 @@
 """Diff, feed and merge on an S3 endpoint answer what they answer on a disk."""
 
+from tests.session import Session
 from tests.session_graph import RELAXED
 
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import MergeOutcome, merge_branch, revert_commit
@@ -14,7 +15,7 @@ SCHEMA = "node Person { name: String @key  age: I32? }\nedge Knows: Person -> Pe
 
 def _tell_a_story(storage):
     init_graph(storage, SCHEMA, settings=RELAXED)
-    with GraphSession.open(storage, settings=RELAXED) as session:
+    with Session.open(storage, settings=RELAXED) as session:
         session.mutate('query q() { insert Person { name: "ann", age: 1 } insert Person { name: "bob" } }')
         begun = session.snapshot().state.head.commit
         session.store.create_branch(BranchName("draft"))

@@ -116,8 +116,8 @@ def _find_nothing(ask):
 ASKING = {
     "a merge": _merge,
     "a preview of a merge": lambda session: preview_merge(session, DRAFT),
-    "a listing": lambda session: session.branches(),
-    "a commit": _find_nothing(lambda session: session.show(str(NOBODY))),
+    "a listing": lambda session: session.list_branches(),
+    "a commit": _find_nothing(lambda session: session.get_commit(str(NOBODY))),
     "a commit's changes": _find_nothing(lambda session: ChangeReader(session.store).commit_changes(str(NOBODY))),
     "a diff": _find_nothing(lambda session: diff_between(session.store, str(NOBODY), MAIN)),
     "a cleanup that looks": lambda session: session.cleanup(keep=1),

@@ -405,11 +405,11 @@ def test_a_session_reads_at_any_reference_and_tells_its_history(tmp_path):
         assert read(at="tag:v1") == ["a"]
         assert read(at="~1", branch="draft") == ["a"]
         assert read(at="draft") == ["a", "c"]
-        assert session.show(page.commits[0].id).actor == "mira"
-        assert [status.name for status in session.branches()] == [MAIN, "draft"]
+        assert session.get_commit(page.commits[0].id).actor == "mira"
+        assert [status.name for status in session.list_branches()] == [MAIN, "draft"]
         session.delete_tag("v1")
         session.delete_branch("draft")
-        assert session.tags() == ()
+        assert session.list_tags() == ()
 
 
 def test_a_session_writes_to_a_branch_that_others_deleted_and_made_again(tmp_path):

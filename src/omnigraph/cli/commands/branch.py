@@ -7,26 +7,20 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from omnigraph.cli.graphs import (
-    Actor,
-    AsJson,
-    Consent,
-    IfCommit,
-    Message,
-    Quiet,
-    Resolve,
-    Store,
-    UriOption,
-    ask_consent,
-    echo_target,
-    graph_address,
-    open_graph,
-)
+from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.options import Actor, AsJson, Consent, IfCommit, Message, Quiet, Resolve, Store, UriOption
 from omnigraph.cli.output import PlainReport, choose_output, counted
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BranchInUseError, MergeConflict
-from omnigraph.history.merge import MergePreview, MergeResult, TableCounts, merge_branch, preview_merge
+from omnigraph.history.merge import MergePreview, MergeResult, TableCounts
+from omnigraph.operations import Backend
+from omnigraph.operations.history import (
+    CreateBranchRequest,
+    DeleteBranchRequest,
+    ListBranchesRequest,
+    MergeRequest,
+    PreviewMergeRequest,
+)
 from omnigraph.txn.branches.status import BranchStatus
 
 
@@ -70,8 +64,8 @@ def create(
     """Create a branch. It shares every row with its source until one of them is written to."""
     address = graph_address(uri, store)
     echo_target("branch create", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        made = session.create_branch(name, source, at=at, actor=actor)
+    with open_graph(address) as backend:
+        made = backend.execute(CreateBranchRequest(name=name, source=source, at=at, actor=actor))
     origin = source if at is None else at
     report = PlainReport(
         document={"uri": address, "name": made.name, "from": origin, "actor_id": actor, "branch": made.to_json()},
@@ -102,8 +96,8 @@ def delete(
     address = graph_address(uri, store)
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
     echo_target("branch delete", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        session.delete_branch(name, actor=actor)
+    with open_graph(address) as backend:
+        backend.execute(DeleteBranchRequest(name=name, actor=actor))
     report = PlainReport(document={"uri": address, "name": name, "actor_id": actor}, lines=[f"deleted branch {name}"])
     choose_output(as_json=as_json).show(report)
     return 0
@@ -123,8 +117,8 @@ def list_branches(
     as_json: AsJson = False,
 ) -> int:
     """List the branches, main first, then by name."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        found = session.branches()
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        found = backend.execute(ListBranchesRequest())
     report = PlainReport(
         document={"branches": [status.to_json() for status in found]},
         lines=[_told(status) if verbose else str(status.name) for status in found],
@@ -168,22 +162,22 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     address = graph_address(uri, store)
     output = choose_output(as_json=as_json)
     if preview:
-        with open_graph(address, mode="read_only") as session:
-            seen = preview_merge(session, source, target, resolve=resolve)  # type: ignore[arg-type]  # checked inside
+        with open_graph(address, mode="read_only") as backend:
+            seen = backend.execute(PreviewMergeRequest(source=source, target=target, resolve=resolve))  # type: ignore[arg-type]  # checked inside
         output.show(PlainReport(document=seen.to_json(), lines=list(_preview_lines(seen))))
         return 0
     echo_target("branch merge", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        done = merge_branch(
-            session,
-            source,
-            target,
+    with open_graph(address) as backend:
+        request = MergeRequest(
+            source=source,
+            target=target,
             resolve=resolve,  # type: ignore[arg-type]  # checked inside
             actor=actor,
             message=message,
             expected_head=expected_head,
         )
-        refusal = _delete(session, source, actor) if delete_branch else None
+        done = backend.execute(request)
+        refusal = _delete(backend, source, actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
     report = PlainReport(
         document={**done.to_json(), "branch_deleted": is_deleted},
@@ -194,10 +188,10 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     return 0
 
 
-def _delete(session: GraphSession, name: str, actor: str | None) -> str | None:
+def _delete(backend: Backend, name: str, actor: str | None) -> str | None:
     """Delete the source; return why it was refused. The merge stands either way."""
     try:
-        session.delete_branch(name, actor=actor)
+        backend.execute(DeleteBranchRequest(name=name, actor=actor))
     except BranchInUseError as refusal:
         return refusal.message
     return None

@@ -7,20 +7,22 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import AsJson, Branch, Kinds, Ops, Store, Types, UriOption, graph_address, open_graph
+from omnigraph.cli.graphs import graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.options import AsJson, Branch, Kinds, Ops, Store, Types, UriOption
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.errors import BadValue, FileAccessError
-from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.diff.lines import change_lines
-from omnigraph.history.feed.reader import ChangeBlock, ChangeFeedPage, ChangeReader, capture_baseline
+from omnigraph.history.feed.reader import ChangeBlock, ChangeFeedPage
 from omnigraph.history.feed.tokens import PageLimits
+from omnigraph.operations.history import BaselineRequest, PollChangesRequest
 
 
 class _Commands(LazyGroup):
@@ -67,18 +69,22 @@ def poll(
 
     Every commit is delivered at least once and whole; an answer that is lost is asked for again with the same cursor.
     """
-    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
-    limits = PageLimits() if limit is None else PageLimits(commits=limit)
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        reader = ChangeReader(session.store)
-        page = reader.poll(branch, start=start, cursor=cursor, wanted=wanted, limits=limits)
+    request = PollChangesRequest(
+        branch=branch,
+        start=start,
+        cursor=cursor,
+        kinds=kinds or (),
+        types=types or (),
+        ops=ops or (),
+        limits=PageLimits() if limit is None else PageLimits(commits=limit),
+    )
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        page = backend.execute(request)
         pages = [page]
         while not _is_end(page):
-            page = reader.poll(
-                branch, page_token=page.next_page_token, cursor=page.cursor, wanted=wanted, limits=limits
-            )
+            page = backend.execute(replace(request, start=None, page_token=page.next_page_token, cursor=page.cursor))
             pages.append(page)
-        catalog = session.catalog(branch)
+        catalog = read_catalog(backend, branch)
     blocks = list(_stitched(block for shown in pages for block in shown.blocks))
     document = {"blocks": [block.to_json() for block in blocks], "cursor": page.cursor, "caught_up": page.is_caught_up}
     report = PlainReport(document=document, lines=[*_lines(blocks, catalog), f"cursor: {page.cursor}"])
@@ -136,9 +142,9 @@ def baseline(
 
     The file appears whole or not at all; a failure leaves the one that was there.
     """
-    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        last = _write(Path(out), capture_baseline(session.store, branch, wanted=wanted))
+    request = BaselineRequest(branch=branch, kinds=kinds or (), types=types or (), ops=ops or ())
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        last = _write(Path(out), backend.execute(request))
     document = last["baseline"]
     lines = [f"{key}: {value}" for key, value in document.items()]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import (
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.options import (
     Actor,
     AsJson,
     Branch,
@@ -25,24 +28,26 @@ from omnigraph.cli.graphs import (
     Types,
     Uri,
     UriOption,
-    echo_target,
-    graph_address,
-    open_graph,
 )
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
 from omnigraph.cli.output import PlainReport, choose_output, write_line
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.history.diff.change import ChangeFilter, EntityChange
-from omnigraph.history.diff.compare import DiffStats, diff_between
+from omnigraph.history.diff.change import EntityChange
+from omnigraph.history.diff.compare import DiffStats
 from omnigraph.history.diff.lines import change_lines, counts_line
 from omnigraph.history.feed.blame import EntityEvent
-from omnigraph.history.feed.blame import blame as find_events
-from omnigraph.history.feed.reader import ChangeReader, CommitChanges
+from omnigraph.history.feed.reader import CommitChanges
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.history.merge import revert_commit
-from omnigraph.runtime import Counters
+from omnigraph.operations.history import (
+    BlameRequest,
+    CommitChangesRequest,
+    DiffRequest,
+    GetCommitRequest,
+    LogRequest,
+    RevertRequest,
+)
+from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.txn.manifest.rows import Commit, TableEntry
-from omnigraph.values import BranchName
 from omnigraph.values.formats import STORAGE_FORMAT
 
 
@@ -87,17 +92,18 @@ def list_commits(
 ) -> int:
     """List the commits of a branch, newest first; the cost does not depend on how many there are."""
     wanted = _filters(filters or [])
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        page = session.log(
-            branch,
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        request = LogRequest(
+            branch=branch,
             limit=limit,
             after=after,
             actor=wanted.get("actor"),
-            operation=wanted.get("operation"),
+            kind=wanted.get("operation"),
             type_name=wanted.get("type"),
             since=since,
             until=until,
         )
+        page = backend.execute(request)
     remarks = [] if page.following is None else [f"more: --after {page.following}"]
     report = PlainReport(document=page.to_json(), lines=list(map(_commit_line, page.commits)), remarks=remarks)
     choose_output(as_json=as_json).show(report)
@@ -135,8 +141,8 @@ def show(
     as_json: AsJson = False,
 ) -> int:
     """Show one commit, whichever branch has it; times are in microseconds since 1970."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        document = session.show(commit_id).to_json()
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        document = backend.execute(GetCommitRequest(commit_id=commit_id)).to_json()
     lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
     return 0
@@ -165,16 +171,21 @@ def changes(
     as_json: AsJson = False,
 ) -> int:
     """Show what a commit changed against its first parent, entity by entity."""
-    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or ())
-    limits = PageLimits() if limit is None else PageLimits(changes=limit)
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        reader = ChangeReader(session.store)
-        page = reader.commit_changes(commit_id, wanted=wanted, page_token=page_token, limits=limits)
+    request = CommitChangesRequest(
+        commit_id=commit_id,
+        page_token=page_token,
+        kinds=kinds or (),
+        types=types or (),
+        ops=ops or (),
+        limits=PageLimits() if limit is None else PageLimits(changes=limit),
+    )
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        page = backend.execute(request)
         found, last = list(page.block.changes), page
         while last.next_page_token is not None and page_token is None:
-            last = reader.commit_changes(commit_id, wanted=wanted, page_token=last.next_page_token, limits=limits)
+            last = backend.execute(replace(request, page_token=last.next_page_token))
             found += last.block.changes
-        lines = [] if as_json else list(change_lines(found, session.catalog()))
+        lines = [] if as_json else list(change_lines(found, read_catalog(backend)))
     choose_output(as_json=as_json).show(_report(page, found, last, lines))
     return 0
 
@@ -203,11 +214,9 @@ def blame(
     as_json: AsJson = False,
 ) -> int:
     """Show which commits and actors changed which properties of one entity, newest first."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        catalog = session.catalog(branch)
-        kind = "edge" if type_name in catalog.edges else "node"
-        table_key = type_name if ":" in type_name else f"{kind}:{type_name}"
-        found = find_events(session.store, table_key, entity_id, branch=branch, at=at, limit=limit)
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
+        found = backend.execute(request)
     remarks = [] if found.is_complete else ["older changes are not shown; give a larger --limit"]
     lines = list(map(_event_line, found.events)) or ["(no changes)"]
     choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
@@ -240,14 +249,16 @@ def diff(
     as_json: AsJson = False,
 ) -> int:
     """Show what differs between two states, entity by entity, values before and after."""
-    wanted = ChangeFilter.of(kinds=kinds or (), type_names=types or (), ops=ops or (), ids=ids or ())
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        found = diff_between(session.store, before, after, wanted)
+    request = DiffRequest(
+        before=before, after=after, kinds=kinds or (), types=types or (), ops=ops or (), ids=ids or ()
+    )
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        found = backend.execute(request)
         if as_json:
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
             choose_output(as_json=True).show(PlainReport(document=document, lines=()))
             return 0
-        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), session.catalog_at(found.after)))
+        counted = found.stats() if stat else DiffStats.of(_shown(iter(found), catalog_of(found.after.state.schema)))
     for line in _counts(counted):
         write_line(line, sys.stdout)
     return 0
@@ -293,16 +304,16 @@ def revert(
     """
     address = graph_address(uri, store)
     echo_target("revert", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        done = revert_commit(
-            session,
-            commit_id,
+    with open_graph(address) as backend:
+        request = RevertRequest(
+            commit=commit_id,
             branch=branch,
             resolve=resolve,  # type: ignore[arg-type]  # checked inside
             actor=actor,
             message=message,
             expected_head=expected_head,
         )
+        done = backend.execute(request)
     outcome = "nothing was left to undo" if done.commit is None else f"commit {done.commit.id}"
     report = PlainReport(document=done.to_json(), lines=[f"reverted {done.reverted} on {done.branch}: {outcome}"])
     choose_output(as_json=as_json).show(report)
@@ -324,11 +335,8 @@ def snapshot(
     as_json: AsJson = False,
 ) -> int:
     """Show a state of the graph: its commit, and for every type the dataset, version and rows it consists of."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        if at is None:
-            state = session.snapshot(branch).state
-        else:
-            state = session.store.past.resolve_ref(at, BranchName.parse(branch), Counters()).snapshot.state
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        state = backend.execute(ReadStateRequest(branch=branch, at=at)).state
     datasets = [_dataset(state.tables[key]) for key in sorted(state.tables)]
     document = {
         "graph_branch": state.head.branch,

@@ -22,13 +22,16 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
-from omnigraph.cli.graphs import AsJson, Store, Types, Uri, graph_address, open_graph
+from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson, Store, Types, Uri
 from omnigraph.cli.output import WholeLines, choose_output, counted
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.operations import Attachments
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.reads import ExportRequest, ExportStreamRequest
 from omnigraph.records import record
 
 app = new_app()
@@ -117,30 +120,30 @@ def export(  # noqa: PLR0913 - one parameter per option
     choice = choose_plainly(request)
     _check(to, form, branch, snapshot, needs_folder=as_json or choice.is_spark)
     source: dict[str, Any] = {"branch": branch or "main", "at": snapshot, "types": types or None}
-    with open_graph(address, mode="read_only") as session:
+    with open_graph(address, mode="read_only") as backend:
         is_shown = not as_json and sys.stderr.isatty() and (to is not None or not sys.stdout.isatty())
         with show_progress(is_wanted=is_shown) as progress:
             if to is None:
                 with WholeLines(sys.stdout.buffer, b"\n") as lines:
-                    session.export_stream(lines, **source, progress=progress)
+                    backend.execute(ExportStreamRequest(**source), Attachments(sink=lines, progress=progress))
                 return 0
             written: ExportFormat = (form or Format.JSONL).value
             if choice.is_spark:
-                result = _export_on_spark(session, to, written, request, **source, progress=progress)
+                result = _export_on_spark(backend, to, written, request, **source, progress=progress)
             else:
-                result = session.export(to, written, **source, progress=progress)
+                result = backend.execute(ExportRequest(to=to, format=written, **source), Attachments(progress=progress))
     output.show(ExportReport(uri=address, to=to, result=result, choice=choice))
     return 0
 
 
 def _export_on_spark(
-    session: GraphSession, to: str, form: ExportFormat, request: SparkRequest, **source: Any
+    backend: LocalBackend, to: str, form: ExportFormat, request: SparkRequest, **source: Any
 ) -> ExportResult:
     from omnigraph import spark as plane  # noqa: PLC0415 - loaded for the exports that run on it
 
     # What the Java side does is little, so that it is not worth its slow but thorough compiler.
     with open_spark(request, is_short=True) as spark:
-        return plane.export(session, to, form, spark=spark, **source)
+        return plane.export(backend, to, form, spark=spark, **source)
 
 
 @contextmanager

@@ -7,15 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph import __version__
 from omnigraph.cli.files import read_input
-from omnigraph.cli.graphs import AsJson
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.output import choose_output
-from omnigraph.engine.session import init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.records import record
 from omnigraph.store.location import Storage
-from omnigraph.values.formats import STORAGE_FORMAT
 
 init_app = new_app()
 
@@ -60,34 +57,4 @@ def init(
     source = read_input(schema)
     init_graph(Storage.open(uri), source.data, source_name=source.name)
     choose_output(as_json=False).show(InitReport(uri=uri))
-    return 0
-
-
-version_app = new_app()
-
-
-@record
-class VersionReport:
-    """The version of the package and of the storage format."""
-
-    package: str
-    internal_schema: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {"omnigraph": self.package, "internal_schema": self.internal_schema}
-
-    def to_lines(self) -> Iterable[str]:
-        """One line per version."""
-        return [f"omnigraph {self.package}", f"internal-schema {self.internal_schema}"]
-
-    def to_remarks(self) -> Iterable[str]:
-        """Nothing accompanies a version."""
-        return ()
-
-
-@version_app.command()
-def version(*, as_json: AsJson = False) -> int:
-    """Show the versions of the package and of the storage format."""
-    choose_output(as_json=as_json).show(VersionReport(package=__version__, internal_schema=STORAGE_FORMAT))
     return 0

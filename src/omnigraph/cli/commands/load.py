@@ -26,28 +26,18 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
-from omnigraph.cli.graphs import (
-    Actor,
-    AsJson,
-    Branch,
-    Consent,
-    Quiet,
-    Store,
-    Uri,
-    ask_consent,
-    commit_to_json,
-    echo_target,
-    graph_address,
-    open_graph,
-)
+from omnigraph.cli.graphs import ask_consent, commit_to_json, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri
 from omnigraph.cli.output import choose_output, counted
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
 from omnigraph.engine.load.sources import STDIN, expand_sources
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError, UsageError
+from omnigraph.operations import Attachments
+from omnigraph.operations.history import CreateBranchRequest, ListBranchesRequest
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.writes import LoadRequest
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.values import BranchName
 
 if TYPE_CHECKING:
@@ -117,13 +107,13 @@ class LoadOrder:
     spark: SparkRequest
 
 
-def run_load(session: GraphSession, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
+def run_load(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> tuple[LoadResult, Choice]:
     """Load on the engine that was asked for, or that suits the input; return what it did and which one it was.
 
     Raises:
         OmnigraphError: whatever the load does.
     """
-    size = _size(session, order)
+    size = _size(backend, order)
     choice = choose_for_load(order.spark, size, local_only=_local_only(order))
     if not choice.is_spark:
         if order.cluster_by is not None:
@@ -132,15 +122,15 @@ def run_load(session: GraphSession, order: LoadOrder, *, shows_bar: bool) -> tup
                 details=BadValue(what="arguments", value="local", expected="--engine spark"),
                 hint="give --engine spark",
             )
-        return _run_local(session, order, shows_bar=shows_bar), choice
+        return _run_local(backend, order, shows_bar=shows_bar), choice
     try:
-        return _run_on_spark(session, order, size, shows_bar=shows_bar), choice
+        return _run_on_spark(backend, order, size, shows_bar=shows_bar), choice
     except SparkUnsupportedError as problem:
         if order.spark.engine is Engine.SPARK or order.spark.names_spark or order.cluster_by is not None:
             raise
         # Nothing was published, and nobody asked for Spark.
         fallback = Choice(engine="local", reason=problem.message, is_told=True)
-        return _run_local(session, order, shows_bar=shows_bar), fallback
+        return _run_local(backend, order, shows_bar=shows_bar), fallback
 
 
 def spark_json(result: LoadResult) -> dict[str, Any]:
@@ -166,31 +156,31 @@ def spark_lines(result: LoadResult) -> Iterable[str]:
     return summary_lines(found)
 
 
-def _size(session: GraphSession, order: LoadOrder) -> InputSize:
+def _size(backend: LocalBackend, order: LoadOrder) -> InputSize:
     if any(source.path == STDIN for source in order.sources):
         return InputSize(size_bytes=None)
-    return input_size(expand_sources(order.sources, session.store.storage.options))
+    return input_size(expand_sources(order.sources, backend.engine.store.storage.options))
 
 
 def _local_only(order: LoadOrder) -> str | None:
     return "a patch is made in one process" if order.patch else None
 
 
-def _run_local(session: GraphSession, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
+def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
     with open_bar(is_wanted=shows_bar) as bar:
-        return session.load(
-            order.sources,
-            order.mode,
+        request = LoadRequest(
+            sources=order.sources,
+            mode=order.mode,
             patch=order.patch,
             branch=order.branch,
             actor=order.actor,
             errors_to=order.errors_to,
-            progress=None if bar is None else bar.show,
             settings=LoadSettings(check_sums=order.check_sums),
         )
+        return backend.execute(request, Attachments(progress=None if bar is None else bar.show))
 
 
-def _run_on_spark(session: GraphSession, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
+def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
     if order.patch:
         raise SparkUnsupportedError(
             "a patch cannot be loaded on spark",
@@ -200,14 +190,14 @@ def _run_on_spark(session: GraphSession, order: LoadOrder, size: InputSize, *, s
 
     is_short = size.size_bytes is not None and size.size_bytes < LARGE_BYTES
     if order.check_sums:
-        expand_sources(order.sources, session.store.storage.options, check_sums=True)
+        expand_sources(order.sources, backend.engine.store.storage.options, check_sums=True)
     with (
         open_spark(order.spark, is_short=is_short) as spark,
         open_bar(is_wanted=shows_bar) as bar,
         _watching(spark, bar),
     ):
         return load(
-            session,
+            backend,
             order.sources,
             order.mode,
             spark=spark,
@@ -369,9 +359,9 @@ def load(  # noqa: PLR0913 - one parameter per option
         spark=spark_request(engine, master, remote, spark_conf),
     )
     echo_target("load", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        is_created = base is not None and _create_branch(session, branch, base, actor)
-        result, choice = run_load(session, order, shows_bar=not as_json and sys.stderr.isatty())
+    with open_graph(address) as backend:
+        is_created = base is not None and _create_branch(backend, branch, base, actor)
+        result, choice = run_load(backend, order, shows_bar=not as_json and sys.stderr.isatty())
     report = LoadReport(uri=address, actor=actor, base=base, branch_created=is_created, result=result, choice=choice)
     choose_output(as_json=as_json).show(report)
     return 0
@@ -424,12 +414,12 @@ def _with_columns(source: Source, mapped: Mapping[str, Mapping[str, str]]) -> So
     return Source(path=source.path, columns=mapped.get(source.stem, {}))
 
 
-def _create_branch(session: GraphSession, branch: str, base: str, actor: str | None) -> bool:
-    name, counters = BranchName.parse(branch), Counters()
-    if name in session.store.branch_names(counters):
+def _create_branch(backend: LocalBackend, branch: str, base: str, actor: str | None) -> bool:
+    known = {str(status.name) for status in backend.execute(ListBranchesRequest())}
+    if str(BranchName.parse(branch)) in known:
         return False
     try:
-        session.store.create_branch(name, source=BranchName.parse(base), actor=actor, counters=counters)
+        backend.execute(CreateBranchRequest(name=branch, source=base, actor=actor))
     except BranchExistsError:
         # Somebody else made it between the look and the attempt, which is just as good.
         return False

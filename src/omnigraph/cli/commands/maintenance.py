@@ -18,29 +18,18 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
-from omnigraph.cli.graphs import (
-    AsJson,
-    Branch,
-    Consent,
-    Quiet,
-    Store,
-    Types,
-    Uri,
-    ask_consent,
-    commit_to_json,
-    echo_target,
-    graph_address,
-    open_graph,
-)
+from omnigraph.cli.graphs import ask_consent, commit_to_json, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Store, Types, Uri
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.engine.maintenance.cleanup import CleanupResult
 from omnigraph.engine.maintenance.optimize import MANIFEST_KEY, OptimizedTable, OptimizeResult
 from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.engine.maintenance.status import GraphStatus, TableStatus
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, TableDriftError, UsageError
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.txn.claims.store import PendingClaim
 
 status_app = new_app()
@@ -56,8 +45,8 @@ def status(
 ) -> int:
     """Show rows, fragments, index coverage and writes under way, with advice. Nothing is written."""
     address = graph_address(uri, store)
-    with open_graph(address, mode="read_only") as session:
-        found = session.status(branch, storage=storage)
+    with open_graph(address, mode="read_only") as backend:
+        found = backend.execute(StatusRequest(branch=branch, storage=storage))
     document = {
         "uri": address,
         "branch": found.branch,
@@ -122,8 +111,8 @@ def optimize(
     spark = spark_request(engine, master, remote, spark_conf)
     address = graph_address(uri, store)
     echo_target("optimize", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        result = _run(session, branch, types, spark)
+    with open_graph(address) as backend:
+        result = _run(backend, branch, types, spark)
     document = {
         "uri": address,
         "branch": result.branch,
@@ -134,13 +123,13 @@ def optimize(
     return 0
 
 
-def _run(session: GraphSession, branch: str, types: list[str] | None, spark: SparkRequest) -> OptimizeResult:
+def _run(backend: LocalBackend, branch: str, types: list[str] | None, spark: SparkRequest) -> OptimizeResult:
     if not choose_plainly(spark).is_spark:
-        return session.optimize(branch, types or None)
+        return backend.execute(OptimizeRequest(branch=branch, types=types or None))
     from omnigraph.spark import optimize_on_spark  # noqa: PLC0415 - loaded for the runs that use it
 
     with open_spark(spark, is_short=False) as started:
-        return optimize_on_spark(session, spark=started, branch=branch, types=types or None)
+        return optimize_on_spark(backend, spark=started, branch=branch, types=types or None)
 
 
 def _optimize_lines(result: OptimizeResult) -> Iterator[str]:
@@ -223,8 +212,8 @@ def cleanup(
     if confirm:
         ask_consent("cleanup", address, is_given=yes, as_json=as_json)
     echo_target("cleanup", address, is_quiet=quiet)
-    with open_graph(address, mode="read_write" if confirm else "read_only") as session:
-        result = session.cleanup(keep=keep, older_than_s=older_than_s, confirm=confirm)
+    with open_graph(address, mode="read_write" if confirm else "read_only") as backend:
+        result = backend.execute(CleanupRequest(keep=keep, older_than_s=older_than_s, confirm=confirm))
     document = {
         "uri": address,
         "keep_versions": keep,
@@ -282,8 +271,8 @@ def repair(
     address = graph_address(uri, store)
     RepairOrder(confirm=confirm, force=force, discard=discard)
     echo_target("repair", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        result = session.repair(branch, confirm=confirm, force=force, discard=discard)
+    with open_graph(address) as backend:
+        result = backend.execute(RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard))
     document = {
         "uri": address,
         "branch": result.branch,

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
-from omnigraph.cli.graphs import (
+from omnigraph.cli.graphs import commit_to_json, open_graph
+from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import (
     Actor,
     AsJson,
     Branch,
@@ -19,12 +21,10 @@ from omnigraph.cli.graphs import (
     QueryFile,
     QueryText,
     Store,
-    commit_to_json,
-    open_graph,
 )
-from omnigraph.cli.lazy import new_app
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import BadValue, QueryParameterError, UsageError
+from omnigraph.operations.writes import MutateRequest
 from omnigraph.records import record
 
 if TYPE_CHECKING:
@@ -143,17 +143,18 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
     given = read_params(params, params_path, param or ())
-    with open_graph(store) as session:
-        result = session.mutate(
-            source.data,
-            given,
-            name,
+    with open_graph(store) as backend:
+        request = MutateRequest(
+            text=source.data,
+            params=given,
+            name=name,
             params_form="strict",
             branch=branch,
             actor=actor,
             expected_head=expected_head,
             source_name=source.name,
         )
+        result = backend.execute(request)
     choose_output(as_json=as_json).show(MutationReport(branch=branch, actor=actor, result=result))
     return 0
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from omnigraph.cli.graphs import AsJson
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
 from omnigraph.cli.operator.config import (
     OperatorConfig,
@@ -19,6 +18,7 @@ from omnigraph.cli.operator.config import (
     operator_config,
     resolve_target,
 )
+from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record

@@ -23,19 +23,21 @@ from omnigraph.cli.engines import (
     spark_request,
 )
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store, open_graph
+from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config, unsupported_scope
+from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import WholeLines, choose_output, whole_document
-from omnigraph.engine.results import Explanation
 from omnigraph.errors import BadValue, QueryLaneError, UsageError
+from omnigraph.operations.reads import ExplainRequest, QueryRequest
+from omnigraph.operations.writes import MutateRequest
 from omnigraph.records import record
 from omnigraph.values import size_of
 
 if TYPE_CHECKING:
-    from omnigraph.engine.query.limits import QueryOptions
-    from omnigraph.engine.results import Result
-    from omnigraph.engine.session import GraphSession
+    from omnigraph.engine.query.options import QueryOptions
+    from omnigraph.engine.results import Explanation, Result
+    from omnigraph.operations.local import LocalBackend
 
 
 class Traversal(Enum):
@@ -66,32 +68,6 @@ TraversalMode = Annotated[
 ]
 
 
-@record
-class ReadRequest:
-    """A read as the session takes it."""
-
-    text: bytes
-    params: Any
-    name: str | None
-    branch: str
-    at: str | None
-    options: QueryOptions
-    source_name: str
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of the session's ``query`` and ``explain``, the text and what may follow it."""
-        return {
-            "text": self.text,
-            "params": self.params,
-            "name": self.name,
-            "params_form": "strict",
-            "branch": self.branch,
-            "at": self.at,
-            "options": self.options,
-            "source_name": self.source_name,
-        }
-
-
 def read_request(
     *,
     name: str | None,
@@ -103,7 +79,7 @@ def read_request(
     branch: str | None,
     snapshot: str | None,
     options: QueryOptions,
-) -> ReadRequest:
+) -> QueryRequest:
     """Return what the options of a command ask for.
 
     Raises:
@@ -115,10 +91,11 @@ def read_request(
         raise _usage("--branch and --snapshot exclude each other", "", "one of them")
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
-    return ReadRequest(
+    return QueryRequest(
         text=source.data,
         params=read_params(params, params_path, param or ()),
         name=name,
+        params_form="strict",
         branch="main" if branch is None else branch,
         at=snapshot,
         options=options,
@@ -132,7 +109,7 @@ def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | 
     Raises:
         UsageError: a time or a size that is none.
     """
-    from omnigraph.engine.query.limits import QueryOptions  # noqa: PLC0415 - for arguments that make sense
+    from omnigraph.engine.query.options import QueryOptions  # noqa: PLC0415 - for arguments that make sense
 
     return QueryOptions(
         mode=mode.value,
@@ -271,18 +248,18 @@ def query(  # noqa: PLR0913 - one parameter per option
         options=read_options(limit_rows, timeout, memory, mode),
     )
     chosen = choose_format(as_json=as_json, given=form)
-    with open_graph(store, mode="read_only") as session:
-        write_result(_run(session, request, spark), chosen, sys.stdout)
+    with open_graph(store, mode="read_only") as backend:
+        write_result(_run(backend, request, spark), chosen, sys.stdout)
     return 0
 
 
-def _run(session: GraphSession, request: ReadRequest, spark: SparkRequest) -> Result:
+def _run(backend: LocalBackend, request: QueryRequest, spark: SparkRequest) -> Result:
     if not choose_plainly(spark).is_spark:
-        return session.query(**request.arguments())
-    from omnigraph.spark import query as query_on_spark  # noqa: PLC0415 - loaded for the reads that run on it
+        return backend.execute(request)
+    from omnigraph.spark.query import run_query  # noqa: PLC0415 - loaded for the reads that run on it
 
     with open_spark(spark, is_short=True) as started:
-        return query_on_spark(session, **request.arguments(), spark=started)
+        return run_query(backend, request, started)
 
 
 explain_app = new_app()
@@ -340,8 +317,8 @@ def explain(  # noqa: PLR0913 - one parameter per option
         snapshot=snapshot,
         options=read_options(limit_rows, timeout, memory, mode),
     )
-    with open_graph(store, mode="read_only") as session:
-        explanation = session.explain(**request.arguments(), run=run)
+    with open_graph(store, mode="read_only") as backend:
+        explanation = backend.execute(ExplainRequest.of(request, run=run))
     choose_output(as_json=as_json).show(ExplainReport(explanation=explanation))
     return 0
 
@@ -378,16 +355,17 @@ def alias(
         return _mutate(config, chosen, store, file, given, as_json=_wants_json(form, as_json=as_json))
     source = read_input(file)
     form = choose_format(as_json=as_json, given=form, alias=chosen.format)
-    with open_graph(store, mode="read_only") as session:
+    with open_graph(store, mode="read_only") as backend:
         try:
-            result = session.query(
-                source.data,
-                given,
-                chosen.query,
+            request = QueryRequest(
+                text=source.data,
+                params=given,
+                name=chosen.query,
                 params_form="strict",
                 branch=chosen.branch or _MAIN,
                 source_name=source.name,
             )
+            result = backend.execute(request)
         except QueryLaneError as problem:
             hint = f"say mutation: true under aliases.{name} in {config.path} to let it write"
             raise QueryLaneError(problem.message, details=problem.details, hint=hint) from problem
@@ -435,16 +413,17 @@ def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
 
 def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, as_json: bool) -> int:
     source, branch = read_input(file), alias.branch or _MAIN
-    with open_graph(store) as session:
-        result = session.mutate(
-            source.data,
-            given,
-            alias.query,
+    with open_graph(store) as backend:
+        request = MutateRequest(
+            text=source.data,
+            params=given,
+            name=alias.query,
             params_form="strict",
             branch=branch,
             actor=config.actor,
             source_name=source.name,
         )
+        result = backend.execute(request)
     choose_output(as_json=as_json).show(MutationReport(branch=branch, actor=config.actor, result=result))
     return 0
 

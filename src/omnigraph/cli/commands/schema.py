@@ -10,25 +10,15 @@ import typer
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import (
-    Actor,
-    AllowDataLoss,
-    AsJson,
-    Branch,
-    DesiredSchema,
-    Quiet,
-    Store,
-    Uri,
-    commit_to_json,
-    echo_target,
-    graph_address,
-    open_graph,
-)
+from omnigraph.cli.graphs import commit_to_json, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
 from omnigraph.cli.output import choose_output
 from omnigraph.engine.schema import SchemaApplyResult
 from omnigraph.errors import BadValue, Kind, UsageError
 from omnigraph.lang.pg import parse_schema
+from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.records import record
 
 _ALIASES = {"get": "show"}
@@ -126,10 +116,15 @@ def apply(
     address = graph_address(uri, store)
     desired = read_input(desired_path)
     echo_target("schema apply", address, is_quiet=quiet)
-    with open_graph(address) as session:
-        result = session.apply_schema(
-            desired.data, branch=branch, allow_data_loss=allow_data_loss, actor=actor, source_name=desired.name
+    with open_graph(address) as backend:
+        request = ApplySchemaRequest(
+            text=desired.data,
+            branch=branch,
+            allow_data_loss=allow_data_loss,
+            actor=actor,
+            source_name=desired.name,
         )
+        result = backend.execute(request)
     choose_output(as_json=as_json).show(SchemaApplyReport(uri=address, result=result))
     return 0
 
@@ -217,11 +212,11 @@ def plan(
 
 
 def _graph_schema(uri: str | None, store: str | None, branch: str) -> tuple[str, Catalog]:
-    from omnigraph.cli.graphs import graph_address, open_graph  # noqa: PLC0415 - a plan between files needs no storage
+    from omnigraph.cli.graphs import graph_address, open_graph, read_catalog  # noqa: PLC0415 - a plan between files needs no storage
 
     address = graph_address(uri, store)
-    with open_graph(address, mode="read_only") as session:
-        return address, session.catalog(branch)
+    with open_graph(address, mode="read_only") as backend:
+        return address, read_catalog(backend, branch)
 
 
 show_app = new_app()
@@ -249,7 +244,7 @@ class SchemaReport:
 @show_app.command()
 def show(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
     """Print the schema that a branch of a graph follows, as it was written."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        source = session.snapshot(branch).state.schema.source
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        source = backend.execute(ReadStateRequest(branch=branch)).state.schema.source
     choose_output(as_json=as_json).show(SchemaReport(source=source))
     return 0

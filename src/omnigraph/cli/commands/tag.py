@@ -8,9 +8,11 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from omnigraph.cli.graphs import Actor, AsJson, Message, Store, UriOption, graph_address, open_graph
+from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.options import Actor, AsJson, Message, Store, UriOption
 from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.operations.history import CreateTagRequest, DeleteTagRequest, ListTagsRequest
 from omnigraph.txn.branches.tags import Tag
 
 
@@ -47,8 +49,8 @@ def create(
     as_json: AsJson = False,
 ) -> int:
     """Name a state of the graph. It stays readable until the tag is deleted."""
-    with open_graph(graph_address(uri, store)) as session:
-        made = session.create_tag(name, at, actor=actor, message=message)
+    with open_graph(graph_address(uri, store)) as backend:
+        made = backend.execute(CreateTagRequest(name=name, at=at, actor=actor, message=message))
     report = PlainReport(document=made.to_json(), lines=[f"created tag {made.name} at {made.commit_id}"])
     choose_output(as_json=as_json).show(report)
     return 0
@@ -66,8 +68,8 @@ def delete(
     as_json: AsJson = False,
 ) -> int:
     """Delete a tag. The state that it named may then be cleaned up."""
-    with open_graph(graph_address(uri, store)) as session:
-        gone = session.delete_tag(name)
+    with open_graph(graph_address(uri, store)) as backend:
+        gone = backend.execute(DeleteTagRequest(name=name))
     report = PlainReport(document=gone.to_json(), lines=[f"deleted tag {gone.name}"])
     choose_output(as_json=as_json).show(report)
     return 0
@@ -79,8 +81,8 @@ list_app = new_app()
 @list_app.command("list")
 def list_tags(*, uri: UriOption = None, store: Store = None, as_json: AsJson = False) -> int:
     """List the tags by name, with the commits that they name."""
-    with open_graph(graph_address(uri, store), mode="read_only") as session:
-        found = session.tags()
+    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+        found = backend.execute(ListTagsRequest())
     report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(_line, found)))
     choose_output(as_json=as_json).show(report)
     return 0

@@ -15,7 +15,8 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.query.entities import Demand, Entities
 from omnigraph.engine.query.explain import Trace
 from omnigraph.engine.query.frame import Frame, Mask
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan, Weigh

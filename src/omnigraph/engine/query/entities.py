@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import one_array, taken_bytes
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
-from omnigraph.engine.query.limits import ExpandMode, Limits
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ID

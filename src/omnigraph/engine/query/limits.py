@@ -6,15 +6,13 @@ result. What is about to be made is asked for before it is.
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
-from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.engine.query.frame import Frame
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import (
     BadValue,
     LimitExceeded,
@@ -23,75 +21,7 @@ from omnigraph.errors import (
     QueryRowLimitError,
     QueryTimeoutError,
 )
-from omnigraph.records import record
-from omnigraph.runtime import Clock, memory_bytes
-from omnigraph.values import check_choice, check_flag, check_instance, check_whole, checked_names, size_of, unfit
-
-ExpandMode = Literal["auto", "indexed", "csr"]
-
-_MODES = ("auto", "indexed", "csr")
-_MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
-_MEMORY_VARIABLE = "OMNIGRAPH_QUERY_MEMORY"
-# One read of several at a time, beside what they share and what else the process does.
-_MEMORY_SHARE = 4
-
-
-@record
-class QueryOptions:
-    """Options of one read. None means no limit, except for memory.
-
-    Args:
-        mode: walk edges through indexes, through adjacency in memory, or by what seems cheaper. The rows are the same.
-        rules_off: names of rewrite rules that are not to be used. The rows are the same.
-        memory_bytes: how much the read may hold at one time; None leaves it to ``OMNIGRAPH_QUERY_MEMORY``, which is a
-            size such as ``2G``, or else to a quarter of the memory that the process may use.
-        timeout_ms: how long the read may take.
-        max_rows: how many rows it may return.
-        cancel: set from another thread to stop the read.
-        streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
-
-    Raises:
-        UsageError: a value is of another type, or out of bounds.
-    """
-
-    mode: ExpandMode = "auto"
-    rules_off: frozenset[str] = frozenset()
-    memory_bytes: int | None = None
-    timeout_ms: int | None = None
-    max_rows: int | None = None
-    cancel: threading.Event | None = None
-    streams: bool = False
-
-    def __post_init__(self) -> None:
-        check_choice("mode", self.mode, _MODES)
-        for name in ("memory_bytes", "timeout_ms", "max_rows"):
-            check_whole(name, getattr(self, name), optional=True)
-        object.__setattr__(self, "rules_off", frozenset(checked_names("rules_off", self.rules_off)))
-        check_instance("cancel", self.cancel, threading.Event)
-        check_flag("streams", self.streams)
-
-    @property
-    def most_memory_bytes(self) -> int:
-        """How much the read may hold at one time, by this option, the environment or the machine."""
-        if self.memory_bytes is not None:
-            return self.memory_bytes
-        asked = os.environ.get(_MEMORY_VARIABLE, "").strip()
-        if not asked:
-            return memory_bytes() // _MEMORY_SHARE
-        size = size_of(asked)
-        if size is None:
-            raise unfit(_MEMORY_VARIABLE, asked, "a size, such as 256M or 2G")
-        return size
-
-    @property
-    def expand_mode(self) -> ExpandMode:
-        """The mode asked for, or the one that the environment forces when none is."""
-        forced = os.environ.get(_MODE_VARIABLE, "").strip()
-        if self.mode != "auto" or not forced:
-            return self.mode
-        check_choice(_MODE_VARIABLE, forced, _MODES)
-        return cast("ExpandMode", forced)
-
+from omnigraph.runtime import Clock
 
 # Arrow counts the bytes of texts in 31 bits.
 _COLUMN_BYTES = (1 << 31) - 1

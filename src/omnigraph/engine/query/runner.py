@@ -9,18 +9,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.query.context import QueryContext, ReadMemory
 from omnigraph.engine.query.entities import Demand
 from omnigraph.engine.query.explain import Explanation, explain, start_trace
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.results import ReadInfo, Result
-from omnigraph.engine.schema.accepted import CatalogCache
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record

@@ -25,8 +25,9 @@ from omnigraph.catalog.migration import (
     plan_migration,
 )
 from omnigraph.catalog.model import ENDPOINTS, CheckRule, NodeType, PropertyDef, PropertyType, RangeRule, Scalar
+from omnigraph.engine.accepted import accept_schema
 from omnigraph.engine.constraints import find_violations
-from omnigraph.engine.schema.accepted import Continued, accept_schema, continued_types, dropped_types, lower_schema
+from omnigraph.engine.schema.lower import Continued, continued_types, dropped_types, lower_schema
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
     ConstraintViolationError,
@@ -201,7 +202,8 @@ def apply_schema(
         ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
         PreconditionFailedError: the branch is not at ``expected_head``.
     """
-    source = desired.encode() if isinstance(desired, str) else desired
+    # Half of a surrogate pair is no UTF-8, which the parser says properly.
+    source = desired.encode(errors="surrogatepass") if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
     authority, _ = store.current(branch, Counters())
     txn = authority.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from omnigraph.catalog import Catalog
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
     BadValue,
@@ -96,7 +96,7 @@ def publish(
 
 
 def merge_branch(
-    session: GraphSession,
+    graph: OpenGraph,
     source: str,
     target: str = MAIN,
     *,
@@ -112,7 +112,7 @@ def merge_branch(
     not move in any table that the merge reads or writes.
 
     Args:
-        session: the open graph.
+        graph: the open graph.
         source: the branch to merge from.
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
@@ -134,8 +134,8 @@ def merge_branch(
     names = _names(source, target)
     check_resolution(resolve)
     counters = Counters()
-    captured = session.store.snapshot(names[0], counters)
-    authority, _ = session.store.current(names[1], counters)
+    captured = graph.store.snapshot(names[0], counters)
+    authority, _ = graph.store.current(names[1], counters)
     txn = authority.begin(
         WriteKind.BRANCH_MERGE,
         actor=actor,
@@ -143,13 +143,13 @@ def merge_branch(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
-    relation = _relate(session.store, captured, txn.snapshot, txn.counters)
+    relation = _relate(graph.store, captured, txn.snapshot, txn.counters)
     authority.services.world.failpoints.hit("history.merge.after_capture")
     tables: tuple[TableCounts, ...] = ()
     if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
         done = authority.commit(txn)
     else:
-        merging = _Merging(session, authority, txn, captured)
+        merging = _Merging(graph, authority, txn, captured)
         relation, tables, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
@@ -164,7 +164,7 @@ def merge_branch(
 
 
 def preview_merge(
-    session: GraphSession,
+    graph: OpenGraph,
     source: str,
     target: str = MAIN,
     *,
@@ -180,13 +180,13 @@ def preview_merge(
     names = _names(source, target)
     check_resolution(resolve)
     count = counters or Counters()
-    captured, ours = session.store.snapshot(names[0], count), session.store.snapshot(names[1], count)
-    relation = _relate(session.store, captured, ours, count)
+    captured, ours = graph.store.snapshot(names[0], count), graph.store.snapshot(names[1], count)
+    relation = _relate(graph.store, captured, ours, count)
     plan: MergePlan | None = None
     conflicts: tuple[MergeConflict, ...] = ()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(session, relation, captured, ours, resolve, memory_bytes, count)
-        view = GraphView(ours, session.catalog_at(ours), count)
+        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes, count)
+        view = GraphView(ours, graph.catalog_at(ours), count)
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
     return MergePreview(
@@ -205,7 +205,7 @@ def preview_merge(
 class _Merging:
     """A merge under way: where it goes, and the state of the source that was captured for it."""
 
-    session: GraphSession
+    graph: OpenGraph
     authority: GraphPublishAuthority
     txn: WriteTxn
     captured: Snapshot
@@ -214,11 +214,11 @@ class _Merging:
         self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
     ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
-        txn, store = self.txn, self.session.store
-        catalog = self.session.catalog_at(txn.snapshot)
+        txn, store = self.txn, self.graph.store
+        catalog = self.graph.catalog_at(txn.snapshot)
         try:
             relation, sides, plan = _plan(
-                self.session, relation, self.captured, txn.snapshot, resolve, memory_bytes, txn.counters
+                self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes, txn.counters
             )
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
@@ -233,7 +233,7 @@ class _Merging:
 
     def _expect_source(self) -> None:
         """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
-        head, store = self.captured.state.head, self.session.store
+        head, store = self.captured.state.head, self.graph.store
         if _incarnation(store, head.branch, self.txn.counters) != head.incarnation:
             raise _changed("branch_merge_source_incarnation", self.captured, store, self.txn.counters)
 
@@ -284,7 +284,7 @@ def _commits_while_there(store: GraphStore, name: BranchName, counters: Counters
 
 
 def _plan(
-    session: GraphSession,
+    graph: OpenGraph,
     relation: _Relation,
     source: Snapshot,
     target: Snapshot,
@@ -297,13 +297,13 @@ def _plan(
     Raises:
         BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
     """
-    catalog = session.catalog_at(target)
+    catalog = graph.catalog_at(target)
     while True:
         try:
-            sides = _merge_sides(session.store, relation, source, target, counters)
+            sides = _merge_sides(graph.store, relation, source, target, counters)
             return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes), counters)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
-            other = _relate(session.store, source, target, counters)
+            other = _relate(graph.store, source, target, counters)
             if other.base.id == relation.base.id:
                 raise
             relation = other
@@ -332,7 +332,7 @@ def _incarnation(store: GraphStore, branch: BranchName, counters: Counters) -> s
 
 
 def revert_commit(
-    session: GraphSession,
+    graph: OpenGraph,
     commit: str,
     branch: str = MAIN,
     *,
@@ -348,7 +348,7 @@ def revert_commit(
     the rows as they were before the commit.
 
     Args:
-        session: the open graph.
+        graph: the open graph.
         commit: the commit to undo, in the history of ``branch``.
         branch: where to undo it.
         resolve: how to decide rows that were changed since.
@@ -367,7 +367,7 @@ def revert_commit(
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
     check_resolution(resolve)
     counters = Counters()
-    authority, _ = session.store.current(name, counters)
+    authority, _ = graph.store.current(name, counters)
     txn = authority.begin(
         WriteKind.REVERT,
         actor=actor,
@@ -375,9 +375,9 @@ def revert_commit(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
-    sides = _revert_sides(session.store, wanted, txn.snapshot, txn.counters)
+    sides = _revert_sides(graph.store, wanted, txn.snapshot, txn.counters)
     authority.services.world.failpoints.hit("history.merge.after_capture")
-    catalog = session.catalog_at(txn.snapshot)
+    catalog = graph.catalog_at(txn.snapshot)
     plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), txn.counters)
     done = publish(authority, txn, sides, plan, catalog, what="revert")
     return RevertResult(

@@ -12,7 +12,7 @@ from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.load_files import KINDS, expect_schema
 from omnigraph.engine.load.options import Progress
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import Counters
@@ -55,7 +55,7 @@ class LoadJob:
     """One load. ``orders`` is what the tasks that read the input need; ``finish`` takes what they made of it.
 
     Args:
-        session: the graph.
+        engine: the open graph.
         request: what is asked for.
         runner: who works.
         writes_directly: tasks may write rows to tables while they read; otherwise all rows are put aside, which
@@ -63,19 +63,19 @@ class LoadJob:
     """
 
     def __init__(
-        self, session: GraphSession, request: LoadRequest, runner: Runner, *, writes_directly: bool = True
+        self, engine: OpenGraph, request: LoadRequest, runner: Runner, *, writes_directly: bool = True
     ) -> None:
         self._request = request
         self._runner = runner
-        self._authority, newest = session.store.current(BranchName.parse(request.branch), Counters())
+        self._authority, newest = engine.store.current(BranchName.parse(request.branch), Counters())
         self._schema_hash = newest.state.schema.hash
         self._read_on = newest.state.version
-        self._catalog = session.catalog_at(newest)
+        self._catalog = engine.catalog_at(newest)
         services = self._authority.services
         self._world = services.world
         self.storage = services.stores.datasets.storage
         self.scratch = ScratchPlace(storage=self.storage, operation_id=str(self._world.ids.ulid()))
-        vectors = MissingVectors.find(self._catalog, session.embedder)
+        vectors = MissingVectors.find(self._catalog, engine.embedder)
         self.orders = WriteOrders(
             catalog=self._catalog,
             scratch=self.scratch,

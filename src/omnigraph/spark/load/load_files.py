@@ -16,8 +16,9 @@ from omnigraph.engine.load.options import Progress, check_load
 from omnigraph.engine.load.parquet import misfits
 from omnigraph.engine.load.sources import STDIN, expand_sources
 from omnigraph.engine.load.tables import Binding, bind, owner_of
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.rows import RowProblem
-from omnigraph.engine.session import GraphSession
+from omnigraph.operations.local import LocalBackend
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
@@ -25,7 +26,7 @@ from omnigraph.spark.load.parts import read_batches, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
-from omnigraph.spark.session import given_or_started, session_of
+from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import is_remote
 from omnigraph.values import MAIN, CommitId, Ulid, check_instance, check_text, checked_names, checked_text, unfit
 
@@ -46,7 +47,7 @@ class _Plain(TypedDict):
 
 
 def request_of(
-    session: GraphSession,
+    engine: OpenGraph,
     *,
     expected_head: str | None,
     cluster_by: ClusterBy | None,
@@ -65,7 +66,7 @@ def request_of(
         checked_text(what, plain[what])
     return LoadRequest(
         expected_head=commit_id(expected_head),
-        cluster_by=cluster_columns(session.catalog(plain["branch"]), cluster_by),
+        cluster_by=cluster_columns(engine.catalog(plain["branch"]), cluster_by),
         settings=settings or SparkLoadSettings(),
         **plain,
     )
@@ -113,7 +114,7 @@ def commit_id(text: str | None) -> CommitId | None:
 
 
 def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     sources: Sequence[Source | str],
     mode: LoadMode = "append",
     *,
@@ -152,9 +153,9 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
     check_sources(sources)
-    session = session_of(graph)
+    engine = engine_of(graph)
     request = request_of(
-        session,
+        engine,
         mode=mode,
         branch=branch,
         actor=actor,
@@ -167,14 +168,14 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         settings=settings,
     )
     # Started last: a call that makes no sense is refused before there is a session of Spark.
-    return run_load(session, sources, request, SparkRunner(spark=given_or_started(spark)))
+    return run_load(engine, sources, request, SparkRunner(spark=given_or_started(spark)))
 
 
 def run_load(
-    session: GraphSession, sources: Sequence[Source | str], request: LoadRequest, runner: Runner
+    engine: OpenGraph, sources: Sequence[Source | str], request: LoadRequest, runner: Runner
 ) -> SparkLoadResult:
     """Load sources with whichever runner."""
-    job = LoadJob(session, request, runner)
+    job = LoadJob(engine, request, runner)
 
     def read(written: list[WrittenPart]) -> Places:
         files = expand_sources(sources, job.storage.options, check_sums=request.settings.read.check_sums)
@@ -199,7 +200,7 @@ def reachable(source: Source) -> Source:
 
 
 def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     frames: Mapping[str, DataFrame],
     mode: LoadMode = "append",
     *,
@@ -240,9 +241,9 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         OmnigraphError: whatever :func:`omnigraph.spark.load` does.
     """
     check_frames(frames, columns)
-    session = session_of(graph)
+    engine = engine_of(graph)
     request = request_of(
-        session,
+        engine,
         mode=mode,
         branch=branch,
         actor=actor,
@@ -255,7 +256,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         settings=settings,
     )
     runner = SparkRunner(spark=given_or_started(spark))
-    job = LoadJob(session, request, runner)
+    job = LoadJob(engine, request, runner)
 
     def read(written: list[WrittenPart]) -> Places:
         bindings = _bind(job, request, frames, columns or {})

@@ -17,7 +17,8 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, Mask, RowIds
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
 from omnigraph.records import record

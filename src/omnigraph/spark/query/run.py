@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.explain import explain
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.run import pattern_of
 from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.engine.results import ReadInfo, Result
-from omnigraph.engine.session import GraphSession, read_call
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import ParamsForm
 from omnigraph.ir.model import ReadPlan
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.local.reads import read_call
+from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
 from omnigraph.runtime import World, start_thread
 from omnigraph.spark.query.held import Given
@@ -28,7 +33,7 @@ from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relat
 from omnigraph.spark.query.scans import Tables
 from omnigraph.spark.query.tasks import MergeTask, NoRowsTask
 from omnigraph.spark.query.wire import NaturalTask, decode_shown, shown_wire
-from omnigraph.spark.session import given_or_started, session_of
+from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 
@@ -137,7 +142,7 @@ class LoweredRead:
 
 
 def query(
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     text: str | bytes,
     params: Any = None,
     name: str | None = None,
@@ -158,17 +163,34 @@ def query(
         SparkJobError: a job failed for a reason that is none of ours.
         OmnigraphError: whatever the embedded engine raises for such a read.
     """
-    session = session_of(graph)
-    prepared = session.prepare(read_call(text, params, name, params_form, branch, at, options, source_name))
+    request = QueryRequest(
+        text=text,
+        params=params,
+        name=name,
+        params_form=params_form,
+        branch=branch,
+        at=at,
+        options=options,
+        source_name=source_name,
+    )
+    return run_query(graph, request, spark)
+
+
+def run_query(
+    graph: Graph | LocalBackend | OpenGraph, request: QueryRequest, spark: SparkSession | None = None
+) -> Result:
+    """Run a read on Spark; see :func:`query`."""
+    engine = engine_of(graph)
+    prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
     with watched(relations.spark, prepared.context.options, prepared.context.limits):
-        lowered = lower(relations, session.store.storage, prepared, relations.parallelism)
+        lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
         rows = collect(lowered, prepared)
     info = ReadInfo(
         query_name=lowered.read.name,
-        branch=branch if at is None else None,
-        snapshot=at,
+        branch=request.branch if request.at is None else None,
+        snapshot=request.at,
         commit_id=str(prepared.snapshot.state.head.commit),
         elapsed_s=prepared.context.limits.elapsed_s,
         explanation=explain(prepared.plan, prepared.context.trace),
@@ -178,7 +200,7 @@ def query(
 
 
 def frame(
-    graph: Graph | GraphSession,
+    graph: Graph | LocalBackend | OpenGraph,
     text: str | bytes,
     params: Any = None,
     name: str | None = None,
@@ -195,11 +217,21 @@ def frame(
     Instants are timestamps, unsigned integers are wider ones, vectors arrays. An order is that of one partition.
     Walks of many hops along more edges than a worker holds run here. Takes and raises what :func:`query` does.
     """
-    session = session_of(graph)
-    prepared = session.prepare(read_call(text, params, name, params_form, branch, at, options, source_name))
+    engine = engine_of(graph)
+    request = QueryRequest(
+        text=text,
+        params=params,
+        name=name,
+        params_form=params_form,
+        branch=branch,
+        at=at,
+        options=options,
+        source_name=source_name,
+    )
+    prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
     check_lowerable(prepared.plan)
     relations = FrameRelations(spark=given_or_started(spark))
-    lowered = lower(relations, session.store.storage, prepared, relations.parallelism)
+    lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
     relation = lowered.relation
     assert isinstance(relation, FrameRelation)  # noqa: S101 - relations of Spark beget no others
     if isinstance(lowered.last, MergeTask):

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
 from omnigraph.history.diff.change import ChangeFilter, EntityChange, Image, iter_images
 from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
@@ -30,7 +30,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinning import find_type, group_fragments, reading_session
+from omnigraph.spark.source.pinning import find_type, group_fragments, reading_engine
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import check_columns, spark_schema, to_wire, wire_schema
 from omnigraph.store.tables.portable import fragment_sizes
@@ -168,7 +168,7 @@ class CommitRange:
 class FeedRanges:
     """Finds ranges of one branch for one filter."""
 
-    session: GraphSession
+    session: OpenGraph
     branch: str
     wanted: ChangeFilter
 
@@ -372,8 +372,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Do nothing: the graph stays open for the next stream of this process."""
 
-    def _session(self) -> GraphSession:
-        return reading_session(self._options.storage)
+    def _session(self) -> OpenGraph:
+        return reading_engine(self._options.storage)
 
     def _ranges(self) -> FeedRanges:
         return FeedRanges(session=self._session(), branch=self._options.branch, wanted=self._wanted)
@@ -430,5 +430,5 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _owner(options: SourceOptions) -> NodeType | EdgeType | None:
     if options.type_name is None:
         return None
-    session = reading_session(options.storage)
+    session = reading_engine(options.storage)
     return find_type(session.catalog(options.branch), options.type_name)

@@ -17,8 +17,8 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.tables import owner_of
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.query.run import result_schema
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
@@ -90,9 +90,9 @@ def group_fragments(sizes: Sequence[tuple[int, int]], wanted: int, max_rows: int
 
 
 @contextmanager
-def open_graph(options: SourceOptions) -> Iterator[GraphSession]:
+def open_graph(options: SourceOptions) -> Iterator[OpenGraph]:
     """Open the graph that options name, for reading."""
-    with GraphSession.open(options.storage, mode="read_only") as session:
+    with OpenGraph.open(options.storage, mode="read_only") as session:
         yield session
 
 
@@ -125,7 +125,7 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
         return str(snapshot.state.head.commit), result_schema(expect_read(query))
 
 
-def state_of(session: GraphSession, options: SourceOptions) -> Snapshot:
+def state_of(session: OpenGraph, options: SourceOptions) -> Snapshot:
     """Return the state that options name."""
     branch, counters = BranchName.parse(options.branch), Counters()
     if options.at is None:
@@ -148,10 +148,10 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 # Each has caches of its own, and a process serves one graph, rarely a second.
 _KEPT = 2
 _lock = threading.Lock()
-_kept: OrderedDict[_Key, GraphSession] = OrderedDict()
+_kept: OrderedDict[_Key, OpenGraph] = OrderedDict()
 
 
-def reading_session(storage: Storage) -> GraphSession:
+def reading_engine(storage: Storage) -> OpenGraph:
     """Return this process's session of a graph, open for reading; whoever asks must not close it.
 
     Raises:
@@ -161,7 +161,7 @@ def reading_session(storage: Storage) -> GraphSession:
     with _lock:
         session = _kept.get(key)
         if session is None:
-            session = _kept[key] = GraphSession.open(storage, mode="read_only")
+            session = _kept[key] = OpenGraph.open(storage, mode="read_only")
         _kept.move_to_end(key)
         while len(_kept) > _KEPT:
             _, oldest = _kept.popitem(last=False)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.query.runner import PreparedRead, ReadCall
 from omnigraph.engine.query.steps import Scan
@@ -25,7 +25,7 @@ from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
 from omnigraph.spark.query.wire import decode_shown, shown_wire
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinning import PinnedType, reading_session
+from omnigraph.spark.source.pinning import PinnedType, reading_engine
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import check_columns, to_wire, wire_schema
 from omnigraph.store.location import Storage
@@ -152,7 +152,7 @@ class QueryReader(DataSourceReader):
     def __init__(self, options: SourceOptions, commit: str, schema: StructType) -> None:
         self._options = replace(options, at=commit)
         self._wire = wire_schema(schema)
-        prepared = reading_session(options.storage).prepare(self._call())
+        prepared = reading_engine(options.storage).reads.prepare(self._call())
         check_columns(schema, result_schema(prepared.plan.read))
         # Spark sends this object to its workers before it asks for the partitions.
         self._scan = as_scan(options.storage, prepared, options.partitions or 2 * (os.cpu_count() or 1))
@@ -173,17 +173,8 @@ class QueryReader(DataSourceReader):
             yield from self._scan.rows(part)
 
     def _embedded(self) -> Iterator[pa.RecordBatch]:
-        call = self._call()
-        result = reading_session(self._options.storage).query(
-            call.text,
-            call.params,
-            call.name,
-            params_form=call.params_form,
-            branch=call.branch,
-            at=call.at,
-            options=call.options,
-        )
-        yield from result.stream()
+        engine = reading_engine(self._options.storage)
+        yield from engine.calls.run(lambda: engine.reads.run(self._call())).stream()
 
     def _call(self) -> ReadCall:
         options = self._options

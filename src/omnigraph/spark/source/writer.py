@@ -22,8 +22,8 @@ from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.parquet import misfits
 from omnigraph.engine.load.tables import Binding, bind
+from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.rows import RowProblem
-from omnigraph.engine.session import GraphSession
 from omnigraph.errors import (
     BadValue,
     BatchRepeatedError,
@@ -43,7 +43,7 @@ from omnigraph.spark.load.parts import read_batches
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import InProcessRunner
 from omnigraph.spark.source.options import SourceOptions
-from omnigraph.spark.source.pinning import find_type, reading_session
+from omnigraph.spark.source.pinning import find_type, reading_engine
 from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import plain_schema
 from omnigraph.store.location import Storage
@@ -107,7 +107,7 @@ class WritePlan:
             expected_head=options.expected_head,
             app=_app(options),
         )
-        plan.binding(reading_session(plan.storage).catalog(plan.branch))
+        plan.binding(reading_engine(plan.storage).catalog(plan.branch))
         return plan
 
     @property
@@ -192,7 +192,7 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
         BadRowsError: a column is unknown, missing or of another type.
         SparkUnsupportedError: rows leave a vector to be computed.
     """
-    session, counters = reading_session(plan.storage), Counters()
+    session, counters = reading_engine(plan.storage), Counters()
     snapshot = session.snapshot(plan.branch)
     catalog = session.catalog_at(snapshot)
     binding = plan.binding(catalog)
@@ -237,7 +237,7 @@ def publish(plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | No
     """
     failpoints = World.system().failpoints
     failpoints.hit("spark.source.before_publish")
-    with GraphSession.open(plan.storage) as session:
+    with OpenGraph.open(plan.storage) as session:
         # A delivery that is repeated after a schema change or beside its own rows must not even be judged.
         if batch is not None and _is_there(session, plan, batch):
             take_away(plan, staged)
@@ -282,7 +282,7 @@ def stream_mark(plan: WritePlan, number: int, query_id: str | None, checkpoint: 
     return BatchMark(app=app, number=number)
 
 
-def _publish(session: GraphSession, plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None) -> None:
+def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | None) -> None:
     parts = sorted((item.part for item in staged), key=lambda part: part.number)
     if not any(part.lines for part in parts):
         return
@@ -327,13 +327,13 @@ def _written_to(staged: Sequence[StagedRows]) -> dict[str, TablePin]:
     return found
 
 
-def _is_there(session: GraphSession, plan: WritePlan, batch: BatchMark) -> bool:
+def _is_there(session: OpenGraph, plan: WritePlan, batch: BatchMark) -> bool:
     state = session.store.snapshot(BranchName.parse(plan.branch), Counters()).state
     last = state.batches.get(batch.app)
     return last is not None and last >= batch.number
 
 
-def _expect_schema(session: GraphSession, plan: WritePlan, staged: Sequence[StagedRows]) -> None:
+def _expect_schema(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows]) -> None:
     found = session.snapshot(plan.branch).state.schema.hash
     for item in staged:
         if item.schema_hash != found:

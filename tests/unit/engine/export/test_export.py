@@ -11,11 +11,12 @@ import sys
 import pytest
 from tests.export_graph import SCHEMA, make_full_graph, tables_of
 from tests.load_graph import load_files, load_lines, make_graph
+from tests.session import Session
 from tests.session_graph import open_session
 
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.load import LoadSettings
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import (
     ExportDamagedError,
     ExportManifestError,
@@ -224,7 +225,7 @@ def test_a_bucket_takes_an_export_and_gives_it_back(full, clean_s3_endpoint):
         full.export(Storage.open(f"{prefix}/out", options), "jsonl")
     storage = Storage.open(f"{prefix}/copy", options)
     init_graph(storage, SCHEMA)
-    with GraphSession.open(storage) as copy:
+    with Session.open(storage) as copy:
         copy.load([f"{prefix}/out"], "append", settings=CHECKED)
         assert tables_of(copy) == tables_of(full)
         # Reached with the options of a graph that is there too.

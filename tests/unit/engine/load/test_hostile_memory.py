@@ -23,7 +23,7 @@ PROGRAM = """
 import json, resource, sys
 from pathlib import Path
 from tests.load_graph import load_files, load_lines
-from omnigraph.engine.session import GraphSession
+from tests.session import Session
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.location import Storage
 from omnigraph.txn.settings import TxnSettings
@@ -32,7 +32,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 root, warm, *files = sys.argv[1:]
-with GraphSession.open(Storage.open(root), settings=TxnSettings(durability="relaxed")) as graph:
+with Session.open(Storage.open(root), settings=TxnSettings(durability="relaxed")) as graph:
     for lines in ('{"type":"Person","data":{"name":1}}\\n', '{"edge":"Knows","from":"x","to":"y"}\\n'):
         try:
             load_lines(graph, Path(warm), lines, "append")

@@ -113,7 +113,7 @@ def test_tags_forks_and_what_branches_can_be_merged_from_are_kept(session):
         session.create_branch("gone", at="main~3")
     with pytest.raises(HistoryGoneError):
         session.create_tag("gone", "main~3")
-    assert [name.name for name in session.branches()] == ["main", "draft"]
+    assert [name.name for name in session.list_branches()] == ["main", "draft"]
     session.create_branch("again", at="tag:one")
     merge_branch(session, "draft", "main")
     assert count(session, "main") == 13

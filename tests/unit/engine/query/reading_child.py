@@ -12,10 +12,10 @@ import threading
 import time
 from pathlib import Path
 
+from tests.session import Session
 from tests.session_graph import RELAXED
 
-from omnigraph.engine.query.limits import QueryOptions
-from omnigraph.engine.session import GraphSession
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.location import Storage
 
@@ -41,12 +41,12 @@ def main() -> None:
     """Answer every line until there is none."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     storage = Storage.open(sys.argv[1])
-    session = GraphSession.open(storage, settings=RELAXED)
+    session = Session.open(storage, settings=RELAXED)
     for line in sys.stdin:
         asked = json.loads(line)
         if asked.pop("is_fresh", False):
             session.close()
-            session = GraphSession.open(storage, settings=RELAXED)
+            session = Session.open(storage, settings=RELAXED)
         _say({"started": True})
         _say(_answer(session, **asked))
     session.close()

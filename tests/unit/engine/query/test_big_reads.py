@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.big_graph import add_people, create_empty
+from tests.session import Session
 from tests.session_graph import RELAXED
 from tests.unit.engine.query.graphs import open_ring
 
-from omnigraph.engine.session import GraphSession
 from omnigraph.store.location import Storage
 
 PEOPLE = 100_000
@@ -38,7 +38,7 @@ def root(tmp_path_factory):
     numbers = np.random.default_rng(5)
     # Some are known by thousands, most by a few.
     targets = (numbers.random(EDGES) ** 3 * PEOPLE).astype(np.int64)
-    with GraphSession.open(storage, settings=RELAXED) as session:
+    with Session.open(storage, settings=RELAXED) as session:
         add_people(session, PEOPLE, numbers.integers(0, PEOPLE, EDGES), targets)
     return path
 

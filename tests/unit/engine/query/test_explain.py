@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.engine.query.graphs import open_ring
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 
 BODY = (
     "query friends($n: String) { match { $p: Person { name: $n }  $p knows $f"

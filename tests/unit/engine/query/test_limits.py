@@ -14,7 +14,8 @@ from tests.unit.engine.query.graphs import SCHEMA, open_ring
 
 from omnigraph.engine.comparison import taken_bytes
 from omnigraph.engine.query.frame import Frame
-from omnigraph.engine.query.limits import Limits, QueryOptions
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryRowLimitError, QueryTimeoutError, UsageError
 from omnigraph.runtime import World, memory_bytes
 from omnigraph.runtime.environment import ManualClock

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.load_graph import RELAXED, export
+from tests.session import Session
 
 from omnigraph.engine.load import Source
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import FileMissingError
 from omnigraph.runtime import Counters
 from omnigraph.spark.load.job import LoadRequest
@@ -41,7 +42,7 @@ def test_objects_are_read_and_written_like_files(s3_endpoint):
     inputs.put("Knows.parquet", packed.getvalue(), Counters())
     storage = Storage.open(f"{root}/graph", options)
     init_graph(storage, SCHEMA, settings=RELAXED)
-    with GraphSession.open(storage, settings=RELAXED) as graph:
+    with Session.open(storage, settings=RELAXED) as graph:
 
         def run(sources, mode):
             return run_load(graph, sources, LoadRequest(mode=mode, settings=SMALL), InProcessRunner())

@@ -17,7 +17,7 @@ from tests.query_oracle import disagreement, evaluate
 from tests.query_oracle.agreement import table_rows
 from tests.query_oracle.values import to_text
 
-from omnigraph.engine.query.limits import QueryOptions
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import RULES
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.lang.gq import parse_queries

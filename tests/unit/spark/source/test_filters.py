@@ -26,10 +26,11 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
+from tests.session import Session
 from tests.session_graph import RELAXED
 
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.session import GraphSession, init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.runtime import Counters
 from omnigraph.spark.source.filters import FilterTranslator
 from omnigraph.spark.source.types import spark_schema, to_wire, wire_schema
@@ -154,7 +155,7 @@ def table(tmp_path_factory):
     """A graph's table whose columns hold every value, each beside nulls."""
     storage = Storage.open(str(tmp_path_factory.mktemp("filters") / "graph"))
     init_graph(storage, SCHEMA, settings=RELAXED)
-    with GraphSession.open(storage, settings=RELAXED) as session:
+    with Session.open(storage, settings=RELAXED) as session:
         owner = session.catalog().nodes["Thing"]
         schema = arrow_schema(owner)
         size = max(map(len, COLUMNS.values())) + 1

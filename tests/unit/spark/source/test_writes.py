@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 from tests.session_graph import create_graph, open_session, read_graph
 
-from omnigraph.engine.session import init_graph
+from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import (
     BadRowsError,
     ConstraintViolationError,

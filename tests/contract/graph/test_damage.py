@@ -78,7 +78,7 @@ WORK = {
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory):
+def original(tmp_path_factory, backend):
     root = tmp_path_factory.mktemp("damage") / "original"
     with omnigraph.init(str(root), SCHEMA, **OPTIONS) as graph:
         graph.mutate_batch(ADD, [{"n": f"p{number}", "a": number} for number in range(20)])
@@ -87,7 +87,7 @@ def original(tmp_path_factory):
         graph.mutate('query d() { delete Person where name = "p9" }')
         draft = graph.create_branch("draft")
         draft.mutate(ADD, {"n": "drafted", "a": 1})
-        graph.tag("start")
+        graph.create_tag("start")
         graph.mutate(ADD, {"n": "later", "a": 1})
     return root
 

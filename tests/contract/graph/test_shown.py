@@ -7,11 +7,11 @@ from xml.etree import ElementTree as ET
 
 import networkx as nx
 import pytest
-from tests.session_graph import RELAXED
 
 import omnigraph
 from omnigraph.engine.results.drawing import Box, Link, Picture, draw_svg
 from omnigraph.errors import LibraryMissingError, ResultWithoutNodesError, ViewTooLargeError
+from tests.session_graph import RELAXED
 
 SCHEMA = """
 node Person { name: String @key  photo: Blob? }
@@ -35,7 +35,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory):
+def graph(tmp_path_factory, backend):
     with omnigraph.init(tmp_path_factory.mktemp("shown") / "<b>&", SCHEMA, settings=RELAXED) as made:
         made.mutate(ROWS, {"p": HOSTILE, "photo": b"abc"}, actor=HOSTILE)
         yield made

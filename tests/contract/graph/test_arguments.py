@@ -13,6 +13,9 @@ import pytest
 import omnigraph
 from omnigraph.engine.embedding import Secret
 from omnigraph.errors import Kind, OmnigraphError, UsageError
+from omnigraph.operations.maintenance import OptimizeRequest
+from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.writes import LoadRequest
 from omnigraph.store.location import Storage
 from omnigraph.store.staging.compaction import CompactionPolicy
 
@@ -85,7 +88,7 @@ def test_the_word_that_was_meant_is_suggested(make, meant):
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory):
+def graph(tmp_path_factory, backend):
     with omnigraph.init(str(tmp_path_factory.mktemp("g") / "g"), SCHEMA, settings=RELAXED) as graph:
         graph.mutate('query a() { insert Person { name: "x" } }')
         graph.create_branch("side")
@@ -97,9 +100,9 @@ BY_NAME = {
     "branch": lambda graph, name: graph.branch(name),
     "create_branch": lambda graph, name: graph.create_branch(name),
     "delete_branch": lambda graph, name: graph.delete_branch(name),
-    "tag": lambda graph, name: graph.tag(name),
+    "tag": lambda graph, name: graph.create_tag(name),
     "delete_tag": lambda graph, name: graph.delete_tag(name),
-    "commit": lambda graph, name: graph.commit(name),
+    "commit": lambda graph, name: graph.get_commit(name),
     "at": lambda graph, name: graph.at(name),
     "diff": lambda graph, name: graph.diff(name),
     "merge": lambda graph, name: graph.merge(name),
@@ -123,9 +126,9 @@ ARGUMENTS = {
     "keep": lambda graph: graph.cleanup(keep="x"),
     "keep as a flag": lambda graph: graph.cleanup(keep=True),
     "keep of a half": lambda graph: graph.cleanup(keep=1.5),
-    "older_than nan": lambda graph: graph.cleanup(older_than_s=math.nan),
-    "older_than inf": lambda graph: graph.cleanup(older_than_s=math.inf),
-    "older_than text": lambda graph: graph.cleanup(older_than_s="x"),
+    "older_than nan": lambda graph: graph.cleanup(older_than=math.nan),
+    "older_than inf": lambda graph: graph.cleanup(older_than=math.inf),
+    "older_than text": lambda graph: graph.cleanup(older_than="x"),
     "limit": lambda graph: graph.log(limit="x"),
     "limit as a flag": lambda graph: graph.log(limit=True),
     "the name of a query": lambda graph: graph.query(EVERYBODY, None, 7),
@@ -156,7 +159,7 @@ ARGUMENTS = {
     "embedding of a class": lambda graph: omnigraph.open(graph.uri, embedding=omnigraph.EmbeddingSettings),
     "embedding of a new graph": lambda graph: omnigraph.init(f"{graph.uri}2", SCHEMA, embedding="mock"),
     "storage": lambda graph: graph.status(storage="no"),
-    "confirm of a cleanup": lambda graph: graph.cleanup(keep=1000, confirm="no"),
+    "dry_run of a cleanup": lambda graph: graph.cleanup(keep=1000, dry_run="no"),
     "patch": lambda graph: graph.load("/dev/null", "merge", patch="no"),
     "mode of a load": lambda graph: graph.load("/dev/null", "Merge"),
     "mode of a load as a list": lambda graph: graph.load("/dev/null", []),
@@ -202,7 +205,7 @@ ARGUMENTS = {
     "start of a feed": lambda graph: graph.changes(start=7),
     "cursor": lambda graph: graph.changes(cursor=7),
     "page token": lambda graph: graph.changes(page_token=7),
-    "page token of a commit": lambda graph: graph.changes_of(graph.log()[0], page_token=7),
+    "page token of a commit": lambda graph: graph.commit_changes(graph.log()[0], page_token=7),
     "limits": lambda graph: graph.changes(limits=7),
     "kinds": lambda graph: graph.changes(kinds="node"),
     "kinds that are none": lambda graph: graph.changes(kinds=[[]]),
@@ -221,10 +224,10 @@ ARGUMENTS = {
     "rows of a batch as a text": lambda graph: graph.mutate_batch(INSERT, "x"),
     "params": lambda graph: graph.mutate(INSERT, 7),
     "actor": lambda graph: graph.mutate(INSERT, {}, actor=7),
-    "message": lambda graph: graph.tag("t", message=7),
-    "policy": lambda graph: graph.session.optimize(policy="x"),
-    "limit of problems": lambda graph: graph.session.load(["/dev/null"], limit="x"),
-    "the form of parameters": lambda graph: graph.session.query(EVERYBODY, params_form="Host"),
+    "message": lambda graph: graph.create_tag("t", message=7),
+    "policy": lambda graph: graph.backend.execute(OptimizeRequest(policy="x")),
+    "limit of problems": lambda graph: graph.backend.execute(LoadRequest(sources=["/dev/null"], limit="x")),
+    "the form of parameters": lambda graph: graph.backend.execute(QueryRequest(text=EVERYBODY, params_form="Host")),
 }
 FLAGS = [{name: value} for name in ("confirm", "force", "discard") for value in ("x", "no", 1, None, [])]
 NOT_POLICIES = {
@@ -252,7 +255,7 @@ def test_a_repair_decides_nothing_by_what_is_not_a_flag(graph, flags):
 )
 def test_a_policy_that_makes_no_sense_compacts_nothing(graph, name, value):
     with pytest.raises(UsageError) as refused:
-        graph.session.optimize(policy=CompactionPolicy(**{name: value}))
+        graph.backend.execute(OptimizeRequest(policy=CompactionPolicy(**{name: value})))
     assert refused.value.details.what == name
 
 

@@ -1,0 +1,61 @@
+"""The accepted schema as a graph stores it, and the catalog that comes out of it again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from omnigraph.catalog import Catalog, catalog_from_json, catalog_hash, catalog_to_json
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.txn.changes import TableRegister
+from omnigraph.txn.manifest.rows import AcceptedSchema
+
+_CATALOGS = 16
+
+
+def accept_schema(source: str, catalog: Catalog) -> AcceptedSchema:
+    """Return the record of a schema with its identities, as the manifest keeps it."""
+    return AcceptedSchema(source=source, compiled=catalog_to_json(catalog).decode(), hash=catalog_hash(catalog))
+
+
+def table_of(owner: NodeType | EdgeType) -> TableRegister:
+    """Return the empty table of a type; its place follows from the numbers that survive renames."""
+    return TableRegister(
+        table_key=owner.table_key,
+        object_id=f"{owner.id:016x}-{owner.incarnation:016x}",
+        folder="nodes" if isinstance(owner, NodeType) else "edges",
+        schema=arrow_schema(owner),
+    )
+
+
+def catalog_of(schema: AcceptedSchema) -> Catalog:
+    """Return the catalog of an accepted schema.
+
+    Raises:
+        CatalogFormatError: it was accepted by a version that this one does not understand.
+        CatalogCorruptError: it contradicts its hash.
+    """
+    return catalog_from_json(schema.compiled.encode())
+
+
+class CatalogCache:
+    """Catalogs by the hash of their schema; branches that share a schema share its catalog. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
+
+    def get(self, schema: AcceptedSchema) -> Catalog:
+        """Return the catalog of an accepted schema, decoded once; raises what :func:`catalog_of` does."""
+        with self._lock:
+            known = self._catalogs.get(schema.hash)
+            if known is not None:
+                self._catalogs.move_to_end(schema.hash)
+                return known
+        decoded = catalog_of(schema)
+        with self._lock:
+            self._catalogs[schema.hash] = decoded
+            while len(self._catalogs) > _CATALOGS:
+                self._catalogs.popitem(last=False)
+        return decoded

@@ -1,0 +1,148 @@
+"""``OpenGraph``: an open graph as the engine holds it: its store, its schemas, its plans, and what runs its reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from omnigraph.catalog import Catalog, assign_identities
+from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
+from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
+from omnigraph.engine.maintenance.auto import MaintenanceSettings, Upkeep
+from omnigraph.engine.query.runner import QueryRunner
+from omnigraph.ir import PlanCache
+from omnigraph.runtime import Counters, World
+from omnigraph.store.location import Storage
+from omnigraph.txn.graph_store import GraphStore, OpenMode
+from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.snapshot import Snapshot
+from omnigraph.values import MAIN, BranchName
+
+
+def init_graph(
+    storage: Storage,
+    schema_text: str | bytes,
+    *,
+    actor: str | None = None,
+    settings: TxnSettings | None = None,
+    world: World | None = None,
+    source_name: str = "<schema>",
+) -> None:
+    """Create a graph with an empty table per type.
+
+    Raises:
+        SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
+        GraphExistsError: there is a graph already.
+    """
+    from omnigraph.catalog import compile_schema  # noqa: PLC0415 - a read needs none of it
+    from omnigraph.lang.pg import parse_schema  # noqa: PLC0415 - see above
+
+    # Half of a surrogate pair is no UTF-8, which the parser says properly.
+    source = schema_text.encode(errors="surrogatepass") if isinstance(schema_text, str) else schema_text
+    world = world or World.system()
+    catalog = assign_identities(compile_schema(parse_schema(source, source_name)), str(world.ids.ulid()))
+    GraphStore.init(
+        storage,
+        schema=accept_schema(source.decode(), catalog),
+        tables=[*map(table_of, catalog.nodes.values()), *map(table_of, catalog.edges.values())],
+        actor=actor,
+        world=world,
+        settings=settings,
+    )
+
+
+class OpenGraph:
+    """An open graph. Queries are compiled against the schema of the branch they run on. Threads may share it."""
+
+    def __init__(
+        self,
+        store: GraphStore,
+        world: World,
+        embedding: EmbeddingSettings | EmbeddingProvider | None = None,
+        maintenance: MaintenanceSettings | None = None,
+    ) -> None:
+        self.store = store
+        self.world = world
+        self.calls = store.stores.calls
+        self.maintenance = maintenance or MaintenanceSettings.from_environment()
+        self.embedder = Embedder(world.clock, embedding)
+        self.catalogs = CatalogCache()
+        self.plans = PlanCache()
+        self.reads = QueryRunner(store, world, self.catalogs, self.plans, self.embedder)
+        self._upkeep = Upkeep(self._tidy, self.maintenance.auto_every, world.clock)
+        store.stores.listeners.append(self._upkeep.note)
+
+    @classmethod
+    def open(
+        cls,
+        storage: Storage,
+        *,
+        mode: OpenMode = "read_write",
+        world: World | None = None,
+        settings: TxnSettings | None = None,
+        group_commit: bool = False,
+        embedding: EmbeddingSettings | EmbeddingProvider | None = None,
+        maintenance: MaintenanceSettings | None = None,
+    ) -> Self:
+        """Open a graph.
+
+        ``embedding`` says what embeds texts; the environment does when it is None, once a text has to be embedded.
+        So it is with ``maintenance``, which says how much is tidied up in the background.
+
+        Raises:
+            GraphMissingError: there is no graph.
+            FormatUnsupportedError: its storage format is outside the range of this version.
+        """
+        world = world or World.system()
+        store = GraphStore.open(storage, mode=mode, world=world, settings=settings, group_commit=group_commit)
+        return cls(store, world, embedding, maintenance)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
+        self._upkeep.close()
+        self.calls.close()
+        self.embedder.close()
+        self.store.close()
+
+    def snapshot(self, branch: str = MAIN, at: str | None = None, counters: Counters | None = None) -> Snapshot:
+        """Return the state that ``at`` names, seen from a branch; the newest of the branch when None.
+
+        Raises:
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        """
+        name, count = BranchName.parse(branch), counters or Counters()
+        if at is None:
+            return self.calls.run(lambda: self.store.snapshot(name, count))
+        return self.calls.run(lambda: self.store.past.resolve_ref(at, name, count).snapshot)
+
+    def catalog(self, branch: str = MAIN) -> Catalog:
+        """Return the schema that a branch follows."""
+        return self.catalog_at(self.snapshot(branch))
+
+    def catalog_at(self, snapshot: Snapshot) -> Catalog:
+        """Return the schema that a state follows."""
+        return self.catalogs.get(snapshot.state.schema)
+
+    def _tidy(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
+        """Do what little a background thread may do about a branch."""
+        from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
+        from omnigraph.store.staging.compaction import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
+
+        authority = self.store.current(branch, Counters())[0]
+        Optimization(
+            authority,
+            self.catalogs.get,
+            LocalRunner(self.store.storage, 1),
+            policy=CompactionPolicy(max_rows=self.maintenance.auto_max_rows),
+            is_stopped=is_stopped,
+        ).run()

@@ -1,0 +1,242 @@
+"""Requests about history: commits, changes, branches, tags, merges and reverts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.operations.request import Action, Request, operation
+from omnigraph.records import record
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.history.diff.compare import GraphDiff
+    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+    from omnigraph.history.feed.tokens import PageLimits
+    from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
+    from omnigraph.txn.branches.status import BranchStatus
+    from omnigraph.txn.branches.tags import Tag
+    from omnigraph.txn.manifest.rows import Commit
+    from omnigraph.txn.refs import LogPage
+
+
+@operation("log", Action.READ)
+@record
+class LogRequest(Request["LogPage"]):
+    """List commits of a branch, newest first.
+
+    Args:
+        branch: whose history.
+        limit: how many at most.
+        after: ``following`` of the page before, or the id of a commit to go on behind.
+        actor: only those that this actor asked for.
+        kind: only those of this kind of operation, such as ``mutate``.
+        type_name: only those that changed this type, ``Person`` or ``node:Person``.
+        since: only those published at this moment or later.
+        until: only those published at this moment or earlier.
+    """
+
+    branch: str = MAIN
+    limit: int = 20
+    after: str | None = None
+    actor: str | None = None
+    kind: str | None = None
+    type_name: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+@operation("get_commit", Action.READ)
+@record
+class GetCommitRequest(Request["Commit"]):
+    """Find a commit in the history of ``branch``, and then of every other."""
+
+    commit_id: str
+    branch: str = MAIN
+
+
+@operation("commit_changes", Action.READ)
+@record
+class CommitChangesRequest(Request["CommitChanges"]):
+    """Show what one commit changed relative to its first parent, one page of it."""
+
+    commit_id: str
+    page_token: str | None = None
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    limits: PageLimits | None = None
+
+
+@operation("poll_changes", Action.READ)
+@record
+class PollChangesRequest(Request["ChangeFeedPage"]):
+    """Return the next commits of a branch with what they changed, oldest first.
+
+    Args:
+        branch: whose first-parent line is read.
+        start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
+        cursor: go on behind what an earlier answer ended with.
+        page_token: go on inside the commit that an earlier answer ended in.
+        kinds: only ``node`` or ``edge``.
+        types: only types of these names.
+        ops: only ``insert``, ``update`` or ``delete``.
+        limits: how much an answer carries.
+    """
+
+    branch: str = MAIN
+    start: str | None = None
+    cursor: str | None = None
+    page_token: str | None = None
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    limits: PageLimits | None = None
+
+
+@operation("baseline", Action.EXPORT)
+@record
+class BaselineRequest(Request[Iterator[dict[str, Any]]]):
+    """Return every entity of the newest state of a branch and, last, the cursor with which a feed goes on from it."""
+
+    branch: str = MAIN
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+
+
+@operation("diff", Action.READ)
+@record
+class DiffRequest(Request["GraphDiff"]):
+    """Compare two states.
+
+    Args:
+        before: a branch, ``main~3``, a commit, ``tag:v1`` or ``@2026-01-31``.
+        after: the same.
+        branch: what a reference without a branch is about.
+        kinds: only ``node`` or ``edge``.
+        types: only types of these names.
+        ops: only ``insert``, ``update`` or ``delete``.
+        ids: only entities of these ids.
+    """
+
+    before: str
+    after: str
+    branch: str = MAIN
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    ids: Iterable[str] = ()
+
+
+@operation("blame", Action.READ)
+@record
+class BlameRequest(Request["EntityHistory"]):
+    """List the commits that changed an entity, newest first; ``type_name`` is ``Person`` or ``node:Person``."""
+
+    type_name: str
+    entity_id: str
+    branch: str = MAIN
+    at: str | None = None
+    limit: int = 20
+
+
+@operation("list_branches", Action.READ)
+@record
+class ListBranchesRequest(Request[tuple["BranchStatus", ...]]):
+    """List the live branches and how each stands to the one it came from, main first, then by name."""
+
+
+@operation("create_branch", Action.BRANCH_CREATE, writes=True)
+@record
+class CreateBranchRequest(Request["BranchStatus"]):
+    """Create a branch at the newest state of ``source``, or at what the reference ``at`` names."""
+
+    name: str
+    source: str = MAIN
+    at: str | None = None
+    actor: str | None = None
+
+
+@operation("delete_branch", Action.BRANCH_DELETE, writes=True)
+@record
+class DeleteBranchRequest(Request[None]):
+    """Delete a branch and its own commits for good."""
+
+    name: str
+    actor: str | None = None
+
+
+@operation("list_tags", Action.READ)
+@record
+class ListTagsRequest(Request[tuple["Tag", ...]]):
+    """List every tag, by name."""
+
+
+@operation("create_tag", Action.CHANGE, writes=True)
+@record
+class CreateTagRequest(Request["Tag"]):
+    """Name the state that the reference ``at`` means at this moment; it is kept from being reclaimed."""
+
+    name: str
+    at: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+
+
+@operation("delete_tag", Action.CHANGE, writes=True)
+@record
+class DeleteTagRequest(Request["Tag"]):
+    """Remove a tag and return it."""
+
+    name: str
+
+
+@operation("merge", Action.BRANCH_MERGE, writes=True)
+@record
+class MergeRequest(Request["MergeResult"]):
+    """Bring everything that the branch ``source`` changed into ``target``, as one commit or not at all.
+
+    Args:
+        source: the branch to merge from; it stays as it is.
+        target: the branch to merge into.
+        resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves them
+            undecided, which is a conflict.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the target must be at.
+    """
+
+    source: str
+    target: str = MAIN
+    resolve: Resolution | None = None
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+
+
+@operation("preview_merge", Action.READ)
+@record
+class PreviewMergeRequest(Request["MergePreview"]):
+    """Show what a merge would do with the branches as they are; nothing is written."""
+
+    source: str
+    target: str = MAIN
+    resolve: Resolution | None = None
+
+
+@operation("revert", Action.CHANGE, writes=True)
+@record
+class RevertRequest(Request["RevertResult"]):
+    """Undo what one commit of a branch changed, as a commit of its own.
+
+    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+    """
+
+    commit: str
+    branch: str = MAIN
+    resolve: Resolution | None = None
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None

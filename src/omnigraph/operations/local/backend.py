@@ -1,0 +1,84 @@
+"""``LocalBackend``: an open graph of this process, asked by requests.
+
+The handler of an operation has the operation's name and stands in the module named like the one that declares its
+request. Modules are imported with the first request that needs them: a read loads no part of the write path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import Any, NoReturn, Self, cast
+
+from omnigraph.engine.open_graph import OpenGraph
+from omnigraph.errors import BadValue, ForkedProcessError, UsageError
+from omnigraph.operations.request import NOTHING, Attachments, Request, Response
+from omnigraph.txn.graph_store import OpenMode
+
+Handler = Callable[[OpenGraph, Any, Attachments], Any]
+
+_handlers: dict[type[Request[Any]], Handler] = {}
+
+
+class LocalBackend:
+    """Executes requests on an open graph. It stays with the process that opened the graph."""
+
+    def __init__(self, engine: OpenGraph, mode: OpenMode) -> None:
+        self.uri = engine.store.storage.root
+        self.mode = mode
+        self._engine = engine
+        self._process_id = os.getpid()
+
+    @property
+    def engine(self) -> OpenGraph:
+        """The open graph.
+
+        Raises:
+            ForkedProcessError: it was opened before this process was forked off.
+        """
+        # Looked at before any lock is taken: one that another thread held at the fork is never released here.
+        if os.getpid() != self._process_id:
+            raise ForkedProcessError("this graph was opened before the process was forked")
+        return self._engine
+
+    def execute(self, request: Request[Response], attached: Attachments = NOTHING) -> Response:
+        """Execute a request. It ends before the graph is closed.
+
+        Raises:
+            ForkedProcessError: the graph was opened before this process was forked off.
+            GraphClosedError: the graph is closed, or about to be.
+            OmnigraphError: whatever the operation raises.
+        """
+        engine = self.engine
+        handler = _handlers.get(type(request)) or find_handler(type(request))
+        return cast("Response", engine.calls.run(lambda: handler(engine, request, attached)))
+
+    def close(self) -> None:
+        """Finish what is under way and let go of everything; in a forked process there is nothing to let go of."""
+        if os.getpid() == self._process_id:
+            self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        details = BadValue(what="graph", value=self.uri, expected="an address, which can be sent")
+        raise UsageError(
+            f"an open graph cannot be sent or copied uri={self.uri}", details=details, hint="open it again over there"
+        )
+
+
+def find_handler(request: type[Request[Any]]) -> Handler:
+    """Return what executes a kind of request."""
+    declared = request.operation
+    module = import_module(f"omnigraph.operations.local.{declared.group}")
+    handler: Handler = getattr(module, declared.name)
+    _handlers[request] = handler
+    return handler

@@ -1,0 +1,278 @@
+"""Handlers of the requests about history: commits, changes, branches, tags, merges and reverts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.diff.compare import diff_between
+from omnigraph.history.feed.blame import blame as find_events
+from omnigraph.history.feed.reader import ChangeReader, capture_baseline
+from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.history.merge import preview_merge as preview_merge_of
+from omnigraph.runtime import Counters
+from omnigraph.txn.refs import LogFilter
+from omnigraph.values import BranchName, CommitId, TagName, Ulid, check_text, check_whole
+from omnigraph.values.temporal import parse_datetime
+
+if TYPE_CHECKING:
+    from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.history.diff.compare import GraphDiff
+    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+    from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
+    from omnigraph.operations.history import (
+        BaselineRequest,
+        BlameRequest,
+        CommitChangesRequest,
+        CreateBranchRequest,
+        CreateTagRequest,
+        DeleteBranchRequest,
+        DeleteTagRequest,
+        DiffRequest,
+        GetCommitRequest,
+        ListBranchesRequest,
+        ListTagsRequest,
+        LogRequest,
+        MergeRequest,
+        PollChangesRequest,
+        PreviewMergeRequest,
+        RevertRequest,
+    )
+    from omnigraph.operations.request import Attachments
+    from omnigraph.txn.branches.status import BranchStatus
+    from omnigraph.txn.branches.tags import Tag
+    from omnigraph.txn.manifest.rows import Commit
+    from omnigraph.txn.refs import LogPage
+
+# One for each open graph: pages of one large commit share its work.
+_readers: WeakKeyDictionary[OpenGraph, ChangeReader] = WeakKeyDictionary()
+
+
+def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage:
+    """Return commits of a branch, newest first.
+
+    Raises:
+        BranchMissingError: there is no such branch.
+        ValueFormatError: a moment, the limit or ``after`` makes no sense.
+    """
+    check_whole("limit", request.limit, least=1)
+    for name in ("after", "actor", "kind", "type_name", "since", "until"):
+        value = getattr(request, name)
+        if value is not None:
+            check_text("operation" if name == "kind" else name, value)
+    wanted = LogFilter(
+        actor=request.actor,
+        operation=request.kind,
+        type_name=request.type_name,
+        since_ms=None if request.since is None else parse_datetime(request.since),
+        until_ms=None if request.until is None else parse_datetime(request.until),
+    )
+    branch = BranchName.parse(request.branch)
+    return graph.store.past.log(branch, wanted, request.limit, request.after, attached.counters or Counters())
+
+
+def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachments) -> Commit:
+    """Return a commit of the branch, or of any other.
+
+    Raises:
+        CommitMissingError: no live branch's history has such a commit.
+    """
+    del attached
+    wanted = CommitId(Ulid.parse(request.commit_id))
+    return graph.store.past.show(wanted, BranchName.parse(request.branch), Counters())
+
+
+def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: Attachments) -> CommitChanges:
+    """Return what one commit changed, one page of it.
+
+    Raises:
+        CommitMissingError, CommitHasNoParentError: there is no such commit, or it is the first of all.
+        ChangeFeedGapError, ChangeSchemaBoundaryError: it cannot be told row by row.
+    """
+    del attached
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
+    return _reader(graph).commit_changes(
+        request.commit_id, wanted=wanted, page_token=request.page_token, limits=request.limits
+    )
+
+
+def poll_changes(graph: OpenGraph, request: PollChangesRequest, attached: Attachments) -> ChangeFeedPage:
+    """Return the next commits of a branch with what they changed.
+
+    Raises:
+        UsageError: more than one place to start at, or none that is known.
+        ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
+        ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
+    """
+    del attached
+    return _reader(graph).poll(
+        request.branch,
+        start=request.start,
+        cursor=request.cursor,
+        page_token=request.page_token,
+        wanted=ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops),
+        limits=request.limits,
+    )
+
+
+def baseline(graph: OpenGraph, request: BaselineRequest, attached: Attachments) -> Iterator[dict[str, Any]]:
+    """Return the records of one pinned state and, behind the last of them, the record with the cursor.
+
+    Raises:
+        BranchMissingError: there is no such branch.
+        HistoryGoneError: a cleanup reclaimed the state meanwhile.
+    """
+    del attached
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
+    return capture_baseline(graph.store, request.branch, wanted=wanted)
+
+
+def diff(graph: OpenGraph, request: DiffRequest, attached: Attachments) -> GraphDiff:
+    """Return the difference between two states, worked out as it is asked for.
+
+    Raises:
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        UsageError: a kind or an operation is none.
+    """
+    del attached
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops, ids=request.ids)
+    return diff_between(graph.store, request.before, request.after, wanted, branch=request.branch)
+
+
+def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> EntityHistory:
+    """Return which commits changed an entity, newest first.
+
+    Raises:
+        TypeMissingError: there is no such type.
+        HistoryGoneError: a state on the way was reclaimed.
+    """
+    check_text("type", request.type_name)
+    check_text("entity id", request.entity_id)
+    key = request.type_name
+    if ":" not in key:
+        catalog = graph.catalog_at(graph.snapshot(request.branch, request.at, attached.counters))
+        key = f"{'edge' if key in catalog.edges else 'node'}:{key}"
+    return find_events(graph.store, key, request.entity_id, branch=request.branch, at=request.at, limit=request.limit)
+
+
+def list_branches(graph: OpenGraph, request: ListBranchesRequest, attached: Attachments) -> tuple[BranchStatus, ...]:
+    """Return the live branches, main first, then by name."""
+    del request
+    return graph.store.branches(attached.counters or Counters())
+
+
+def create_branch(graph: OpenGraph, request: CreateBranchRequest, attached: Attachments) -> BranchStatus:
+    """Create a branch.
+
+    Raises:
+        BranchExistsError: the name, or one that overlaps with it, is taken.
+        BranchMissingError, TagMissingError, CommitMissingError, HistoryGoneError: there is no such state.
+        BranchClosingError: the source is about to be deleted.
+    """
+    del attached
+    made = graph.store.create_branch(
+        BranchName.parse(request.name), source=BranchName.parse(request.source), at=request.at, actor=request.actor
+    )
+    return graph.store.branch_status(made, Counters())
+
+
+def delete_branch(graph: OpenGraph, request: DeleteBranchRequest, attached: Attachments) -> None:
+    """Delete a branch and its own commits for good.
+
+    Raises:
+        UsageError: it is main.
+        BranchMissingError: there is no such branch.
+        BranchInUseError: a branch or a tag depends on it.
+    """
+    del attached
+    graph.store.delete_branch(BranchName.parse(request.name), actor=request.actor)
+
+
+def list_tags(graph: OpenGraph, request: ListTagsRequest, attached: Attachments) -> tuple[Tag, ...]:
+    """Return every tag, by name."""
+    del request
+    return graph.store.tags.list(attached.counters or Counters())
+
+
+def create_tag(graph: OpenGraph, request: CreateTagRequest, attached: Attachments) -> Tag:
+    """Name a state.
+
+    Raises:
+        TagExistsError: the name is taken.
+        BranchMissingError, CommitMissingError, HistoryGoneError: there is no such state.
+    """
+    del attached
+    return graph.store.create_tag(TagName.parse(request.name), request.at, actor=request.actor, message=request.message)
+
+
+def delete_tag(graph: OpenGraph, request: DeleteTagRequest, attached: Attachments) -> Tag:
+    """Remove a tag and return it.
+
+    Raises:
+        TagMissingError: there is none of that name.
+    """
+    del attached
+    return graph.store.delete_tag(TagName.parse(request.name))
+
+
+def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> MergeResult:
+    """Merge one branch into another.
+
+    Raises:
+        MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
+        ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: another write moved what it relies on.
+        PreconditionFailedError: the target is not at ``expected_head``.
+        MemoryBudgetError: the difference is too large.
+    """
+    del attached
+    return merge_branch(
+        graph,
+        request.source,
+        request.target,
+        resolve=request.resolve,
+        actor=request.actor,
+        message=request.message,
+        expected_head=request.expected_head,
+    )
+
+
+def preview_merge(graph: OpenGraph, request: PreviewMergeRequest, attached: Attachments) -> MergePreview:
+    """Return what a merge would do; nothing is written.
+
+    Raises:
+        BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
+    """
+    del attached
+    return preview_merge_of(graph, request.source, request.target, resolve=request.resolve)
+
+
+def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> RevertResult:
+    """Undo one commit by another.
+
+    Raises:
+        CommitMissingError: the branch's history has no such commit.
+        RevertRefusedError: the commit is the first one, or was published together with others.
+        MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+        HistoryGoneError: the state before the commit was reclaimed.
+        PreconditionFailedError: the branch is not at ``expected_head``.
+    """
+    del attached
+    return revert_commit(
+        graph,
+        request.commit,
+        request.branch,
+        resolve=request.resolve,
+        actor=request.actor,
+        message=request.message,
+        expected_head=request.expected_head,
+    )
+
+
+def _reader(graph: OpenGraph) -> ChangeReader:
+    if graph not in _readers:
+        _readers[graph] = ChangeReader(graph.store)
+    return _readers[graph]

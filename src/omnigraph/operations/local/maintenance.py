@@ -1,0 +1,91 @@
+"""Handlers of the requests that keep a graph in shape, or say how it fares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.runtime import Counters
+from omnigraph.values import BranchName, check_flag
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.repair import RepairResult
+    from omnigraph.engine.maintenance.status import GraphStatus
+    from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
+    from omnigraph.operations.request import Attachments
+
+
+def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) -> OptimizeResult:
+    """Compact the tables of a branch and bring their indexes up to date.
+
+    Raises:
+        BranchMissingError, TypeMissingError: there is no such branch or type.
+        ReadOnlyError: the graph is open for reading only.
+    """
+    from omnigraph.engine.maintenance.optimize import Optimization, check_policy  # noqa: PLC0415 - status needs none of it
+    from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
+
+    check_policy(request.policy)
+    authority = graph.store.current(BranchName.parse(request.branch), Counters())[0]
+    runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
+    work = Optimization(authority, graph.catalogs.get, runner, policy=request.policy, actor=request.actor)
+    return work.run(request.types)
+
+
+def cleanup(graph: OpenGraph, request: CleanupRequest, attached: Attachments) -> CleanupResult:
+    """Give back the storage of old states, or say what would go.
+
+    Raises:
+        UsageError: neither ``keep`` nor ``older_than_s`` is given.
+        TableDriftError: a table was changed by something else, and has to be repaired first.
+        ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
+        ReadOnlyError: the graph is open for reading only.
+    """
+    from omnigraph.engine.maintenance.cleanup import Cleanup  # noqa: PLC0415 - status needs none of it
+    from omnigraph.engine.maintenance.retention import Retention  # noqa: PLC0415 - see above
+
+    del attached
+    check_flag("confirm", request.confirm)
+    retention = Retention(keep=request.keep, older_than_s=request.older_than_s)
+    work = Cleanup(graph.store, retention, graph.maintenance, graph.world)
+    return work.run() if request.confirm else work.preview()
+
+
+def status(graph: OpenGraph, request: StatusRequest, attached: Attachments) -> GraphStatus:
+    """Say how the graph fares.
+
+    Raises:
+        BranchMissingError: there is no such branch.
+    """
+    from omnigraph.engine.maintenance.status import read_status  # noqa: PLC0415 - the others need none of it
+
+    check_flag("storage", request.storage)
+    counters = attached.counters
+    return read_status(
+        graph.store,
+        BranchName.parse(request.branch),
+        graph.catalog_at(graph.snapshot(request.branch, None, counters)),
+        graph.maintenance,
+        graph.world,
+        storage=request.storage,
+        counters=counters,
+    )
+
+
+def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> RepairResult:
+    """Show or settle what something other than omnigraph has done to the tables of a branch.
+
+    Raises:
+        UsageError: ``force`` or ``discard`` without ``confirm``, or both.
+        ClaimBusyError: a write is under way, or waits to be recovered.
+        ExpectedVersionMismatchError: a table moved meanwhile.
+        ReadOnlyError: the graph is open for reading only.
+    """
+    from omnigraph.engine.maintenance.repair import RepairOrder  # noqa: PLC0415 - status needs none of it
+    from omnigraph.engine.maintenance.repair import repair as repair_tables  # noqa: PLC0415 - see above
+
+    del attached
+    order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard)
+    return repair_tables(graph.store.current(BranchName.parse(request.branch), Counters())[0], order, Counters())

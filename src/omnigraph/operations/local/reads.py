@@ -1,0 +1,180 @@
+"""Handlers of the requests that read one state of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.runner import ReadCall
+from omnigraph.ir import ParamsForm
+from omnigraph.runtime import Counters
+from omnigraph.values import BranchName, check_callable, check_choice, check_flag, check_instance, check_whole
+
+if TYPE_CHECKING:
+    from omnigraph.catalog import EdgeType, NodeType
+    from omnigraph.engine.export import ExportResult
+    from omnigraph.engine.export.options import ExportCut
+    from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.engine.query.explain import Explanation
+    from omnigraph.engine.results import Result
+    from omnigraph.engine.results.network import Network
+    from omnigraph.operations.reads import (
+        ExplainRequest,
+        ExportRequest,
+        ExportStreamRequest,
+        QueryRequest,
+        ReadNetworkRequest,
+        ReadStateRequest,
+        ResolveRefRequest,
+    )
+    from omnigraph.operations.request import Attachments
+    from omnigraph.txn.refs import ResolvedState
+    from omnigraph.txn.snapshot import Snapshot
+
+
+def query(graph: OpenGraph, request: QueryRequest, attached: Attachments) -> Result:
+    """Compile a read and run it on one pinned snapshot.
+
+    Raises:
+        QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a read.
+        QueryLaneError: it is a mutation.
+        QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
+        QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    return graph.reads.run(read_call(request, attached))
+
+
+def explain(graph: OpenGraph, request: ExplainRequest, attached: Attachments) -> Explanation:
+    """Return the plan of a read; with ``run`` also the rows, calls and time of each step."""
+    check_flag("run", request.run)
+    return graph.reads.explain(read_call(request, attached), run=request.run)
+
+
+def read_call(request: QueryRequest | ExplainRequest, attached: Attachments) -> ReadCall:
+    """Return the read that a request asks for, whichever engine runs it.
+
+    Raises:
+        UsageError: the options are none, or the form of the parameters is not known.
+    """
+    check_instance("options", request.options, QueryOptions)
+    check_choice("params_form", request.params_form, get_args(ParamsForm))
+    options = request.options or QueryOptions()
+    return ReadCall(
+        text=request.text,
+        name=request.name,
+        params=request.params,
+        params_form=request.params_form,
+        branch=request.branch,
+        at=request.at,
+        options=options if attached.cancel is None else replace(options, cancel=attached.cancel),
+        source_name=request.source_name,
+    )
+
+
+def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachments) -> ResolvedState:
+    """Return the state that a reference names, and its commit.
+
+    Raises:
+        ValueFormatError: the text is no reference.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    branch = BranchName.parse(request.branch)
+    return graph.store.past.resolve_ref(request.ref, branch, attached.counters or Counters())
+
+
+def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> Snapshot:
+    """Return a pinned state; raises what :func:`resolve_ref` does."""
+    return graph.snapshot(request.branch, request.at, attached.counters)
+
+
+def read_network(graph: OpenGraph, request: ReadNetworkRequest, attached: Attachments) -> Network:
+    """Return every node and edge of a state, types by name.
+
+    Raises:
+        ViewTooLargeError: there are more than ``limit`` of them; no row was read.
+    """
+    from omnigraph.engine.results.network import Network, NetworkEdge, check_size  # noqa: PLC0415 - few reads need it
+
+    check_whole("limit", request.limit)
+    pinned = graph.snapshot(request.branch, request.at, attached.counters)
+    catalog = graph.catalog_at(pinned)
+    check_size("entities", sum(entry.row_count for entry in pinned.state.tables.values()), request.limit)
+    nodes = {(owner.name, row.pop("id")): row for owner in catalog.nodes.values() for row in _host_rows(pinned, owner)}
+    edges = [
+        NetworkEdge(
+            type_name=owner.name,
+            key=row.pop("id"),
+            source=(owner.from_type, row.pop("src")),
+            target=(owner.to_type, row.pop("dst")),
+            properties=row,
+        )
+        for owner in catalog.edges.values()
+        for row in _host_rows(pinned, owner)
+    ]
+    return Network(nodes=nodes, edges=tuple(edges))
+
+
+def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> ExportResult:
+    """Write all rows of one pinned state into an empty folder, with a manifest.
+
+    Raises:
+        ExportTargetError: there is something in the folder.
+        ExportTypeError: the schema has no such type.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        StorageUnavailableError, StorageDeniedError: the folder cannot be written.
+    """
+    from omnigraph.engine.export import check_export, export_folder  # noqa: PLC0415 - a query needs none of it
+
+    check_export(request.format, attached.progress, request.settings)
+    counters = attached.counters or Counters()
+    return export_folder(
+        export_cut(graph, request.branch, request.at, request.types, counters),
+        request.to,
+        request.format,
+        world=graph.world,
+        graph=graph.store.storage,
+        progress=attached.progress,
+        settings=request.settings,
+        counters=counters,
+    )
+
+
+def export_stream(graph: OpenGraph, request: ExportStreamRequest, attached: Attachments) -> ExportResult:
+    """Write all rows as JSONL to the attached sink; whatever was written before an error is to be thrown away."""
+    from omnigraph.engine.export import check_sink, export_stream  # noqa: PLC0415 - a query needs none of it
+
+    check_sink(attached.sink)
+    check_callable("progress", attached.progress)
+    counters = attached.counters or Counters()
+    cut = export_cut(graph, request.branch, request.at, request.types, counters)
+    return export_stream(cut, attached.sink, world=graph.world, progress=attached.progress, counters=counters)
+
+
+def export_cut(
+    graph: OpenGraph, branch: str, at: str | None, types: Sequence[str] | None, counters: Counters
+) -> ExportCut:
+    """Pin the state that an export is of.
+
+    Raises:
+        ExportTypeError: the schema has no such type.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    from omnigraph.engine.export.options import ExportCut  # noqa: PLC0415 - a query needs none of it
+
+    snapshot = graph.snapshot(branch, at, counters)
+    return ExportCut.of(snapshot, graph.catalog_at(snapshot), types)
+
+
+def _host_rows(pinned: Snapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
+    from omnigraph.engine.results.encodings import host_values  # noqa: PLC0415 - few reads need it
+
+    counters = Counters()
+    table = pinned.table(owner.table_key, counters)
+    names = [name for name in table.schema.names if name not in table.blobs]
+    for batch in table.read(names, counters=counters).sort_by("id").to_batches():
+        columns = [host_values(column) for column in batch.columns]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(names, row, strict=True))

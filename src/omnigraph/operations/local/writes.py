@@ -1,0 +1,142 @@
+"""Handlers of the requests that change rows or the schema of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from omnigraph.engine.load import load as load_sources
+from omnigraph.engine.mutate import is_insert_only, run_mutation
+from omnigraph.engine.schema import apply_schema as apply_schema_text
+from omnigraph.errors import SchemaMovedError
+from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
+from omnigraph.runtime import Counters
+from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag
+
+if TYPE_CHECKING:
+    from omnigraph.engine.load import LoadResult
+    from omnigraph.engine.mutate import MutationResult
+    from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.operations.request import Attachments
+    from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
+
+# How often a mutation that only inserts is made again for a schema that changed meanwhile.
+_ATTEMPTS = 32
+
+
+def mutate(graph: OpenGraph, request: MutateRequest, attached: Attachments) -> MutationResult:
+    """Compile a mutation, run it and publish it as one commit.
+
+    Raises:
+        QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a mutation.
+        QueryLaneError: it is a read.
+        QueryParameterError: a parameter is missing or does not fit.
+        ConstraintViolationError: the graph would break a rule of its schema.
+        PreconditionFailedError: the branch is not at ``expected_head``.
+        ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+    """
+    del attached
+    check_choice("params_form", request.params_form, get_args(ParamsForm))
+    return _mutate(
+        graph, request, lambda query: decode_call(query.checked.parameters, request.params, request.params_form)
+    )
+
+
+def mutate_batch(graph: OpenGraph, request: MutateBatchRequest, attached: Attachments) -> MutationResult:
+    """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
+
+    Raises:
+        QueryParameterError: a parameter is missing or does not fit; says in which row, counted from 1.
+        OmnigraphError: whatever :func:`mutate` does.
+    """
+    del attached
+    check_choice("params_form", request.params_form, get_args(ParamsForm))
+    return _mutate(
+        graph, request, lambda query: decode_calls(query.checked.parameters, request.rows, request.params_form)
+    )
+
+
+def _mutate(
+    graph: OpenGraph,
+    request: MutateRequest | MutateBatchRequest,
+    decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows],
+) -> MutationResult:
+    now_ms = graph.world.clock.now_ms()
+    attempt = 0
+    while True:
+        authority, newest = graph.store.current(BranchName.parse(request.branch), Counters())
+        schema = newest.state.schema
+        catalog = graph.catalogs.get(schema)
+        query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
+        plan = expect_mutation(query)
+        attempt += 1
+        try:
+            return run_mutation(
+                authority,
+                catalog,
+                plan,
+                decode(query),
+                actor=request.actor,
+                expected_head=commit_id(request.expected_head),
+                now_ms=now_ms,
+                schema_hash=schema.hash,
+                embedder=graph.embedder,
+            )
+        except SchemaMovedError:
+            if attempt >= _ATTEMPTS or not is_insert_only(plan):
+                raise
+
+
+def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadResult:
+    """Read every row of the sources and publish all of them as one commit, or nothing.
+
+    Raises:
+        OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
+    """
+    authority, newest = graph.store.current(BranchName.parse(request.branch), Counters())
+    schema = newest.state.schema
+    return load_sources(
+        authority,
+        graph.catalogs.get(schema),
+        request.sources,
+        request.mode,
+        patch=request.patch,
+        actor=request.actor,
+        message=request.message,
+        expected_head=commit_id(request.expected_head),
+        schema_hash=schema.hash,
+        errors_to=request.errors_to,
+        progress=attached.progress,
+        limit=request.limit,
+        settings=request.settings,
+        embedder=graph.embedder,
+    )
+
+
+def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attachments) -> SchemaApplyResult:
+    """Bring a branch to another schema, its rows included, as one commit.
+
+    Raises:
+        SchemaSyntaxError, SchemaCheckError, SchemaPlanError: the text is no schema that the branch can come to.
+        ConstraintViolationError: a row breaks a rule that was to be added.
+        PreconditionFailedError: the branch is not at ``expected_head``.
+        ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+    """
+    del attached
+    check_flag("allow_data_loss", request.allow_data_loss)
+    return apply_schema_text(
+        graph.store,
+        BranchName.parse(request.branch),
+        request.text,
+        catalog_of=graph.catalogs.get,
+        allow_data_loss=request.allow_data_loss,
+        actor=request.actor,
+        expected_head=commit_id(request.expected_head),
+        source_name=request.source_name,
+    )
+
+
+def commit_id(text: str | None) -> CommitId | None:
+    """Return the id that a text is, if any."""
+    return None if text is None else CommitId(Ulid.parse(text))

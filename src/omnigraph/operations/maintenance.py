@@ -1,0 +1,83 @@
+"""Requests that keep a graph in shape, or say how it fares. None of them changes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from omnigraph.operations.request import Action, Request, operation
+from omnigraph.records import record
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.engine.maintenance.optimize import OptimizeResult
+    from omnigraph.engine.maintenance.repair import RepairResult
+    from omnigraph.engine.maintenance.status import GraphStatus
+    from omnigraph.store.staging.compaction import CompactionPolicy
+
+
+@operation("optimize", Action.ADMIN, writes=True)
+@record
+class OptimizeRequest(Request["OptimizeResult"]):
+    """Compact the tables of a branch and bring their indexes up to date, concurrently with writes to it.
+
+    Args:
+        branch: whose tables; those that it inherits are left to the branch that owns them.
+        types: only these, ``Person`` or ``node:Person``.
+        actor: who asks for it.
+        policy: when fragments are merged.
+    """
+
+    branch: str = MAIN
+    types: Sequence[str] | None = None
+    actor: str | None = None
+    policy: CompactionPolicy | None = None
+
+
+@operation("cleanup", Action.ADMIN, writes=True)
+@record
+class CleanupRequest(Request["CleanupResult"]):
+    """Give back the storage of old states, on every branch; without ``confirm`` only say what would go.
+
+    Args:
+        keep: how many of the newest states of each branch stay.
+        older_than_s: how long a state stays after it was current.
+        confirm: do it; states that go can never be read again.
+    """
+
+    keep: int | None = None
+    older_than_s: float | None = None
+    confirm: bool = False
+
+
+@operation("status", Action.READ)
+@record
+class StatusRequest(Request["GraphStatus"]):
+    """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
+
+    Args:
+        branch: as which branch sees it.
+        storage: look at every stored file, too: versions and bytes. That takes longer the more states are kept.
+    """
+
+    branch: str = MAIN
+    storage: bool = False
+
+
+@operation("repair", Action.ADMIN, writes=True)
+@record
+class RepairRequest(Request["RepairResult"]):
+    """Show what something other than omnigraph has done to the tables of a branch, and settle it if asked to.
+
+    Args:
+        branch: whose tables.
+        confirm: adopt compactions, which change no row; otherwise only look.
+        force: adopt every other change too.
+        discard: undo every change instead.
+    """
+
+    branch: str = MAIN
+    confirm: bool = False
+    force: bool = False
+    discard: bool = False

@@ -1,0 +1,131 @@
+"""Requests that read one state of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from omnigraph.operations.request import Action, Request, operation
+from omnigraph.records import record
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
+    from omnigraph.engine.query.explain import Explanation
+    from omnigraph.engine.query.options import QueryOptions
+    from omnigraph.engine.results import Result
+    from omnigraph.engine.results.network import Network
+    from omnigraph.ir import ParamsForm
+    from omnigraph.store.location import Storage
+    from omnigraph.txn.refs import ResolvedState
+    from omnigraph.txn.snapshot import Snapshot
+
+
+@operation("query", Action.READ)
+@record
+class QueryRequest(Request["Result"]):
+    """Run a read on one pinned snapshot.
+
+    Args:
+        text: a whole ``.gq`` source.
+        params: values by parameter name.
+        name: the declaration to run; None if the source holds exactly one.
+        params_form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
+        branch: where to read.
+        at: a reference to a state, such as a commit id, ``main~3``, ``tag:v1`` or ``@2026-01-31``; the newest state of
+            the branch when None.
+        options: how to run it, and what it may cost.
+        source_name: what errors call the source.
+    """
+
+    text: str | bytes
+    params: Any = None
+    name: str | None = None
+    params_form: ParamsForm = "host"
+    branch: str = MAIN
+    at: str | None = None
+    options: QueryOptions | None = None
+    source_name: str = "<query>"
+
+
+@operation("explain", Action.READ)
+@record
+class ExplainRequest(Request["Explanation"]):
+    """Show the plan of a read; with ``run`` also the rows, calls and time of each step. The rest is as for a query."""
+
+    text: str | bytes
+    params: Any = None
+    name: str | None = None
+    run: bool = False
+    params_form: ParamsForm = "host"
+    branch: str = MAIN
+    at: str | None = None
+    options: QueryOptions | None = None
+    source_name: str = "<query>"
+
+    @classmethod
+    def of(cls, query: QueryRequest, *, run: bool) -> Self:
+        """Return the request that explains what another one reads."""
+        return cls(run=run, **{one.name: getattr(query, one.name) for one in fields(query)})
+
+
+@operation("resolve_ref", Action.READ)
+@record
+class ResolveRefRequest(Request["ResolvedState"]):
+    """Find the state that a reference names, seen from a branch."""
+
+    ref: str
+    branch: str = MAIN
+
+
+@operation("read_state", Action.READ)
+@record
+class ReadStateRequest(Request["Snapshot"]):
+    """Pin a state and say what it consists of: its commit, its schema, its tables and their rows."""
+
+    branch: str = MAIN
+    at: str | None = None
+
+
+@operation("read_network", Action.READ)
+@record
+class ReadNetworkRequest(Request["Network"]):
+    """Read every node and edge of a small state."""
+
+    limit: int
+    branch: str = MAIN
+    at: str | None = None
+
+
+@operation("export", Action.EXPORT)
+@record
+class ExportRequest(Request["ExportResult"]):
+    """Write all rows of one pinned state into an empty folder, with a manifest; loading it gives them back.
+
+    Args:
+        to: a directory that is empty or does not exist, or ``s3://bucket/prefix``.
+        format: ``jsonl``, ``csv`` or ``parquet``.
+        branch: where to read.
+        at: a reference to an earlier state, such as a commit id, ``main~3`` or ``tag:v1``.
+        types: only types of these names; ``node:Name`` and ``edge:Name`` tell two of one name apart.
+        settings: what it may use of the machine.
+    """
+
+    to: str | Path | Storage
+    format: ExportFormat = "jsonl"
+    branch: str = MAIN
+    at: str | None = None
+    types: Sequence[str] | None = None
+    settings: ExportSettings | None = None
+
+
+@operation("export_stream", Action.EXPORT)
+@record
+class ExportStreamRequest(Request["ExportResult"]):
+    """Write all rows of one pinned state as JSONL to the attached sink: edges first, types by name, rows by id."""
+
+    branch: str = MAIN
+    at: str | None = None
+    types: Sequence[str] | None = None

@@ -1,0 +1,115 @@
+"""Requests that change rows or the schema of a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omnigraph.operations.request import Action, Request, operation
+from omnigraph.records import record
+from omnigraph.values import MAIN
+
+if TYPE_CHECKING:
+    from omnigraph.engine.load import LoadMode, LoadResult, LoadSettings, Source
+    from omnigraph.engine.mutate import MutationResult
+    from omnigraph.engine.schema import SchemaApplyResult
+    from omnigraph.ir import ParamsForm
+
+
+@operation("mutate", Action.CHANGE, writes=True)
+@record
+class MutateRequest(Request["MutationResult"]):
+    """Run a mutation and publish it as one commit.
+
+    Args:
+        text: a whole ``.gq`` source.
+        params: values by parameter name.
+        name: the declaration to run; None if the source holds exactly one.
+        params_form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
+        branch: where to write.
+        actor: who asks for it.
+        expected_head: the commit that the branch must be at.
+        source_name: what errors call the source.
+    """
+
+    text: str | bytes
+    params: Any = None
+    name: str | None = None
+    params_form: ParamsForm = "host"
+    branch: str = MAIN
+    actor: str | None = None
+    expected_head: str | None = None
+    source_name: str = "<query>"
+
+
+@operation("mutate_batch", Action.CHANGE, writes=True)
+@record
+class MutateBatchRequest(Request["MutationResult"]):
+    """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
+
+    The calls follow each other as if their statements stood in one text: each sees what the ones before it did, and
+    all of them have the same ``now()``. A mutation that only inserts is made column by column. ``rows`` holds the
+    parameters of each call, which are all read before the first call is made.
+    """
+
+    text: str | bytes
+    rows: Sequence[Any]
+    name: str | None = None
+    params_form: ParamsForm = "host"
+    branch: str = MAIN
+    actor: str | None = None
+    expected_head: str | None = None
+    source_name: str = "<query>"
+
+
+@operation("load", Action.CHANGE, writes=True)
+@record
+class LoadRequest(Request["LoadResult"]):
+    """Read every row of the sources and publish all of them as one commit, or nothing.
+
+    Args:
+        sources: files, folders, globs or ``s3://`` addresses of JSONL, CSV or Parquet.
+        mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
+        patch: with ``merge``, change only the properties that are given.
+        branch: where to write.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+        errors_to: a file that gets every bad row.
+        limit: how many problems the error lists.
+        settings: what it may use of the machine.
+    """
+
+    sources: Sequence[Source | str]
+    mode: LoadMode = "append"
+    patch: bool = False
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+    errors_to: str | Path | None = None
+    limit: int = 100
+    settings: LoadSettings | None = None
+
+
+@operation("apply_schema", Action.SCHEMA_APPLY, writes=True)
+@record
+class ApplySchemaRequest(Request["SchemaApplyResult"]):
+    """Bring a branch to another schema, its rows included, as one commit.
+
+    Args:
+        text: the schema.
+        branch: which branch.
+        allow_data_loss: reclaim what is dropped at once.
+        actor: who asks for it.
+        expected_head: the commit that the branch must be at.
+        source_name: what errors call the source.
+    """
+
+    text: str | bytes
+    branch: str = MAIN
+    allow_data_loss: bool = False
+    actor: str | None = None
+    expected_head: str | None = None
+    source_name: str = "<schema>"

@@ -1,0 +1,82 @@
+"""Operations as data: every one of them is declared, can be executed, and survives its JSON form."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, fields
+
+import pytest
+
+import omnigraph
+from omnigraph.engine.load import LoadSettings, Source
+from omnigraph.errors import UsageError
+from omnigraph.operations import OPERATIONS, Action, request_from_json, request_to_json
+from omnigraph.operations.local.backend import find_handler
+from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.request import _load_declarations
+from omnigraph.operations.writes import LoadRequest
+from tests.contract.graph.json_backend import JsonBackend
+from tests.session_graph import RELAXED
+
+_load_declarations()
+SCHEMA = "node Person { name: String @key }"
+ADD = "query add($name: String) { insert Person { name: $name } }"
+# What the fields without a default are given here; the values do not matter.
+REQUIRED = {"sources": ["people.jsonl"], "rows": [{}], "limit": 7}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_an_operation_has_a_handler_and_survives_its_json_form(name):
+    declared = OPERATIONS[name]
+    assert declared.operation.name == name
+    assert declared.operation.action in Action
+    assert callable(find_handler(declared))
+    given = {one.name: REQUIRED.get(one.name, "x") for one in fields(declared) if one.default is MISSING}
+    request = declared(**given)
+    assert request_from_json(json.loads(json.dumps(request_to_json(request)))).__class__ is declared
+
+
+def test_options_and_sources_survive_the_json_form():
+    request = LoadRequest(
+        sources=[Source(path="a.csv", type_name="Person", columns={"name": "n"}), "b.jsonl"],
+        settings=LoadSettings(threads=1),
+    )
+    assert request_from_json(json.loads(json.dumps(request_to_json(request)))) == request
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"operation": "drop"}, "unknown operation 'drop'"),
+        ({}, "unknown operation 'None'"),
+        ({"operation": "query", "text": "x", "txet": "y"}, "QueryRequest has no field 'txet'"),
+    ],
+)
+def test_a_document_that_is_no_request_is_refused(document, message):
+    with pytest.raises(UsageError, match=message):
+        request_from_json(document)
+
+
+def test_a_value_without_a_json_form_is_refused():
+    with pytest.raises(UsageError, match="cannot be part of a request: type=function"):
+        request_to_json(QueryRequest(text="x", params={"p": lambda: None}))
+
+
+def test_writes_are_what_a_reading_graph_refuses(tmp_path):
+    with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED) as graph:
+        graph.mutate(ADD, {"name": "ann"})
+    with omnigraph.open(tmp_path / "g", mode="read_only") as graph, pytest.raises(omnigraph.OmnigraphError):
+        graph.mutate(ADD, {"name": "bo"})
+    writing = {name for name, declared in OPERATIONS.items() if declared.operation.writes}
+    assert {"mutate", "load", "merge", "apply_schema", "cleanup"} <= writing
+    assert not {"query", "diff", "log", "status", "export"} & writing
+
+
+def test_every_method_goes_through_a_request(tmp_path, backend):
+    with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED) as graph:
+        graph.mutate(ADD, {"name": "ann"})
+        graph.query("query q() { match { $p: Person } return { $p.name } }")
+        graph.log()
+        if backend is JsonBackend:
+            assert [one["operation"] for one in graph.backend.requests] == ["mutate", "query", "log"]
+            assert graph.backend.requests[0]["params"] == {"name": "ann"}
