@@ -1,4 +1,4 @@
-"""Typed details: one frozen dataclass per shape of evidence an error carries, and their JSON codec."""
+"""Typed details: one frozen record per kind of evidence, and their JSON codec."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.records import record
 
 @record
 class Details:
-    """Root of all details; by itself it says that a code carries no further evidence."""
+    """Root of all details; on its own, it means that the error carries no further evidence."""
 
 
 @record
@@ -20,7 +20,7 @@ class Place(Details):
 
     ``start`` and ``end`` are byte offsets into the UTF-8 source and ``end > start``; ``line`` and ``column``
     count from 1, columns in characters. ``text`` is the source line, ``width`` how many characters to underline.
-    Of a very long line ``text`` is the part around the place, and ``text_start`` how many characters stand before it.
+    For a very long line, ``text`` is the part around the place and ``text_start`` the number of characters before it.
     """
 
     source: str
@@ -35,7 +35,7 @@ class Place(Details):
 
 @record
 class Diagnostic(Details):
-    """A finding about a schema or a query: which rule, where, and what would have been right."""
+    """A finding in a schema or query: which rule, where, and what was expected."""
 
     rule: str | None = None
     place: Place | None = None
@@ -46,9 +46,9 @@ class Diagnostic(Details):
 
 @record
 class ParameterProblem(Details):
-    """A query parameter that cannot be used: its name, the declared type and what was given.
+    """A query parameter that cannot be used: its name, its declared type and what was given.
 
-    ``row`` is the number, from 1, of the call in a batch of them.
+    ``row`` is the number of the call within a batch, counting from 1.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ParameterProblem(Details):
 
 @record
 class MissingThing(Details):
-    """Something was named that does not exist, with the names that are near."""
+    """A name that does not exist, and similar names that do."""
 
     what: str
     name: str
@@ -68,7 +68,7 @@ class MissingThing(Details):
 
 @record
 class LimitExceeded(Details):
-    """A resource limit that protects the process was passed."""
+    """A resource limit was exceeded."""
 
     resource: str
     limit: int
@@ -78,7 +78,7 @@ class LimitExceeded(Details):
 
 @record
 class FormatMismatch(Details):
-    """Stored bytes of ours that this version cannot accept."""
+    """Stored data whose format this version does not accept."""
 
     what: str
     expected: str
@@ -87,7 +87,7 @@ class FormatMismatch(Details):
 
 @record
 class BadValue(Details):
-    """A value that is not of the form its type demands."""
+    """A value that is not what was expected."""
 
     what: str
     value: str
@@ -96,7 +96,7 @@ class BadValue(Details):
 
 @record
 class StorageFault(Details):
-    """What the store was asked to do, where, and why it did not; never with a secret in it."""
+    """What the store was asked to do, where, and why it failed; never contains a secret."""
 
     doing: str
     location: str
@@ -105,7 +105,7 @@ class StorageFault(Details):
 
 @record
 class TableRef(Details):
-    """A dataset below the graph's root, its branch (``None`` is main) and a version when one was asked for."""
+    """A dataset below the graph's root, its branch (None is main) and the requested version, if any."""
 
     location: str
     branch: str | None = None
@@ -114,7 +114,7 @@ class TableRef(Details):
 
 @record
 class HeadMoved(Details):
-    """The version a writer built on and the head it met; ``None`` when that could not be read."""
+    """The version a writer started from and the head it found; ``actual`` is None if the head could not be read."""
 
     location: str
     branch: str | None = None
@@ -124,7 +124,7 @@ class HeadMoved(Details):
 
 @record
 class ExistingKeys(Details):
-    """Ids that are taken already: the first few of them, and how many in all."""
+    """Ids that already exist: the first few, and the total count."""
 
     location: str
     ids: tuple[str, ...]
@@ -133,7 +133,7 @@ class ExistingKeys(Details):
 
 @record
 class UnknownOutcome(Details):
-    """The one version a commit can have landed at, and the uuid that would prove it is ours."""
+    """The only version that the commit can have created, and the uuid that identifies it."""
 
     location: str
     branch: str | None = None

@@ -1,43 +1,67 @@
-"""Errors that belong to no single room: usage, values, files, and our own bugs."""
+"""Errors that belong to no single room: usage, values, files, the operator config, and internal bugs."""
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import BadValue, MissingThing
-from omnigraph.errors.kinds import Kind
+from omnigraph.errors.base import Kind, OmnigraphError, Row
+from omnigraph.errors.details import BadValue, Diagnostic, MissingThing
+from omnigraph.errors.language import DiagnosticError
 
 
 class InternalError(OmnigraphError):
-    """A contradiction inside omnigraph; always a bug of ours."""
+    """An internal contradiction; always a bug in omnigraph."""
 
     row = Row(code="internal", kind=Kind.INTERNAL, hint="report this with the steps that led to it")
 
 
 class UsageError(OmnigraphError):
-    """A command or a call was given arguments that do not go together."""
+    """The arguments of a command or call are invalid or do not go together."""
 
     row = Row(code="usage", kind=Kind.INVALID, details=BadValue)
 
 
 class ValueFormatError(OmnigraphError, ValueError):
-    """A name, an id or a reference is not written the way its type demands."""
+    """A name, id or reference is malformed."""
 
     row = Row(code="value.format", kind=Kind.INVALID, details=BadValue)
 
 
 class FileMissingError(OmnigraphError, FileNotFoundError):
-    """A file that a command or a call names does not exist."""
+    """A file named in a command or call does not exist."""
 
     row = Row(code="file.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class FileAccessError(OmnigraphError):
-    """A file exists but cannot be read or written as asked."""
+    """A file exists but cannot be read or written as requested."""
 
     row = Row(code="file.access", kind=Kind.INVALID, details=BadValue)
 
 
 class FailpointError(OmnigraphError):
-    """An injected fault; only ever seen in tests that switch a failpoint on."""
+    """An injected fault; occurs only in tests that enable a failpoint."""
 
     row = Row(code="failpoint", kind=Kind.UNAVAILABLE, details=BadValue)
+
+
+class ConfigError(DiagnosticError):
+    """The operator config does not parse, or one of its keys has an invalid value."""
+
+    row = Row(code="config.invalid", kind=Kind.INVALID, details=Diagnostic)
+
+
+class ProfileMissingError(OmnigraphError, KeyError):
+    """The operator config has no profile with that name."""
+
+    row = Row(code="profile.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
+class AliasMissingError(OmnigraphError, KeyError):
+    """The operator config has no alias with that name."""
+
+    row = Row(code="alias.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+
+
+class ScopeUnsupportedError(OmnigraphError):
+    """The graph is reached through a server or cluster; this version only opens graphs directly on storage."""
+
+    row = Row(code="scope.unsupported", kind=Kind.UNSUPPORTED, details=BadValue)

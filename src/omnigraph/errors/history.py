@@ -1,23 +1,22 @@
-"""Errors of history: merges and reverts that cannot be made as asked."""
+"""Errors of history: merges, reverts, tags and branches, and reading history as changes."""
 
 from __future__ import annotations
 
 from dataclasses import field
 from typing import Any
 
-from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import BadValue, Details, MissingThing
-from omnigraph.errors.kinds import Kind, Retry
+from omnigraph.errors.base import Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.details import BadValue, Details, LimitExceeded, MissingThing
 from omnigraph.errors.storage import VersionMissingError
 from omnigraph.records import record
 
 
 @record
 class MergeConflict(Details):
-    """One thing that a merge cannot decide.
+    """One conflict that a merge cannot resolve by itself.
 
-    ``kind`` is the stable word of the conflict. ``properties`` names what both sides changed, when that is known. The
-    images are the row as the common base, the source and the target have it; None where it is not there.
+    ``kind`` is the stable word of the conflict. ``properties`` names what both sides changed, if known. ``base``,
+    ``source`` and ``target`` are the row in the common base and on each side; None where the row does not exist.
     """
 
     kind: str
@@ -32,14 +31,14 @@ class MergeConflict(Details):
 
 @record
 class MergeConflicts(Details):
-    """Every conflict of a merge in a stable order."""
+    """All conflicts of a merge, in a stable order."""
 
     items: tuple[MergeConflict, ...]
 
 
 @record
 class ReadSetChange(Details):
-    """Something that an operation was decided on and that is different by now; ``actual`` is None when it is gone."""
+    """Something an operation was based on that has since changed; ``actual`` is None if it no longer exists."""
 
     member: str
     expected: str
@@ -47,36 +46,36 @@ class ReadSetChange(Details):
 
 
 class MergeConflictsError(OmnigraphError):
-    """Both sides of a merge changed the same thing, or the merged graph would break a rule; nothing was written."""
+    """Both sides of a merge changed the same thing, or the result would violate the schema; nothing was written."""
 
     row = Row(
         code="merge.conflicts",
         kind=Kind.CONFLICT,
         details=MergeConflicts,
-        hint="change one of the sides and try again, or say how to resolve rows",
+        hint="change one side and try again, or choose how to resolve conflicting rows",
     )
 
 
 class ReadSetChangedError(OmnigraphError):
-    """What an operation was decided on has changed before it could take effect; nothing was written."""
+    """Something the operation was based on changed before it could take effect; nothing was written."""
 
     row = Row(
         code="read_set.changed",
         kind=Kind.CONFLICT,
         details=ReadSetChange,
         retry=Retry.AFTER_REFRESH,
-        hint="look at the current state and decide again",
+        hint="read the current state and decide again",
     )
 
 
 class MergeBaseMissingError(OmnigraphError):
-    """Two branches share no commit that is still known, so nothing tells which side changed what."""
+    """The two branches share no known commit, so it is unknown which side changed what."""
 
     row = Row(code="merge.no_base", kind=Kind.UNSUPPORTED, details=BadValue)
 
 
 class RevertRefusedError(OmnigraphError):
-    """A commit that cannot be undone by itself: the first one, or one that was published together with others."""
+    """The commit cannot be reverted on its own: it is the first one, or was published together with others."""
 
     row = Row(code="revert.refused", kind=Kind.UNSUPPORTED, details=BadValue)
 
@@ -92,7 +91,7 @@ class GoneState(Details):
 
 @record
 class BranchInUse(Details):
-    """A branch that something else needs: a branch that was forked from it, or a tag that names a commit of it."""
+    """A branch that another one was forked from, or that has a tag on one of its commits."""
 
     branch: str
     needed_by: str
@@ -106,40 +105,106 @@ class HistoryGoneError(VersionMissingError):
         code="history.gone",
         kind=Kind.GONE,
         details=GoneState,
-        hint="read a later commit; a tag protects a commit from being reclaimed",
+        hint="read a later commit; a tag protects a commit from cleanup",
     )
 
 
 class TagMissingError(OmnigraphError, KeyError):
-    """There is no tag of that name."""
+    """There is no tag with that name."""
 
     row = Row(code="tag.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class TagExistsError(OmnigraphError):
-    """A tag of that name exists; tags are never moved."""
+    """A tag with that name already exists; tags are never moved."""
 
     row = Row(code="tag.exists", kind=Kind.CONFLICT, details=BadValue)
 
 
 class BranchInUseError(OmnigraphError):
-    """A branch cannot be deleted while branches or tags depend on it."""
+    """A branch cannot be deleted while other branches or tags depend on it."""
 
     row = Row(
         code="branch.in_use",
         kind=Kind.CONFLICT,
         details=BranchInUse,
-        hint="delete what depends on it first",
+        hint="delete the dependent branches and tags first",
     )
 
 
 class BranchClosingError(OmnigraphError):
-    """A branch is being deleted, so that nothing can be forked from it and none of its commits tagged."""
+    """The branch is being deleted: it cannot be forked, and its commits cannot be tagged."""
 
     row = Row(
         code="branch.closing",
         kind=Kind.CONFLICT,
         details=BadValue,
         retry=Retry.AS_IS,
-        hint="send it again: the branch is gone then, or was kept",
+        hint="try again: by then the branch is deleted, or was kept",
     )
+
+
+@record
+class FeedGap(Details):
+    """Where a feed cannot continue: the caller's cursor, if any, and the first commit that cannot be read."""
+
+    cursor: str | None
+    first_unreadable_commit_id: str
+
+
+@record
+class DiffRefusal(Details):
+    """Why two states cannot be compared row by row.
+
+    ``reason`` is ``parentless_commit`` or ``schema_boundary``; the commit is None for states that are not commits.
+    """
+
+    reason: str
+    graph_commit_id: str | None = None
+    type_name: str | None = None
+
+
+class ChangeSchemaBoundaryError(OmnigraphError):
+    """The schema of a type differs between the two states; schema changes are never reported as row changes."""
+
+    row = Row(
+        code="changes.schema_boundary",
+        kind=Kind.CONFLICT,
+        details=DiffRefusal,
+        hint="take a baseline after the schema change and continue from there",
+    )
+
+
+class CommitHasNoParentError(OmnigraphError):
+    """The first commit of a graph has no parent to compare it with."""
+
+    row = Row(code="changes.no_parent", kind=Kind.CONFLICT, details=DiffRefusal)
+
+
+class ChangeFeedGapError(OmnigraphError):
+    """The feed would have to deliver a commit whose history was reclaimed."""
+
+    row = Row(code="changes.gap", kind=Kind.GONE, details=FeedGap, hint="take a new baseline and continue from there")
+
+
+class ChangeCursorError(OmnigraphError):
+    """A cursor or page token is damaged, or was made for another graph, branch, commit or filter."""
+
+    row = Row(
+        code="changes.cursor",
+        kind=Kind.INVALID,
+        details=BadValue,
+        hint="use a token only with the request that returned it",
+    )
+
+
+class ChangeLimitError(OmnigraphError):
+    """The requested page of changes, or its token, exceeds the maximum size."""
+
+    row = Row(code="changes.limit", kind=Kind.TOO_LARGE, details=LimitExceeded)
+
+
+class ChangeValueError(OmnigraphError):
+    """A stored value cannot be exported, such as a float that is not finite."""
+
+    row = Row(code="changes.value", kind=Kind.UNSUPPORTED, details=BadValue)

@@ -1,16 +1,15 @@
-"""Errors about the two languages, their sources and their compiled forms."""
+"""Errors in schema and query sources, and in compiled catalogs."""
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
+from omnigraph.errors.base import Kind, OmnigraphError, Row
 from omnigraph.errors.details import BadValue, Diagnostic, FormatMismatch, LimitExceeded, MissingThing, ParameterProblem
-from omnigraph.errors.kinds import Kind
 
 
 class DiagnosticError(OmnigraphError):
     """A finding with a place in a source text; prints the line, a caret and one suggestion.
 
-    Not raised itself: it is what the errors of both languages have in common.
+    Never raised itself: the common base of errors in source texts.
     """
 
     details: Diagnostic
@@ -20,7 +19,7 @@ class DiagnosticError(OmnigraphError):
 
 
 def render_diagnostic(message: str, details: Diagnostic) -> str:
-    """Lay a finding out for people: headline with place, source line, caret, suggestion."""
+    """Format a finding as text: headline with place, source line, caret, suggestion."""
     place = details.place
     suggestion = [f"suggestion: {details.suggestion}"] if details.suggestion else []
     if place is None:
@@ -41,7 +40,7 @@ def render_diagnostic(message: str, details: Diagnostic) -> str:
 
 
 class SchemaSyntaxError(DiagnosticError):
-    """The text is not a ``.pg`` schema."""
+    """The text is not a valid ``.pg`` schema."""
 
     row = Row(code="schema.syntax", kind=Kind.INVALID, details=Diagnostic)
 
@@ -53,13 +52,13 @@ class SchemaCheckError(DiagnosticError):
 
 
 class SchemaPlanError(DiagnosticError):
-    """The desired schema cannot be related to the accepted one, usually because of a rename hint."""
+    """The desired schema cannot be matched with the accepted one, usually because of a rename hint."""
 
     row = Row(code="schema.plan", kind=Kind.INVALID, details=Diagnostic)
 
 
 class CatalogFormatError(OmnigraphError):
-    """A compiled catalog was written by a version of the format that this one does not know."""
+    """A compiled catalog has a format that this version does not support."""
 
     row = Row(
         code="catalog.format",
@@ -70,7 +69,7 @@ class CatalogFormatError(OmnigraphError):
 
 
 class CatalogCorruptError(OmnigraphError):
-    """A compiled catalog contradicts its own hash or shape."""
+    """A compiled catalog does not match its own hash or shape."""
 
     row = Row(
         code="catalog.corrupt",
@@ -81,54 +80,54 @@ class CatalogCorruptError(OmnigraphError):
 
 
 class QuerySyntaxError(DiagnosticError):
-    """The text is not a ``.gq`` file."""
+    """The text is not a valid ``.gq`` file."""
 
     row = Row(code="query.syntax", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryTypeError(DiagnosticError):
-    """A query parses but does not fit the schema; ``details.rule`` is the rule (``T1`` to ``T24``) if it has one."""
+    """The query does not fit the schema; ``details.rule`` is the violated rule (``T1`` to ``T24``), if any."""
 
     row = Row(code="query.type", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryMeaningError(DiagnosticError):
-    """A query type-checks but asks for something that has no meaning, such as ordering by an unknown alias."""
+    """The query type-checks but asks for something meaningless, such as ordering by an unknown alias."""
 
     row = Row(code="query.meaning", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryParameterError(OmnigraphError):
-    """A parameter is missing, is not of its declared type, or the parameters are not an object."""
+    """A parameter is missing or does not have its declared type, or the parameters are not an object."""
 
     details: ParameterProblem
     row = Row(code="query.parameter", kind=Kind.INVALID, details=ParameterProblem)
 
 
 class QueryNotFoundError(OmnigraphError, KeyError):
-    """No declaration of that name, or no name given although the file holds several."""
+    """No query has that name, or no name was given although the file declares several."""
 
     row = Row(code="query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
-class QueryLaneError(OmnigraphError):
-    """A mutation was sent where reads are answered, or a read where mutations are run."""
+class WrongQueryKindError(OmnigraphError):
+    """A mutation was given where a read is expected, or a read where a mutation is expected."""
 
     row = Row(code="query.lane", kind=Kind.INVALID, details=BadValue)
 
 
 class SourceEncodingError(DiagnosticError):
-    """The source is not UTF-8, or holds a character that no source may hold."""
+    """The source is not UTF-8, or contains a character that is not allowed."""
 
     row = Row(code="source.encoding", kind=Kind.INVALID, details=Diagnostic)
 
 
 class SourceTooLargeError(OmnigraphError):
-    """The source is larger or more deeply nested than the limit that protects the process."""
+    """The source is larger or more deeply nested than allowed."""
 
     row = Row(
         code="source.too_large",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,
-        hint="split the source into several files, or flatten what is nested",
+        hint="split the source into several files, or reduce the nesting",
     )

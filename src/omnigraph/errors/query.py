@@ -1,20 +1,19 @@
-"""Errors of running reads: limits that protect the process, and requests that only the data shows to be meaningless."""
+"""Errors of running reads and of using their results."""
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
-from omnigraph.errors.details import BadValue, LimitExceeded
-from omnigraph.errors.kinds import Kind, Retry
+from omnigraph.errors.base import Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.details import BadValue, LimitExceeded, MissingThing
 
 
 class QueryRuntimeError(OmnigraphError):
-    """A value that only the request brings has no meaning where it stands, such as a ranking by NULL."""
+    """A value known only at run time makes no sense where it is used, such as ranking by NULL."""
 
     row = Row(code="query.runtime", kind=Kind.INVALID, details=BadValue)
 
 
 class QueryMemoryError(OmnigraphError):
-    """A read needs more memory than it is allowed to use."""
+    """The read needs more memory than allowed."""
 
     row = Row(
         code="query.memory",
@@ -25,7 +24,7 @@ class QueryMemoryError(OmnigraphError):
 
 
 class QueryRowLimitError(OmnigraphError):
-    """A read has more rows than it is allowed to return."""
+    """The read returns more rows than allowed."""
 
     row = Row(
         code="query.row_limit",
@@ -36,7 +35,7 @@ class QueryRowLimitError(OmnigraphError):
 
 
 class QueryTimeoutError(OmnigraphError, TimeoutError):
-    """A read took longer than it is allowed to."""
+    """The read took longer than allowed."""
 
     row = Row(
         code="query.timeout",
@@ -48,6 +47,45 @@ class QueryTimeoutError(OmnigraphError, TimeoutError):
 
 
 class QueryCancelledError(OmnigraphError):
-    """A read was told to stop."""
+    """The read was cancelled."""
 
     row = Row(code="query.cancelled", kind=Kind.BUSY, details=BadValue, retry=Retry.AS_IS)
+
+
+class ResultSpentError(OmnigraphError):
+    """The rows of a result were streamed without being kept, and are requested again."""
+
+    row = Row(
+        code="result.spent",
+        kind=Kind.INVALID,
+        details=BadValue,
+        hint="read it with batches(), which keeps the rows, or run the query again",
+    )
+
+
+class LibraryMissingError(OmnigraphError, ImportError):
+    """A conversion needs a library that is not installed."""
+
+    row = Row(code="result.library_missing", kind=Kind.UNSUPPORTED, details=MissingThing)
+
+
+class ResultWithoutNodesError(OmnigraphError):
+    """A network or drawing was requested of rows that hold no nodes."""
+
+    row = Row(
+        code="result.no_nodes",
+        kind=Kind.INVALID,
+        details=BadValue,
+        hint="return the variables themselves, such as return { $a, $b }",
+    )
+
+
+class ViewTooLargeError(OmnigraphError):
+    """The requested network or drawing is too large to hold or display."""
+
+    row = Row(
+        code="result.too_large",
+        kind=Kind.TOO_LARGE,
+        details=LimitExceeded,
+        hint="query only the part that matters, or raise the limit if there is one",
+    )

@@ -1,19 +1,18 @@
-"""Errors of the Spark engine: what it needs and does not find, and jobs that fail for reasons of their own.
+"""Errors of the Spark engine: missing requirements and failed jobs.
 
-Nothing is published before every job of a run has succeeded, so what they leave behind are unreferenced files at most.
+Nothing is published before every job of a run has succeeded, so a failure leaves at most unreferenced files.
 """
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
+from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
-from omnigraph.errors.kinds import Effect, Kind, Retry
 from omnigraph.records import record
 
 
 @record
 class WorkerFault(Details):
-    """What a worker of Spark lacks: the Python it runs, and the packages that it cannot import or has otherwise."""
+    """What is wrong with a Spark worker: its Python, and the packages that it lacks or has in another version."""
 
     python: str
     expected_python: str
@@ -22,14 +21,14 @@ class WorkerFault(Details):
 
 @record
 class JobFault(Details):
-    """A job of Spark that ended without a result: what it was for, and the reason in one line."""
+    """A Spark job that ended without a result: its purpose, and the reason in one line."""
 
     doing: str
     reason: str
 
 
 class SparkMissingError(OmnigraphError, ImportError):
-    """PySpark, or a library that it needs, is not installed."""
+    """PySpark, or a library it needs, is not installed."""
 
     row = Row(
         code="spark.library_missing",
@@ -40,7 +39,7 @@ class SparkMissingError(OmnigraphError, ImportError):
 
 
 class JavaMissingError(OmnigraphError):
-    """Spark runs on Java, and there is none that could be started."""
+    """Spark needs Java, and no usable Java was found."""
 
     row = Row(
         code="spark.java_missing",
@@ -52,7 +51,7 @@ class JavaMissingError(OmnigraphError):
 
 
 class JavaTooOldError(OmnigraphError):
-    """There is a Java, and it is older than the one that Spark needs."""
+    """The installed Java is older than Spark requires."""
 
     row = Row(
         code="spark.java_too_old",
@@ -63,13 +62,13 @@ class JavaTooOldError(OmnigraphError):
 
 
 class SparkStartError(OmnigraphError):
-    """A session of Spark could not be started or reached."""
+    """A Spark session could not be started or reached."""
 
     row = Row(code="spark.start_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS)
 
 
 class SparkWorkerError(OmnigraphError):
-    """The workers of a session cannot run our code: another Python, or packages that they do not have."""
+    """The Spark workers cannot run omnigraph: they have another Python, or lack packages."""
 
     row = Row(
         code="spark.worker_unfit",
@@ -80,12 +79,12 @@ class SparkWorkerError(OmnigraphError):
 
 
 class SparkUnsupportedError(OmnigraphError):
-    """What is asked for cannot be done on Spark."""
+    """The operation is not supported on Spark."""
 
     row = Row(code="spark.unsupported", kind=Kind.UNSUPPORTED, details=BadValue, hint="use the local engine")
 
 
 class SparkJobError(OmnigraphError):
-    """A job of Spark failed, and its error is none of ours."""
+    """A Spark job failed with an error that did not come from omnigraph."""
 
     row = Row(code="spark.job_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS, effect=Effect.STAGED)

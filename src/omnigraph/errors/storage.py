@@ -1,77 +1,76 @@
-"""Errors of the storage door: what Lance and the object store can do to us, in our own words."""
+"""Errors of storage: failures of Lance and the object store, translated once."""
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
+from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
 from omnigraph.errors.details import ExistingKeys, HeadMoved, StorageFault, TableRef, UnknownOutcome
-from omnigraph.errors.kinds import Effect, Kind, Retry
 
 
 class StorageUnavailableError(OmnigraphError):
-    """The object store or the disk did not answer, or answered that it cannot at the moment."""
+    """The object store or disk did not answer, or is temporarily unavailable."""
 
     row = Row(
         code="storage.unavailable",
         kind=Kind.UNAVAILABLE,
         details=StorageFault,
         retry=Retry.AS_IS,
-        hint="ask again; if that does not help, check the address, the network and the endpoint",
+        hint="try again; if it keeps failing, check the address, the network and the endpoint",
     )
 
 
 class StorageDeniedError(OmnigraphError, PermissionError):
-    """The store knows who asks, or does not say, and refuses."""
+    """The store denied access."""
 
     row = Row(
         code="storage.denied",
         kind=Kind.DENIED,
         details=StorageFault,
-        hint="check the credentials and the rights on the graph's root",
+        hint="check the credentials and their permissions on the graph's root",
     )
 
 
 class StorageUnauthenticatedError(OmnigraphError, PermissionError):
-    """The store does not know who asks: the credentials are missing, wrong or out of date."""
+    """The store did not accept the credentials: they are missing, wrong or expired."""
 
     row = Row(
         code="storage.unauthenticated",
         kind=Kind.UNAUTHENTICATED,
         details=StorageFault,
-        hint="check the access key, its secret and the session token; temporary ones expire",
+        hint="check the access key, its secret and the session token; temporary credentials expire",
     )
 
 
 class StorageCorruptError(OmnigraphError):
-    """Stored bytes that must be there are missing or unreadable."""
+    """Stored data that must exist is missing or unreadable."""
 
     row = Row(
         code="storage.corrupt",
         kind=Kind.INTEGRITY,
         details=StorageFault,
-        hint="stop writing to this graph and restore the object from a copy",
+        hint="stop writing to this graph and restore the object from a backup",
     )
 
 
 class TableMissingError(OmnigraphError):
-    """No dataset, or no branch of it, at that location."""
+    """There is no such dataset, or no such branch of it, at that location."""
 
     row = Row(code="storage.table_missing", kind=Kind.NOT_FOUND, details=TableRef)
 
 
 class VersionMissingError(OmnigraphError):
-    """The dataset is there, the version is not: reclaimed, or never written."""
+    """The dataset exists but the version does not: it was reclaimed, or never written."""
 
     row = Row(code="storage.version_missing", kind=Kind.GONE, details=TableRef)
 
 
 class AlreadyExistsError(OmnigraphError):
-    """Somebody else created the dataset or the branch first."""
+    """Another process created the dataset or branch first."""
 
     row = Row(code="storage.already_exists", kind=Kind.CONFLICT, details=TableRef, retry=Retry.AFTER_REFRESH)
 
 
 class CompareAndSwapLostError(OmnigraphError):
-    """Another writer replaced the dataset first; what we uploaded is referenced by nothing."""
+    """Another writer replaced the dataset first; the uploaded data is unreferenced."""
 
     row = Row(
         code="storage.cas_lost",
@@ -83,7 +82,7 @@ class CompareAndSwapLostError(OmnigraphError):
 
 
 class TableMovedError(OmnigraphError):
-    """A table's head is not where the staged commit expects it; what was staged is referenced by nothing."""
+    """A table's head is not the version that the staged commit expects; the staged data is unreferenced."""
 
     row = Row(
         code="storage.table_moved",
@@ -95,7 +94,7 @@ class TableMovedError(OmnigraphError):
 
 
 class ForkOccupiedError(OmnigraphError):
-    """The table branch that a fork would create exists and holds other commits."""
+    """The table branch that a fork would create already exists and holds other commits."""
 
     row = Row(
         code="storage.fork_occupied",
@@ -106,29 +105,29 @@ class ForkOccupiedError(OmnigraphError):
 
 
 class KeyExistsError(OmnigraphError):
-    """A strict insert met rows that already have one of its ids."""
+    """A strict insert found existing rows with the same ids."""
 
     row = Row(code="storage.key_exists", kind=Kind.CONFLICT, details=ExistingKeys)
 
 
 class OutcomeUnknownError(OmnigraphError):
-    """A commit was sent and it could not be found out whether it landed."""
+    """A commit was sent, but it is unknown whether it succeeded."""
 
     row = Row(
         code="storage.outcome_unknown",
         kind=Kind.INDETERMINATE,
         details=UnknownOutcome,
-        hint="look whether the version exists and carries the uuid before sending it again",
+        hint="check whether the version exists and carries the uuid before trying again",
         retry=Retry.AFTER_RECOVERY,
         effect=Effect.UNKNOWN,
     )
 
 
 class ForkedProcessError(OmnigraphError):
-    """Storage was used in a process that was forked from one that had already used it."""
+    """Storage was used in a process forked from one that had already used it."""
 
     row = Row(
         code="storage.forked_process",
         kind=Kind.UNSUPPORTED,
-        hint="start worker processes with spawn or forkserver, or fork before anything is opened",
+        hint="start worker processes with spawn or forkserver, or fork before opening anything",
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import OmnigraphError, Row
+from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
-from omnigraph.errors.kinds import Effect, Kind, Retry
 from omnigraph.records import record
 
 
 @record
 class VersionMismatch(Details):
-    """A table that a write depends on is at another version than the write was made for."""
+    """A table that a write depends on is not at the version that the write expects."""
 
     table_key: str
     expected: int
@@ -19,7 +18,7 @@ class VersionMismatch(Details):
 
 @record
 class HeadMismatch(Details):
-    """The branch head is another commit than the caller demanded."""
+    """The branch head is not the commit that the caller expected."""
 
     branch: str
     expected: str
@@ -28,7 +27,7 @@ class HeadMismatch(Details):
 
 @record
 class ClaimHeld(Details):
-    """Who stands in the way of a write, and for how long it was waited for."""
+    """Which writer holds the branch, and how long this write waited for it."""
 
     branch: str
     version: int
@@ -38,7 +37,7 @@ class ClaimHeld(Details):
 
 @record
 class TableDrift(Details):
-    """Table commits that no manifest names and that omnigraph did not make."""
+    """Table commits that no manifest names and omnigraph did not make."""
 
     table_key: str
     published: int
@@ -47,7 +46,7 @@ class TableDrift(Details):
 
 @record
 class CommitOutcome(Details):
-    """The commit to look for before sending a write again."""
+    """The commit to look for before retrying a write."""
 
     branch: str
     commit_id: str
@@ -56,7 +55,7 @@ class CommitOutcome(Details):
 
 @record
 class FormatRange(Details):
-    """The storage format found and the ones this version serves."""
+    """The storage format found, and the range that this version supports."""
 
     found: int
     oldest: int
@@ -65,7 +64,7 @@ class FormatRange(Details):
 
 @record
 class RepeatedBatch(Details):
-    """A piece of a stream that was delivered before, and the last one that the branch has of its application."""
+    """A stream batch that was already delivered, and the last batch of its application on the branch."""
 
     app: str
     number: int
@@ -73,7 +72,7 @@ class RepeatedBatch(Details):
 
 
 class ExpectedVersionMismatchError(OmnigraphError):
-    """A table that an update, delete, overwrite, merge or schema change was decided on has moved."""
+    """A table that an update, delete, overwrite, merge or schema change was based on has changed."""
 
     row = Row(
         code="write.conflict",
@@ -85,31 +84,31 @@ class ExpectedVersionMismatchError(OmnigraphError):
 
 
 class WriteSweptError(OmnigraphError):
-    """A cleanup ran while a write was being made, and may have removed files that the write names."""
+    """A cleanup ran during the write and may have removed files that the write refers to."""
 
     row = Row(
         code="write.swept",
         kind=Kind.CONFLICT,
         details=VersionMismatch,
         retry=Retry.AFTER_REFRESH,
-        hint="make the write again",
+        hint="repeat the write",
     )
 
 
 class SchemaMovedError(OmnigraphError):
-    """The accepted schema changed while a write was being made."""
+    """The accepted schema changed during the write."""
 
     row = Row(
         code="write.schema_moved",
         kind=Kind.CONFLICT,
         details=BadValue,
         retry=Retry.AFTER_REFRESH,
-        hint="make the write again against the accepted schema",
+        hint="repeat the write against the accepted schema",
     )
 
 
 class PreconditionFailedError(OmnigraphError):
-    """The branch head is not the commit that the caller demanded."""
+    """The branch head is not the commit that the caller expected."""
 
     row = Row(
         code="write.precondition",
@@ -120,19 +119,19 @@ class PreconditionFailedError(OmnigraphError):
 
 
 class ClaimBusyError(OmnigraphError, TimeoutError):
-    """Other writers kept the branch busy for longer than the write was willing to wait."""
+    """Other writers kept the branch busy for longer than the write was allowed to wait."""
 
     row = Row(
         code="write.busy",
         kind=Kind.BUSY,
         details=ClaimHeld,
         retry=Retry.AS_IS,
-        hint="send it again; if the same writer stands in the way for minutes, look at its process",
+        hint="try again; if the same writer blocks the branch for minutes, check its process",
     )
 
 
 class WriteOutcomeError(OmnigraphError):
-    """Storage failed at a moment when the write may or may not have been published."""
+    """Storage failed at a point where the write may or may not have been published."""
 
     row = Row(
         code="write.outcome_unknown",
@@ -140,30 +139,30 @@ class WriteOutcomeError(OmnigraphError):
         details=CommitOutcome,
         retry=Retry.AFTER_RECOVERY,
         effect=Effect.UNKNOWN,
-        hint="look for the commit; the next write or open of the branch finishes or undoes it",
+        hint="look for the commit; the next write or open of the branch completes or undoes it",
     )
 
 
 class BatchRepeatedError(OmnigraphError):
-    """A piece of a stream is in the branch already; delivering it again changes nothing."""
+    """The stream batch is already in the branch; delivering it again changes nothing."""
 
     row = Row(
         code="write.batch_repeated",
         kind=Kind.CONFLICT,
         details=RepeatedBatch,
-        hint="go on with the next batch",
+        hint="continue with the next batch",
         effect=Effect.PUBLISHED,
     )
 
 
 class TableDriftError(OmnigraphError):
-    """A table was changed by something that does not follow the publish protocol; writes to it are refused."""
+    """A table was changed outside the publish protocol; writes to it are refused."""
 
     row = Row(
         code="table.drift",
         kind=Kind.UNAVAILABLE,
         details=TableDrift,
-        hint="run 'omnigraph repair' to see the drift and to adopt or discard it",
+        hint="run 'omnigraph repair' to inspect the drift and to adopt or discard it",
     )
 
 
@@ -179,18 +178,18 @@ class RecoveryInvariantError(OmnigraphError):
 
 
 class SidecarCorruptError(OmnigraphError):
-    """A recovery sidecar cannot be understood; it is kept for inspection and writes stop."""
+    """A recovery sidecar cannot be read; it is kept for inspection and writes stop."""
 
     row = Row(
         code="recovery.sidecar",
         kind=Kind.INTEGRITY,
         details=FormatMismatch,
-        hint="inspect the object; a read-only open still works",
+        hint="inspect the object; opening the graph read-only still works",
     )
 
 
 class GraphReplacedError(OmnigraphError):
-    """The graph that was opened is gone, and another one was made in its place."""
+    """The opened graph is gone, and another one was created in its place."""
 
     row = Row(
         code="graph.replaced",
@@ -201,31 +200,31 @@ class GraphReplacedError(OmnigraphError):
 
 
 class ManifestCorruptError(OmnigraphError):
-    """The manifest holds rows that no version of ours writes."""
+    """The manifest holds rows that no version of omnigraph writes."""
 
     row = Row(code="manifest.corrupt", kind=Kind.INTEGRITY, details=FormatMismatch)
 
 
 class TypeMissingError(OmnigraphError, KeyError):
-    """The graph has no such node or edge type at this snapshot."""
+    """The graph has no such node or edge type in this snapshot."""
 
     row = Row(code="type.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class BranchMissingError(OmnigraphError, KeyError):
-    """There is no branch of that name."""
+    """There is no branch with that name."""
 
     row = Row(code="branch.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class CommitMissingError(OmnigraphError, KeyError):
-    """No live branch has such a commit in its history."""
+    """No existing branch has this commit in its history."""
 
     row = Row(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class BranchExistsError(OmnigraphError):
-    """A branch of that name, or one whose name overlaps with it, is live."""
+    """A branch with that name, or with an overlapping name, already exists."""
 
     row = Row(code="branch.exists", kind=Kind.CONFLICT, details=BadValue)
 
@@ -237,19 +236,19 @@ class GraphMissingError(OmnigraphError, FileNotFoundError):
 
 
 class GraphExistsError(OmnigraphError):
-    """A graph is already there; initialising never overwrites one."""
+    """There is already a graph at that address; init never overwrites one."""
 
     row = Row(code="graph.exists", kind=Kind.CONFLICT, details=BadValue)
 
 
 class FormatUnsupportedError(OmnigraphError):
-    """The graph was written in a storage format outside the range that this version serves."""
+    """The graph has a storage format that this version does not support."""
 
     row = Row(code="graph.format", kind=Kind.UNSUPPORTED, details=FormatRange)
 
 
 class ReadOnlyError(OmnigraphError):
-    """A write was attempted through a graph that was opened for reading only."""
+    """A write was attempted on a graph that was opened read-only."""
 
     row = Row(code="graph.read_only", kind=Kind.DENIED, details=BadValue, hint="open the graph for reading and writing")
 

@@ -262,7 +262,7 @@ class BranchVerbs(State):
 
         Raises:
             QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a mutation.
-            QueryLaneError: it is a read.
+            WrongQueryKindError: it is a read.
             QueryParameterError: a parameter is missing or does not fit.
             ConstraintViolationError: the graph would break a rule of its schema.
             PreconditionFailedError: the branch is not at ``expected_head``.

@@ -75,7 +75,7 @@ class State:
 
         Raises:
             QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a read.
-            QueryLaneError: it is a mutation.
+            WrongQueryKindError: it is a mutation.
             QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
             QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
             FileMissingError, FileAccessError: the file is not there, or cannot be read.

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.errors import BadValue, QueryLaneError, UsageError
+from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
 from omnigraph.ir.check import CheckedQuery, check_query
 from omnigraph.ir.descriptor import Operation, describe_operation
 from omnigraph.ir.lower import lower_query
@@ -55,22 +55,22 @@ def expect_read(query: CompiledQuery) -> ReadPlan:
     """Return the plan of a read.
 
     Raises:
-        QueryLaneError: the query is a mutation.
+        WrongQueryKindError: the query is a mutation.
     """
     if isinstance(query.plan, ReadPlan):
         return query.plan
-    raise _wrong_lane(query, expected="read", found="mutation")
+    raise _wrong_kind(query, expected="read", found="mutation")
 
 
 def expect_mutation(query: CompiledQuery) -> MutationPlan:
     """Return the plan of a mutation.
 
     Raises:
-        QueryLaneError: the query is a read.
+        WrongQueryKindError: the query is a read.
     """
     if isinstance(query.plan, MutationPlan):
         return query.plan
-    raise _wrong_lane(query, expected="mutation", found="read")
+    raise _wrong_kind(query, expected="mutation", found="read")
 
 
 class PlanCache:
@@ -119,8 +119,8 @@ class PlanCache:
         return compiled
 
 
-def _wrong_lane(query: CompiledQuery, *, expected: str, found: str) -> QueryLaneError:
+def _wrong_kind(query: CompiledQuery, *, expected: str, found: str) -> WrongQueryKindError:
     name = query.decl.name.text
     details = BadValue(what="query kind", value=found, expected=expected)
     hint = "run it as a mutation" if found == "mutation" else "run it as a read"
-    return QueryLaneError(f"query '{name}' is a {found}, not a {expected}", details=details, hint=hint)
+    return WrongQueryKindError(f"query '{name}' is a {found}, not a {expected}", details=details, hint=hint)

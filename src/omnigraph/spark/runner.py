@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
-from omnigraph.errors import OmnigraphError, Retry, SparkJobError, error_from_json
-from omnigraph.errors.spark import JobFault
+from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.records import record
 from omnigraph.runtime import start_thread
 from omnigraph.spark.workers import put_aside_what_is_loaded

@@ -18,10 +18,10 @@ from omnigraph.errors import (
     GraphMissingError,
     MergeConflictsError,
     PreconditionFailedError,
-    QueryLaneError,
     ReadOnlyError,
     SchemaSyntaxError,
     UsageError,
+    WrongQueryKindError,
 )
 from tests.session_graph import RELAXED
 
@@ -132,7 +132,7 @@ def test_sources_are_texts_or_files(tmp_path):
                 graph.query(missing)
         with pytest.raises(UsageError, match="<query> is not a text"):
             graph.query(5)  # type: ignore[arg-type]  # the mistake itself
-        with pytest.raises(QueryLaneError):
+        with pytest.raises(WrongQueryKindError):
             graph.query(ADD)
         with pytest.raises(UsageError, match="refers to no state: type=int"):
             graph.at(5)  # type: ignore[arg-type]  # the mistake itself

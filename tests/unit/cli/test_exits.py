@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from omnigraph.cli.main import run
-from omnigraph.errors import CLASSES, Kind, SourceTooLargeError
+from omnigraph.errors import BY_CODE, Kind, SourceTooLargeError
 from omnigraph.lang.pg import parse_schema
 
 
@@ -32,7 +32,7 @@ def test_exit_codes_of_kinds_are_distinct_and_not_those_of_signals():
     codes = {kind.exit_code for kind in Kind}
     assert len(codes) == len(Kind)
     assert not codes & {0, 130, 141}
-    assert {cls.row.kind for cls in CLASSES} <= set(Kind)
+    assert {cls.row.kind for cls in BY_CODE.values()} <= set(Kind)
 
 
 def test_interrupt_is_130(capsys: pytest.CaptureFixture[str]):

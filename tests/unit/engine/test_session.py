@@ -12,13 +12,13 @@ from omnigraph.errors import (
     BranchMissingError,
     GraphExistsError,
     GraphMissingError,
-    QueryLaneError,
     QueryNotFoundError,
     QueryParameterError,
     ReadOnlyError,
     SchemaCheckError,
     SchemaSyntaxError,
     ValueFormatError,
+    WrongQueryKindError,
 )
 from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
@@ -96,7 +96,7 @@ def test_read_only_session_refuses_to_write(root):
 @pytest.mark.parametrize(
     ("text", "options", "error"),
     [
-        ("query q() { match { $p: Person } return { $p.name } }", {}, QueryLaneError),
+        ("query q() { match { $p: Person } return { $p.name } }", {}, WrongQueryKindError),
         ('query q() { insert Person { name: "a" } }', {"name": "other"}, QueryNotFoundError),
         ("query q($n: String) { insert Person { name: $n } }", {"params": {"n": 1}}, QueryParameterError),
         ("query q($n: String) { insert Person { name: $n } }", {"params": [1]}, QueryParameterError),

@@ -7,9 +7,9 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+import omnigraph.errors
 from omnigraph.errors import (
     BY_CODE,
-    CLASSES,
     BadValue,
     Details,
     Diagnostic,
@@ -25,11 +25,7 @@ from omnigraph.errors import (
     error_from_json,
 )
 
-
-def _all_subclasses(cls):
-    for sub in cls.__subclasses__():
-        yield sub
-        yield from _all_subclasses(sub)
+CLASSES = tuple(BY_CODE.values())
 
 
 def _sample(hint):
@@ -65,21 +61,40 @@ def _sample_error(cls):
     )
 
 
-def test_every_class_that_can_be_raised_has_exactly_one_row():
-    raisable = {cls for cls in _all_subclasses(OmnigraphError) if "row" in vars(cls)}
-    assert raisable == set(CLASSES)
-    assert len(BY_CODE) == len(CLASSES)
+def _exported(root):
+    return {thing for thing in vars(omnigraph.errors).values() if isinstance(thing, type) and issubclass(thing, root)}
 
 
-def test_a_class_without_a_row_is_only_a_shared_shape():
-    assert {cls for cls in _all_subclasses(OmnigraphError) if "row" not in vars(cls)} == {DiagnosticError}
+def test_the_room_exports_every_registered_class_and_its_details():
+    assert _exported(OmnigraphError) == {*CLASSES, OmnigraphError, DiagnosticError}
+    assert {cls.row.details for cls in CLASSES} <= _exported(Details)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.row.code)
+def test_every_class_says_what_a_caller_needs(cls):
+    row = vars(cls)["row"]
+    assert BY_CODE[row.code] is cls
+    assert isinstance(row.kind, Kind)
+    assert isinstance(row.retry, Retry)
+    assert isinstance(row.effect, Effect)
+
+
+def test_a_second_class_with_the_same_code_is_refused():
+    with pytest.raises(TypeError, match="CopyError and UsageError have the same code 'usage'"):
+        type("CopyError", (OmnigraphError,), {"row": UsageError.row})
+    assert BY_CODE["usage"] is UsageError
+
+
+def test_a_class_below_a_registered_one_needs_a_row_of_its_own():
+    with pytest.raises(TypeError, match="NarrowError needs a row of its own"):
+        type("NarrowError", (UsageError,), {})
 
 
 def test_kinds_pair_one_to_one_with_exit_codes_and_words():
     assert sorted(kind.exit_code for kind in Kind) == list(range(1, len(Kind) + 1))
     assert len({kind.word for kind in Kind}) == len(Kind)
     assert all(Kind.from_word(kind.word) is kind for kind in Kind)
-    with pytest.raises(ValueError, match="no error kind"):
+    with pytest.raises(ValueError, match="unknown error kind"):
         Kind.from_word("nope")
 
 
@@ -131,6 +146,14 @@ def test_errors_that_differ_in_any_fact_are_not_equal():
     assert InternalError("a") != InternalError("a", effect=Effect.STAGED)
     assert InternalError("a") != "a"
     assert Details() == Details()
+
+
+def test_an_error_stays_in_a_set_when_its_effect_is_found_out_later():
+    """The publisher learns what a failed commit left behind after it has caught the error."""
+    error = InternalError("a")
+    seen = {error}
+    error.effect = Effect.UNKNOWN
+    assert error in seen
 
 
 def test_a_diagnostic_prints_place_line_caret_and_suggestion():

@@ -1,4 +1,4 @@
-"""Compiling, lanes and the plan cache."""
+"""Compiling, kinds of queries and the plan cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import pytest
 from tests.unit.ir.graphs import PEOPLE, compile_text
 
-from omnigraph.errors import OmnigraphError, QueryLaneError, QueryNotFoundError, QueryTypeError, UsageError
+from omnigraph.errors import OmnigraphError, QueryNotFoundError, QueryTypeError, UsageError, WrongQueryKindError
 from omnigraph.ir import PlanCache, compile_query, expect_mutation, expect_read
 from omnigraph.ir.model import MutationPlan, ReadPlan
 
@@ -22,12 +22,12 @@ def test_each_lane_takes_its_own_kind() -> None:
 
 
 def test_a_mutation_is_refused_by_the_read_lane() -> None:
-    with pytest.raises(QueryLaneError, match="'add' is a mutation, not a read"):
+    with pytest.raises(WrongQueryKindError, match="'add' is a mutation, not a read"):
         expect_read(compile_query(MUTATION, None, CATALOG))
 
 
 def test_a_read_is_refused_by_the_mutation_lane() -> None:
-    with pytest.raises(QueryLaneError, match="'people' is a read, not a mutation"):
+    with pytest.raises(WrongQueryKindError, match="'people' is a read, not a mutation"):
         expect_mutation(compile_query(READ, None, CATALOG))
 
 

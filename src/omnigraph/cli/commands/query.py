@@ -28,7 +28,7 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config, unsupported_scope
 from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import WholeLines, choose_output, whole_document
-from omnigraph.errors import BadValue, QueryLaneError, UsageError
+from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.records import record
@@ -366,9 +366,9 @@ def alias(
                 source_name=source.name,
             )
             result = backend.execute(request)
-        except QueryLaneError as problem:
+        except WrongQueryKindError as problem:
             hint = f"say mutation: true under aliases.{name} in {config.path} to let it write"
-            raise QueryLaneError(problem.message, details=problem.details, hint=hint) from problem
+            raise WrongQueryKindError(problem.message, details=problem.details, hint=hint) from problem
         write_result(result, form, sys.stdout)
     return 0
 

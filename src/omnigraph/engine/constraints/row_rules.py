@@ -27,8 +27,7 @@ from omnigraph.catalog.model import (
     Scalar,
 )
 from omnigraph.engine.constraints.violations import RowPlace, describe_row
-from omnigraph.errors import Violation
-from omnigraph.errors.engine import ConstraintRule
+from omnigraph.errors import ConstraintRule, Violation
 from omnigraph.records import record
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
-from omnigraph.errors.engine import ConstraintRule
+from omnigraph.errors import ConstraintRule
 from omnigraph.records import record
 
 

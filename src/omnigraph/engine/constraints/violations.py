@@ -8,8 +8,7 @@ from itertools import islice
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.view import GraphChange, TypeChange
-from omnigraph.errors import Violation, Violations
-from omnigraph.errors.engine import ConstraintRule
+from omnigraph.errors import ConstraintRule, Violation, Violations
 from omnigraph.records import record
 
 

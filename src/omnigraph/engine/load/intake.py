@@ -24,8 +24,15 @@ from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import ChunkDecoder, TypeRows
 from omnigraph.engine.rows.cells import EXTERNAL_BLOB_RULE, INLINE_BLOB, MAX_PROBLEMS
-from omnigraph.errors import BadRowsError, BadValue, ExternalBlobError, FileAccessError, Violation, Violations
-from omnigraph.errors.details import details_to_json
+from omnigraph.errors import (
+    BadRowsError,
+    BadValue,
+    ExternalBlobError,
+    FileAccessError,
+    Violation,
+    Violations,
+    details_to_json,
+)
 from omnigraph.records import record
 from omnigraph.runtime.environment import IdSource
 from omnigraph.values import Ulid

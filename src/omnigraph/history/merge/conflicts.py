@@ -7,9 +7,14 @@ from enum import Enum
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType
-from omnigraph.errors import MergeConflict, MergeConflicts, MergeConflictsError, Violation
-from omnigraph.errors.details import details_to_json
-from omnigraph.errors.engine import ConstraintRule
+from omnigraph.errors import (
+    ConstraintRule,
+    MergeConflict,
+    MergeConflicts,
+    MergeConflictsError,
+    Violation,
+    details_to_json,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit

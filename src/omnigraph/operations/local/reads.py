@@ -39,7 +39,7 @@ def query(graph: OpenGraph, request: QueryRequest, attached: Attachments) -> Res
 
     Raises:
         QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a read.
-        QueryLaneError: it is a mutation.
+        WrongQueryKindError: it is a mutation.
         QueryParameterError, QueryRuntimeError: a parameter is missing or does not fit.
         QueryMemoryError, QueryTimeoutError, QueryRowLimitError, QueryCancelledError: it met a limit.
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.

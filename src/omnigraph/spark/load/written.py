@@ -16,8 +16,7 @@ from omnigraph.engine.constraints.row_rules import find_in_rows
 from omnigraph.engine.constraints.violations import RowPlace
 from omnigraph.engine.load.intake import ProblemList, fill_ids
 from omnigraph.engine.rows import TypeRows
-from omnigraph.errors import Violation, Violations
-from omnigraph.errors.details import details_from_json, details_to_json
+from omnigraph.errors import Violation, Violations, details_from_json, details_to_json
 from omnigraph.records import record
 from omnigraph.runtime import World
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_numbers

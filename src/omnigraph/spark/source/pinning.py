@@ -117,7 +117,7 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
     """Check the query of the options and return the commit it is to read and the columns it gives.
 
     Raises:
-        QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError, QueryLaneError: it is no such read.
+        QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError, WrongQueryKindError: it is not a read.
     """
     with open_graph(options) as session:
         snapshot = state_of(session, options)

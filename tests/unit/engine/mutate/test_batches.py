@@ -9,9 +9,9 @@ from omnigraph.errors import (
     ConstraintViolationError,
     ExternalBlobError,
     PreconditionFailedError,
-    QueryLaneError,
     QueryMeaningError,
     QueryParameterError,
+    WrongQueryKindError,
 )
 
 SCHEMA = """
@@ -120,7 +120,7 @@ def test_bad_call_is_named_and_nothing_is_written(session, count):
 
 
 def test_reads_cannot_be_made_in_batches(session):
-    with pytest.raises(QueryLaneError):
+    with pytest.raises(WrongQueryKindError):
         session.mutate_batch("query q() { match { $p: Person } return { $p } }", [{}])
 
 
