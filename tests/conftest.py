@@ -17,9 +17,6 @@ for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]
 for _name in ("OPENROUTER_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"):
     os.environ.pop(_name, None)
 
-# Nor may one leave a process behind that makes the next start of Spark quicker.
-os.environ["OMNIGRAPH_SPARK_ARCHIVE"] = "off"
-
 # Nor may a thread of ours commit in the middle of what a test counts, unless the test asks for it.
 os.environ["OMNIGRAPH_AUTO_MAINTENANCE"] = "0"
 

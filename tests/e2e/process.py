@@ -27,8 +27,8 @@ def clean_environment(**extra: str) -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("OMNIGRAPH", "PYTHON", "COLUMNS"))
     }
-    # No command of a test leaves a process behind that speeds up later ones, and none reads anybody's config.
-    return {**kept, "COLUMNS": "80", "OMNIGRAPH_SPARK_ARCHIVE": "off", "OMNIGRAPH_HOME": "nobody", **extra}
+    # No command of a test reads anybody's config.
+    return {**kept, "COLUMNS": "80", "OMNIGRAPH_HOME": "nobody", **extra}
 
 
 def omnigraph(*arguments: str, cwd: Path, stdin: str | bytes = b"", **environment: str) -> Outcome:

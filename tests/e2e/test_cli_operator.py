@@ -26,12 +26,9 @@ query add($n: String, $a: I32?) { insert Person { name: $n, age: $a } }
 ONE = "query one() { match { $p: Person } return { $p.name as name } }"
 CONFIG = """\
 operator: { actor: mira }
-servers: { eu: { url: "https://kg.acme.test/" } }
 profiles:
   a: { store: ../a }
   b: { store: ../b }
-  far: { server: eu, default_graph: crm }
-  lost: { cluster: nowhere }
   odd: {}
 defaults: { store: ../b, output: csv }
 aliases:
@@ -39,7 +36,6 @@ aliases:
   show: { store: ../a, file: q.gq, query: one, args: [n], format: jsonl }
   add: { profile: a, file: q.gq, query: add, args: [n, a], mutation: true }
   sly: { profile: a, file: q.gq, query: add, args: [n, a] }
-  far: { server: eu, query: open_items }
   bare: { profile: a }
   both: { profile: a, store: ../a, file: q.gq }
 """
@@ -88,10 +84,8 @@ def test_config_is_found_in_the_home_of_the_user(folder: Path):
 @pytest.mark.parametrize(
     ("name", "code", "error", "hint"),
     [
-        ("nix", 5, "no profile has this name name=nix", "there are a, b, far, lost, odd"),
-        ("far", 14, "profile 'far' leads to server 'eu', and this version works on stores", "--store"),
-        ("lost", 14, "profile 'lost' leads to cluster 'nowhere', and this version works on stores", "--store"),
-        ("odd", 2, "home/config.yaml:8:3: profile 'odd' does not bind exactly one of", ""),
+        ("nix", 5, "no profile has this name name=nix", "there are a, b, odd"),
+        ("odd", 2, "home/config.yaml:5:3: profile 'odd' names no store", ""),
     ],
 )
 def test_profile_that_leads_to_no_store_is_refused(home: Path, name: str, code: int, error: str, hint: str):
@@ -173,9 +167,8 @@ def test_alias_writes_only_if_it_says_so(folder: Path):
     ("arguments", "code", "error"),
     [
         (["nix"], 5, "no alias has this name name=nix"),
-        (["far"], 14, "alias 'far' leads to server 'eu', and this version works on stores"),
-        (["bare"], 2, "home/config.yaml:16:3: alias 'bare' names no file"),
-        (["both"], 2, "home/config.yaml:17:3: alias 'both' does not bind exactly one of store and profile"),
+        (["bare"], 2, "home/config.yaml:12:3: alias 'bare' names no file"),
+        (["both"], 2, "home/config.yaml:13:3: alias 'both' does not bind exactly one of store and profile"),
         (["who", "a", "b"], 2, "alias 'who' is given too many arguments most=1 actual=2"),
     ],
 )
@@ -190,19 +183,10 @@ def test_profiles_are_listed_and_shown(home: Path):
     assert [(one["name"], one["scope_kind"], one["valid"], one["active"]) for one in listed] == [
         ("a", "store", True, True),
         ("b", "store", True, False),
-        ("far", "server", True, False),
-        ("lost", "cluster", True, False),
         ("odd", "invalid", False, False),
     ]
-    far = json.loads(run(home, "profile", "show", "far", "--json").out)
-    assert far == {
-        "name": "far",
-        "scope_kind": "server",
-        "target": "https://kg.acme.test/",
-        "endpoint": "https://kg.acme.test/graphs/crm",
-        "default_graph": "crm",
-        "output_format": "csv",
-    }
+    shown = json.loads(run(home, "profile", "show", "a", "--json").out)
+    assert shown == {"name": "a", "scope_kind": "store", "target": "home/../a", "output_format": "csv"}
     assert run(home, "profile", "show").out.splitlines()[:2] == ["name: (defaults)", "scope_kind: store"]
 
 
@@ -263,8 +247,8 @@ def test_bash_completes_commands_options_values_and_names(home: Path):
     assert completed(home, "query", "--form") == ["--format"]
     assert completed(home, "query", "--format", "j") == ["jsonl", "json"]
     assert completed(home, "query", "--format", "=", "k") == ["kv"]
-    assert completed(home, "branch", "create", "x", "--profile", "") == ["a", "b", "far", "lost", "odd"]
-    assert completed(home, "alias", "") == ["who", "show", "add", "sly", "far", "bare", "both"]
+    assert completed(home, "branch", "create", "x", "--profile", "") == ["a", "b", "odd"]
+    assert completed(home, "alias", "") == ["who", "show", "add", "sly", "bare", "both"]
     assert completed(home, "load", "--data", "") == []
     assert not (home / "hacked").exists()
 

@@ -185,7 +185,6 @@ def open_spark(request: SparkRequest, *, is_short: bool) -> Iterator[Any]:
         conf=request.conf,
         log=os.environ.get(LOG_VARIABLE),
         is_short=is_short,
-        saves_classes=True,
     )
     try:
         if request.conf.get("spark.ui.enabled") == "true" and request.remote is None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.lazy import quick_imports
-from omnigraph.cli.operator.config import default_scope
+from omnigraph.cli.operator.config import default_store
 from omnigraph.cli.output import write_line
 from omnigraph.errors import BadValue, UsageError
 
@@ -24,7 +24,6 @@ def graph_address(uri: str | None, store: str | None) -> str:
     Raises:
         UsageError: it is given twice or not at all, or is the address of a server.
         ProfileMissingError, ConfigError: a profile is asked for that does not exist or is not valid.
-        ScopeUnsupportedError: the profile or the defaults lead to a server or a cluster.
     """
     if uri is not None and store is not None:
         raise UsageError(
@@ -33,7 +32,7 @@ def graph_address(uri: str | None, store: str | None) -> str:
             hint="give its address once",
         )
     address = store if uri is None else uri
-    return _stored(default_scope().storage() if address is None else address)
+    return _stored(default_store() if address is None else address)
 
 
 def open_graph(store: str | None, *, mode: OpenMode = "read_write") -> LocalBackend:

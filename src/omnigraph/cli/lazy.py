@@ -27,9 +27,9 @@ Capability = Literal["any", "direct", "local"]
 
 @record
 class Entry:
-    """A command: the module whose ``app`` it is, one line about it, and its capability where help is ordered by it."""
+    """A command: its application as ``module:name``, one line about it, and its capability."""
 
-    module: str
+    app: str
     summary: str
     capability: Capability | None = None
 

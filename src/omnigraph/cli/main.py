@@ -146,15 +146,6 @@ def _internal_error(bug: Exception) -> InternalError:
 
 PROGRAM = "omnigraph"
 
-# Spellings of old scripts, each with the words that replaced it.
-_OLD_SPELLINGS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("check",): ("lint",),
-    ("change",): ("mutate",),
-    ("read",): ("query",),
-    ("query", "lint"): ("lint",),
-    ("query", "check"): ("lint",),
-}
-
 # Every command by its capability.
 _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "any": {
@@ -190,10 +181,9 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     },
 }
 _LEGEND = (
-    ("any", "Works on a graph; in this version by its storage."),
+    ("any", "Works on a graph."),
     ("direct", "Works on the storage of a graph; lint and schema plan also on files alone."),
     ("local", "Takes no graph; alias opens the one that the operator config names."),
-    ("served, control", "Servers and clusters; no command of this version."),
 )
 
 
@@ -249,20 +239,11 @@ def _invoke(arguments: list[str]) -> int:
     command = get_command(_app)
     # Not through ``command.main``: it decides about interrupts and closed pipes before we can.
     try:
-        with command.make_context(PROGRAM, _modern(arguments)) as context:
+        with command.make_context(PROGRAM, arguments) as context:
             code = command.invoke(context)
     except typer.Exit as ending:
         return ending.exit_code
     return code if isinstance(code, int) else 0
-
-
-def _modern(arguments: list[str]) -> list[str]:
-    for old, replacement in _OLD_SPELLINGS.items():
-        if tuple(arguments[: len(old)]) == old:
-            message = f"`{PROGRAM} {' '.join(old)}` is deprecated; use `{PROGRAM} {' '.join(replacement)}`"
-            choose_output(as_json=wants_json(arguments)).warn(message)
-            return [*replacement, *arguments[len(old) :]]
-    return arguments
 
 
 def _write_utf8(stream: Any) -> None:

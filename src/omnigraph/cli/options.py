@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from omnigraph.cli.operator.config import choose_profile, default_actor, unsupported_scope
+from omnigraph.cli.operator.config import choose_profile, default_actor
 from omnigraph.errors import BadValue, UsageError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
@@ -80,21 +80,10 @@ Resolve = Annotated[
 
 # In the order in which they are refused; each with what it is for.
 _SCOPE_FLAGS: Mapping[str, str] = {
-    "--server": "--server names a server",
-    "--cluster": "--cluster names a cluster",
-    "--graph": "--graph picks a graph of a server or a cluster",
     "--store": "--store names the storage of a graph",
     "--as": "--as names who writes",
     "--profile": "--profile names a graph by the operator config",
 }
-_SERVED = frozenset({"--server", "--cluster", "--graph"})
-_REMOVED: Mapping[str, str] = {
-    "--alias": "run it with `omnigraph alias NAME`",
-    "--name": "give the name of the query by position, as in `omnigraph query NAME --query FILE`",
-    "--target": "name the graph with --store or --profile",
-    "--config": "name the graph with --store; what the old file held belongs into config.yaml of the operator",
-}
-_WITH_REMOVED = frozenset({"query", "mutate"})
 
 
 def add_profile(command: Any) -> None:
@@ -105,7 +94,7 @@ def add_profile(command: Any) -> None:
 
 
 def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
-    """Refuse options about graphs that a command does not take, and those that old versions took.
+    """Refuse options about graphs that a command does not take.
 
     Args:
         path: the words that name the command, without the program's.
@@ -114,23 +103,18 @@ def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
 
     Raises:
         UsageError: the command does not take one of them.
-        ScopeUnsupportedError: it would, in a version that knows servers and clusters.
     """
     taken = {name for parameter in command.params for name in parameter.opts}
     given = set(_given(arguments)) - taken
-    if path in _WITH_REMOVED:
-        for flag in (flag for flag in _REMOVED if flag in given):
-            raise _refusal(f"{flag} was removed", flag, _REMOVED[flag])
     foreign = [flag for flag in _SCOPE_FLAGS if flag in given]
     if not foreign:
         return
     first = foreign[0]
-    if "--store" in taken and first in _SERVED:
-        raise unsupported_scope(_SCOPE_FLAGS[first], first)
     clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
     do = "do" if len(clauses) > 1 else "does"
     message = f"`{path}` is a {_phrase(path, taken)} command; {', '.join(clauses)} and {do} not apply"
-    raise _refusal(message, " ".join(foreign), _remedy(path, first, taken))
+    details = BadValue(what="arguments", value=" ".join(foreign), expected="the options of the command")
+    raise UsageError(message, details=details, hint=_remedy(path, first, taken))
 
 
 def _given(arguments: Sequence[str]) -> Iterator[str]:
@@ -155,11 +139,6 @@ def _remedy(path: str, flag: str, taken: set[str]) -> str:
     if flag == "--as" and "--store" in taken:
         return "leave it out; this command keeps no author"
     return f"leave {flag} out; this command opens no graph"
-
-
-def _refusal(message: str, value: str, hint: str) -> UsageError:
-    details = BadValue(what="arguments", value=value, expected="the options of the command")
-    return UsageError(message, details=details, hint=hint)
 
 
 def _profile_option() -> Any:

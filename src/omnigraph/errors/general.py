@@ -59,9 +59,3 @@ class AliasMissingError(OmnigraphError, KeyError):
     """The operator config has no alias with that name."""
 
     row = Row(code="alias.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
-
-
-class ScopeUnsupportedError(OmnigraphError):
-    """The graph is reached through a server or cluster; this version only opens graphs directly on storage."""
-
-    row = Row(code="scope.unsupported", kind=Kind.UNSUPPORTED, details=BadValue)

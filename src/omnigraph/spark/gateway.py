@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from omnigraph.errors import JobFault, MissingThing, SparkMissingError, SparkStartError
-from omnigraph.spark.archive import ClassArchive, is_refused
 from omnigraph.spark.caches import cache_folder, cache_key
 
 # It removes its temporary files as it ends, which takes a moment; longer than this it is stuck.
-ENDING_S = 15.0
+_ENDING_S = 15.0
 _LOG_HEAD_BYTES = 1 << 16
 
 _environment_lock = threading.Lock()
@@ -29,21 +28,17 @@ _hosts: list[Host] = []
 
 @dataclass(slots=True, kw_only=True)
 class Host:
-    """A process of ours that hosts a driver, and the file that it writes its noise to.
-
-    ``archive`` is what it was started with, or would have been; it is looked after when the process has ended.
-    """
+    """A process of ours that hosts a driver, and the file that it writes its noise to."""
 
     process: subprocess.Popen[bytes]
     gateway: Any
     log: Path
     is_log_kept: bool
-    archive: ClassArchive | None = None
     is_ended: bool = False
     # A fork of this process has the object, and no say in the matter.
     owner: int = field(default_factory=os.getpid)
 
-    def end(self, *, patience_s: float = ENDING_S) -> None:
+    def end(self) -> None:
         """End the process and wait until it is gone; twice does no harm."""
         if self.is_ended or self.owner != os.getpid():
             return
@@ -53,9 +48,7 @@ class Host:
         # The process ends by itself when its input does, and takes the Python workers with it.
         if self.process.stdin is not None:
             self.process.stdin.close()
-        _wait(self.process, patience_s)
-        if self.archive is not None:
-            _renew(self.archive, self.log)
+        _wait(self.process)
         if not self.is_log_kept:
             self.log.unlink(missing_ok=True)
 
@@ -128,16 +121,9 @@ def _stop_context(host: Host) -> None:
             context.stop()
 
 
-def _renew(archive: ClassArchive, log: Path) -> None:
-    if is_refused(_head(log)):
-        archive.drop()
-    if not archive.exists:
-        archive.make_later()
-
-
-def _wait(process: subprocess.Popen[bytes], patience_s: float) -> None:
+def _wait(process: subprocess.Popen[bytes]) -> None:
     try:
-        process.wait(patience_s)
+        process.wait(_ENDING_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -151,23 +137,20 @@ def _open_log(log: Path | None) -> tuple[IO[bytes], Path]:
     return os.fdopen(handle, "wb"), Path(name)
 
 
-def _head(log: Path) -> str:
+def _last_line(log: Path) -> str:
     try:
         with log.open("rb") as file:
-            return file.read(_LOG_HEAD_BYTES).decode(errors="replace")
+            head = file.read(_LOG_HEAD_BYTES).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _last_line(log: Path) -> str:
-    lines = [line for line in _head(log).splitlines() if line.strip()]
+    lines = [line for line in head.splitlines() if line.strip()]
     return lines[-1].strip() if lines else ""
 
 
 # Without ``python``: workers then import the installed package, which is compiled, and not the zip file, which is not.
 _HOME_PARTS = ("bin", "jars", "sbin", "data")
-# Quick to start and small, and slower by half or more in long jobs.
-_SHORT_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# Options of a runtime that is quick to start and small, and slower by half or more in long jobs.
+SHORT_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def spark_home(environment: Mapping[str, str]) -> Path | None:
@@ -187,14 +170,6 @@ def spark_home(environment: Mapping[str, str]) -> Path | None:
     except OSError:
         return None
     return home
-
-
-def java_options(*, is_short: bool, archive: ClassArchive | None) -> str:
-    """Return the options of the runtime that hosts the driver."""
-    parts = [_SHORT_OPTIONS] if is_short else []
-    if archive is not None and archive.exists:
-        parts.append(f"-XX:SharedArchiveFile={archive.path}")
-    return " ".join(parts)
 
 
 def _package_folder() -> Path:

@@ -42,21 +42,11 @@ exec {java} "$@"
 
 @record
 class Java:
-    """A Java that Spark can run on.
-
-    ``home`` is what ``JAVA_HOME`` must be for Spark's scripts; ``description`` is all that the runtime says about
-    itself, so that what was made for one build is not used with another.
-    """
+    """A Java that Spark can run on; ``home`` is what ``JAVA_HOME`` must be for Spark's scripts."""
 
     home: Path
     version: int
     origin: Origin
-    description: str
-
-    @property
-    def has_class_archive(self) -> bool:
-        """Whether the runtime has the base archive that an archive of our classes goes on top of."""
-        return any((self.home / "lib").glob("*/classes.jsa"))
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
@@ -73,7 +63,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         if description is None or version is None:
             continue
         if version >= OLDEST:
-            return Java(home=home, version=version, origin=origin, description=description)
+            return Java(home=home, version=version, origin=origin)
         outdated.append((origin, version))
     if outdated:
         origin, version = outdated[0]

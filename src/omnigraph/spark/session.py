@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, JobFault, MissingThing, SparkMissingError, SparkStartError, UsageError
 from omnigraph.operations.local import LocalBackend
-from omnigraph.spark.archive import ClassArchive, class_archive
-from omnigraph.spark.gateway import ENDING_S, Host, host_of, java_options, set_environment, spark_home, start_host
+from omnigraph.spark.gateway import SHORT_OPTIONS, Host, host_of, set_environment, spark_home, start_host
 from omnigraph.spark.java import find_java
 from omnigraph.spark.workers import check_workers
-from omnigraph.values import check_flags, check_number, check_path, check_text, checked_text, unfit
+from omnigraph.values import check_flags, check_path, check_text, checked_text, unfit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +37,6 @@ def session(
     conf: Mapping[str, str] | None = None,
     log: str | Path | None = None,
     is_short: bool = False,
-    saves_classes: bool = False,
 ) -> SparkSession:
     """Return the session that this process has, or start one that suits our work.
 
@@ -48,7 +46,6 @@ def session(
         conf: Settings of Spark; they have the last word.
         log: The file for what Spark says; without one it goes to a temporary file that ends with the session.
         is_short: Start sooner, and be slower in long jobs.
-        saves_classes: Keep what speeds up the next start in the user's cache folder.
 
     Raises:
         UsageError: both a master and a remote, or an argument of another type.
@@ -63,7 +60,7 @@ def session(
     _check_conf(conf)
     if log is not None:
         check_path("log", log)
-    check_flags(is_short=is_short, saves_classes=saves_classes)
+    check_flags(is_short=is_short)
     if master is not None and remote is not None:
         raise UsageError(
             "a session has a master or a remote, not both",
@@ -75,7 +72,7 @@ def session(
         if running is not None:
             check_workers(running)
             return running
-        return _start_fit(master, remote, dict(conf or {}), None if log is None else Path(log), is_short, saves_classes)
+        return _start_fit(master, remote, dict(conf or {}), None if log is None else Path(log), is_short)
 
 
 def given_or_started(spark: SparkSession | None) -> SparkSession:
@@ -113,9 +110,8 @@ def active_session() -> SparkSession | None:
     return found if is_live else None
 
 
-def stop(spark: SparkSession, *, patience_s: float = ENDING_S) -> None:
+def stop(spark: SparkSession) -> None:
     """Stop a session, and end the process behind it if it was started here; by force if it takes too long."""
-    check_number("patience_s", patience_s)
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     gateway = SparkContext._gateway  # noqa: SLF001 - the one place where Spark keeps it
@@ -126,7 +122,7 @@ def stop(spark: SparkSession, *, patience_s: float = ENDING_S) -> None:
     # Without this the next session of the process would talk to a host that is gone.
     SparkContext._gateway = None  # noqa: SLF001 - see above
     SparkContext._jvm = None  # noqa: SLF001 - see above
-    host.end(patience_s=patience_s)
+    host.end()
 
 
 def settings_for(master: str) -> dict[str, str]:
@@ -170,14 +166,10 @@ def _start_fit(
     conf: Mapping[str, str],
     log: Path | None,
     is_short: bool,
-    saves_classes: bool,
 ) -> SparkSession:
     for name in _LOUD_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    if remote is not None:
-        started = _connect(remote, conf)
-    else:
-        started = _start(master or "local[*]", conf, log, is_short, saves_classes)
+    started = _start(master or "local[*]", conf, log, is_short) if remote is None else _connect(remote, conf)
     try:
         check_workers(started)
     except BaseException:
@@ -186,7 +178,7 @@ def _start_fit(
     return started
 
 
-def _start(master: str, conf: Mapping[str, str], log: Path | None, is_short: bool, saves_classes: bool) -> SparkSession:
+def _start(master: str, conf: Mapping[str, str], log: Path | None, is_short: bool) -> SparkSession:
     from pyspark import SparkContext  # noqa: PLC0415 - Spark is loaded when it is used
 
     settings = settings_for(master) | {"spark.master": master}
@@ -194,36 +186,15 @@ def _start(master: str, conf: Mapping[str, str], log: Path | None, is_short: boo
         # The host of a session that the caller has stopped: a process can have one, and this one goes on.
         return _open({**settings, **conf}, _interpreter(), None)
     java, home = find_java(), spark_home(os.environ)
-    archive = class_archive(java, home, os.environ) if saves_classes else None
     environment = _interpreter() | {"JAVA_HOME": str(java.home)} | ({} if home is None else {"SPARK_HOME": str(home)})
-    try:
-        return _start_host(settings, conf, environment, log, is_short, archive)
-    except SparkStartError:
-        if archive is None or not archive.exists:
-            raise
-        # It is not the archive's fault as a rule, but a damaged one would stop every start from here on.
-        archive.drop()
-        return _start_host(settings, conf, environment, log, is_short, None)
-
-
-def _start_host(
-    settings: Mapping[str, str],
-    conf: Mapping[str, str],
-    environment: Mapping[str, str],
-    log: Path | None,
-    is_short: bool,
-    archive: ClassArchive | None,
-) -> SparkSession:
-    options = java_options(is_short=is_short, archive=archive)
-    chosen = {**settings, **({"spark.driver.extraJavaOptions": options} if options else {}), **conf}
+    options = {"spark.driver.extraJavaOptions": SHORT_OPTIONS} if is_short else {}
+    chosen = {**settings, **options, **conf}
     host = start_host(chosen, environment, log=log)
     try:
-        started = _open(chosen, environment, host)
+        return _open(chosen, environment, host)
     except BaseException:
         host.end()
         raise
-    host.archive = archive
-    return started
 
 
 def _open(settings: Mapping[str, str], environment: Mapping[str, str], host: Host | None) -> SparkSession:

@@ -30,7 +30,7 @@ from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.tail import TailCache
 from omnigraph.store.tables.writing import write_into, write_new
-from omnigraph.store.transactions import fresh_uuid, land, land_creation, read_mark, transaction_of
+from omnigraph.store.transactions import fresh_uuid, land, land_creation, transaction_of
 from omnigraph.store.translate import Fault, fault_of, translating
 from omnigraph.store.versions import VersionFiles
 
@@ -121,7 +121,6 @@ class ReplaceableDataset:
     fragments: tuple[FragmentRef, ...]
     schema: pa.Schema
     handle: LanceDataset = field(repr=False, compare=False)
-    _known_properties: list[Mapping[str, str]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def location(self) -> str:
@@ -137,13 +136,6 @@ class ReplaceableDataset:
     def version(self) -> int:
         """The version on its branch."""
         return self.pin.version
-
-    def read_properties(self, counters: Counters) -> Mapping[str, str]:
-        """Return the properties of the transaction that made this version, read on first use."""
-        if not self._known_properties:
-            mark = read_mark(self.handle, self.version, self.location, counters)
-            self._known_properties.append(mark.properties)
-        return self._known_properties[0]
 
 
 class DatasetStore:
@@ -307,9 +299,7 @@ class DatasetStore:
                 f"a strict overwrite landed elsewhere location={dataset.location} version={handle.version}",
                 effect=Effect.UNKNOWN,
             )
-        landed = _dataset(replace(dataset.pin, version=handle.version), handle)
-        landed._known_properties.append(dict(properties))  # noqa: SLF001 - the cell of our own dataclass
-        return landed
+        return _dataset(replace(dataset.pin, version=handle.version), handle)
 
     def create_branch(
         self, location: str, source_branch: str | None, source_version: int, new_branch: str, counters: Counters
@@ -322,10 +312,6 @@ class DatasetStore:
         """
         source = TablePin(location=location, branch=source_branch, version=source_version)
         return self._branches.create(source, new_branch, counters).version
-
-    def branch_exists(self, location: str, branch: str, counters: Counters) -> bool:
-        """Whether the branch's ref exists; one call."""
-        return self._branches.exists(location, branch, counters)
 
     def delete_branch_files(self, location: str, branch: str, counters: Counters) -> None:
         """Remove a branch: its ref first, then its files. The caller knows that nothing else refers to them."""

@@ -17,7 +17,7 @@ from omnigraph.values.checks import (
     unfit,
 )
 from omnigraph.values.ids import CommitId, EntityId, IncarnationId, OperationId, PropertyId, TypeId, Ulid, is_ulid
-from omnigraph.values.names import MAIN, BranchName, TableKey, TableKind, TagName
+from omnigraph.values.names import MAIN, BranchName, TagName
 from omnigraph.values.refs import AncestorRef, BranchRef, CommitRef, Ref, TagRef, TimeRef, parse_ref
 
 __all__ = [
@@ -32,8 +32,6 @@ __all__ = [
     "OperationId",
     "PropertyId",
     "Ref",
-    "TableKey",
-    "TableKind",
     "TagName",
     "TagRef",
     "TimeRef",

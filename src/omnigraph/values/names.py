@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.values.checks import check_text
@@ -14,10 +13,7 @@ MAIN = "main"
 # A ref of this name serialised schema changes in older stores; it stays out of reach of people.
 INTERNAL_REFS = frozenset({"__schema_apply_lock__"})
 _SEGMENT = re.compile(r"[\w.\-]+")
-_TYPE_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
 MAX_NAME_BYTES = 200
-
-TableKind = Literal["node", "edge"]
 
 
 class BranchName(str):
@@ -70,36 +66,6 @@ class TagName(str):
         name = text.strip()
         _check_ref_name("tag", name)
         return cls(name)
-
-
-@dataclass(frozen=True, slots=True)
-class TableKey:
-    """``node:<Type>`` or ``edge:<Type>``: how messages and the manifest name a type's table.
-
-    >>> str(TableKey.parse("edge:Knows"))
-    'edge:Knows'
-    """
-
-    kind: TableKind
-    type_name: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Return ``text`` as a table key.
-
-        Raises:
-            ValueFormatError: no known kind before the colon, or no type name after it.
-        """
-        kind, _, type_name = text.partition(":")
-        if kind == "node" and _TYPE_NAME.fullmatch(type_name):
-            return cls("node", type_name)
-        if kind == "edge" and _TYPE_NAME.fullmatch(type_name):
-            return cls("edge", type_name)
-        details = BadValue(what="table key", value=text[:128], expected="node:<Type> or edge:<Type>")
-        raise ValueFormatError(f"not a table key: {text[:128]!r}", details=details)
-
-    def __str__(self) -> str:
-        return f"{self.kind}:{self.type_name}"
 
 
 def _check_ref_name(what: str, name: str) -> None:

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from omnigraph.cli import main
 from omnigraph.cli.options import refuse_flags
-from omnigraph.errors import OmnigraphError, ScopeUnsupportedError, UsageError
+from omnigraph.errors import UsageError
 
 READS = ("--store", "--profile")
 WRITES = ("--store", "--as", "--profile")
@@ -55,7 +55,7 @@ MATRIX = {
     "completion": NOTHING,
     "version": NOTHING,
 }
-FLAGS = ("--server", "--cluster", "--graph", "--store", "--as", "--profile")
+FLAGS = ("--store", "--as", "--profile")
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -93,30 +93,20 @@ def test_the_capabilities_that_help_tells_are_those_of_the_options():
 def test_every_other_flag_is_refused_by_name_with_a_remedy(path: str):
     for flag in set(FLAGS) - set(MATRIX[path]):
         for arguments in ([flag, "x"], [f"{flag}=x"]):
-            with pytest.raises(OmnigraphError, match=f"{flag} ") as caught:
+            with pytest.raises(UsageError, match=f"{flag} ") as caught:
                 refuse_flags(path, COMMANDS[path], arguments)
             assert caught.value.hint
-            is_served = flag in FLAGS[:3] and MATRIX[path] != NOTHING
-            assert type(caught.value) is (ScopeUnsupportedError if is_served else UsageError)
 
 
 def test_first_offender_in_a_fixed_order_is_the_one_that_is_told():
-    with pytest.raises(UsageError, match="`fmt` is a local command; --cluster names a cluster and does not apply"):
-        refuse_flags("fmt", COMMANDS["fmt"], ["--profile", "p", "--as", "a", "--cluster", "c"])
+    with pytest.raises(UsageError, match="`fmt` is a local command; --as names who writes and does not apply"):
+        refuse_flags("fmt", COMMANDS["fmt"], ["--profile", "p", "--as", "a"])
 
 
 def test_alias_tells_all_of_them_at_once():
     with pytest.raises(UsageError, match=r"--store names .*, --profile names .* and do not apply") as caught:
         refuse_flags("alias", COMMANDS["alias"], ["who", "--profile", "p", "--store", "s"])
     assert caught.value.hint == "the alias says which graph is meant; change it in the operator config"
-
-
-@pytest.mark.parametrize("path", ["query", "mutate"])
-@pytest.mark.parametrize("flag", ["--alias", "--name", "--target", "--config"])
-def test_removed_flags_say_what_to_write_instead(path: str, flag: str):
-    with pytest.raises(UsageError, match=f"{flag} was removed") as caught:
-        refuse_flags(path, COMMANDS[path], [flag, "x"])
-    assert caught.value.hint
 
 
 def test_what_stands_behind_two_dashes_is_no_option():

@@ -106,8 +106,6 @@ ARGUMENTS = {
     "log": lambda _: spark.session(log=7),
     "log of no name": lambda _: spark.session(log="a\0b"),
     "is_short": lambda _: spark.session(is_short="no"),
-    "saves_classes": lambda _: spark.session(saves_classes=1),
-    "patience_s": lambda _: spark.stop(None, patience_s="x"),
 }
 
 

@@ -18,6 +18,7 @@ from omnigraph.errors import (
 )
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import FragmentRef
+from omnigraph.store.transactions import read_mark
 from omnigraph.testing.s3 import FOREVER, Fault
 
 SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.int64())], metadata={"stamp": "1"})
@@ -45,11 +46,15 @@ def keys(bench, dataset, fragments=None):
     return bench.datasets.read(dataset, fragments, None, bench.counters)["k"].to_pylist()
 
 
+def properties(bench, dataset):
+    return read_mark(dataset.handle, dataset.version, dataset.location, bench.counters).properties
+
+
 def test_a_dataset_is_created_with_one_fragment_per_table(bench, made):
     assert (made.version, made.branch, made.location) == (1, None, "__manifest")
     assert [fragment.row_count for fragment in made.fragments] == [1, 2]
     assert made.schema.metadata == {b"stamp": b"1"}
-    assert made.read_properties(bench.counters) == {"by": "one"}
+    assert properties(bench, made) == {"by": "one"}
     assert keys(bench, made) == ["a", "b", "c"]
 
 
@@ -82,10 +87,10 @@ def test_fragments_can_be_kept_replaced_and_read_by_position(bench, made):
     third = replace(bench, second, rows("y"), keep=second.fragments)
     assert keys(bench, third) == ["y", "x", "b", "c"]
     assert bench.datasets.read(third, [0], ["v"], bench.counters).column_names == ["v"]
-    assert third.read_properties(bench.counters) == {"by": "two"}
+    assert properties(bench, third) == {"by": "two"}
     other = bench.another_process()
     reopened = other.datasets.open_version("__manifest", None, 3, other.counters)
-    assert reopened.read_properties(other.counters) == {"by": "two"}
+    assert properties(other, reopened) == {"by": "two"}
     assert keys(other, reopened) == ["y", "x", "b", "c"]
 
 
@@ -168,9 +173,9 @@ def test_a_branch_left_half_made_is_healed(bench, made):
     bench.datasets.create_branch("__manifest", None, 1, "draft", bench.counters)
     bench.control.delete("__manifest/_refs/branches/draft.json", bench.counters)
     other = bench.another_process()
-    assert not other.datasets.branch_exists("__manifest", "draft", other.counters)
+    assert not other.control.exists("__manifest/_refs/branches/draft.json", other.counters)
     assert other.datasets.create_branch("__manifest", None, 1, "draft", other.counters) == 1
-    assert other.datasets.branch_exists("__manifest", "draft", other.counters)
+    assert other.control.exists("__manifest/_refs/branches/draft.json", other.counters)
     assert keys(other, other.datasets.open_latest("__manifest", "draft", other.counters)) == ["a", "b", "c"]
 
 
@@ -187,7 +192,6 @@ def test_a_deleted_branch_is_gone_and_its_name_free(bench, made, name):
     bench.datasets.create_branch("__manifest", None, 1, name, bench.counters)
     for _ in range(2):
         bench.datasets.delete_branch_files("__manifest", name, bench.counters)
-    assert not bench.datasets.branch_exists("__manifest", name, bench.counters)
     assert bench.control.list_keys(f"__manifest/tree/{name}", bench.counters) == ()
     assert bench.control.list_keys("__manifest/_refs", bench.counters) == ()
     with pytest.raises(TableMissingError):

@@ -10,7 +10,6 @@ from omnigraph.store.staging import (
     stage_change,
     stage_columns,
     stage_compaction,
-    stage_drop_indexes,
     stage_indexes,
     stage_overwrite,
     stage_undo,
@@ -109,13 +108,6 @@ def test_a_search_filters_before_it_picks_its_best(local):
     found = local.open(pin).read(["id"], "id = 'c'", counters=local.counters, limit=1, search=Search(full_text="word1"))
     assert found["id"].to_pylist() == ["c"]
     assert found.column_names == ["id", "_score"]
-
-
-def test_an_index_can_be_dropped(bench):
-    pin = index(bench, bench.create("a"), BTREE, TEXT)
-    dropped = bench.commit(stage_drop_indexes(bench.open(pin), ["text_idx"], **bench.origin))
-    assert coverage(bench, dropped) == {"id_idx": 1}
-    assert stage_drop_indexes(bench.open(dropped), ["text_idx"], **bench.origin) is None
 
 
 def test_compaction_keeps_rows_row_ids_and_row_versions(bench):

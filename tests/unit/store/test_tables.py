@@ -235,16 +235,6 @@ def test_a_removed_fork_can_be_made_again(bench):
     assert bench.content(fork) == {"a": 0}
 
 
-def test_a_purged_dataset_is_gone(bench):
-    pin = bench.create("a")
-    keep = bench.create("b", location="nodes/10")
-    bench.tables.purge("nodes/1", bench.counters)
-    assert bench.control.list_keys("nodes/1", bench.counters) == ()
-    with pytest.raises(TableMissingError):
-        bench.open(pin)
-    assert bench.content(keep) == {"b": 0}
-
-
 def test_a_table_commit_of_unknown_outcome_can_be_sent_again(on_s3, clean_s3_endpoint):
     staged = on_s3.stage(on_s3.create("a"), upserts=["b"])
     clean_s3_endpoint.add_fault(Fault(action="error", operation="PUT", object_class="table_version", times=FOREVER))

@@ -3,7 +3,7 @@
 import pytest
 
 from omnigraph.errors import ValueFormatError
-from omnigraph.values import BranchName, TableKey, TagName
+from omnigraph.values import BranchName, TagName
 
 
 @pytest.mark.parametrize("text", ["main", "a", "review/2026-07", "größe", "a.b-c_d", "x/y/z", "9"])
@@ -53,14 +53,3 @@ def test_a_branch_overlaps_itself_and_what_lies_under_it():
     assert not review.overlaps(BranchName("reviews"))
     assert BranchName("main").is_main
     assert not review.is_main
-
-
-def test_table_keys_round_trip():
-    assert TableKey.parse("node:Person") == TableKey("node", "Person")
-    assert str(TableKey("edge", "Knows")) == "edge:Knows"
-
-
-@pytest.mark.parametrize("text", ["", "node", "node:", "node:person", "table:Person", "node:A:B", "edge:A-B"])
-def test_text_that_is_no_table_key_is_refused(text):
-    with pytest.raises(ValueFormatError, match="not a table key"):
-        TableKey.parse(text)

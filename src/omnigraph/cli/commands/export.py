@@ -103,7 +103,6 @@ def export(  # noqa: PLR0913 - one parameter per option
     store: Store = None,
     branch: ReadBranch = None,
     snapshot: AtSnapshot = None,
-    is_jsonl: Annotated[bool, typer.Option("--jsonl", hidden=True)] = False,
     as_json: AsJson = False,
 ) -> int:
     """Write every row of one state of a graph, so that it can be loaded again.
@@ -114,8 +113,6 @@ def export(  # noqa: PLR0913 - one parameter per option
     """
     address = graph_address(uri, store)
     output = choose_output(as_json=as_json)
-    if is_jsonl:
-        output.warn("--jsonl is deprecated; JSONL is what export writes")
     request = spark_request(engine, master, remote, spark_conf)
     choice = choose_plainly(request)
     _check(to, form, branch, snapshot, needs_folder=as_json or choice.is_spark)

@@ -43,17 +43,11 @@ def init(
         str, typer.Argument(metavar="URI", help="Where the graph will live: a path, file:// or s3://bucket/prefix.")
     ],
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema; - reads standard input.")],
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Start over after a failed attempt; a graph is never overwritten."),
-    ] = False,
 ) -> int:
     """Create a graph with an empty table per type of a schema.
 
-    A place that holds a graph already is refused.
+    A place that holds a graph already is refused; what a failed attempt left behind never stands in the way.
     """
-    # What a failed attempt left behind never stands in the way, so there is nothing that force would have to remove.
-    del force
     source = read_input(schema)
     init_graph(Storage.open(uri), source.data, source_name=source.name)
     choose_output(as_json=False).show(InitReport(uri=uri))

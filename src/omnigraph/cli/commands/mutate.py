@@ -170,9 +170,8 @@ def read_query(path: str | None, text: str | None, name: str | None) -> InputFil
     if path is not None:
         return read_input(path)
     if text is None:
-        named = f"stored query '{name}'" if name else "a stored query"
-        hint = "give its text with --query FILE or -e TEXT"
-        raise _usage(f"{named} is kept by a server, and a store has none", "--query or -e", hint=hint)
+        named = f"query '{name}'" if name else "a query"
+        raise _usage(f"{named} needs its text", "--query or -e", hint="give it with --query FILE or -e TEXT")
     if not text.strip():
         raise _usage("the query text is empty", "a query", hint="write the query after -e")
     return InputFile(name="<query>", data=text.encode(errors="surrogateescape"))

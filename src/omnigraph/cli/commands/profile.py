@@ -9,15 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
-from omnigraph.cli.operator.config import (
-    OperatorConfig,
-    Profile,
-    Scope,
-    active_profile,
-    find_named,
-    operator_config,
-    resolve_target,
-)
+from omnigraph.cli.operator.config import Profile, active_profile, find_named, operator_config
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
@@ -48,7 +40,7 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` as it is written, ``target`` the address that it leads to."""
+    """One profile: ``binding`` is what it names, ``target`` the address that this leads to."""
 
     name: str
     binding: str | None
@@ -56,7 +48,6 @@ class ProfileLine:
     target: str | None
     valid: bool
     error: str | None
-    default_graph: str | None
     active: bool
 
 
@@ -86,36 +77,31 @@ class ProfileListReport:
 def list_profiles(*, as_json: AsJson = False) -> int:
     """List the profiles of the operator config and what they lead to; a star marks the one in use."""
     config, active = operator_config(), active_profile()
-    lines = tuple(_describe(config, profile, active) for profile in config.profiles.values())
+    lines = tuple(_describe(profile, active) for profile in config.profiles.values())
     choose_output(as_json=as_json).show(ProfileListReport(profiles=lines))
     return 0
 
 
-def _describe(config: OperatorConfig, profile: Profile, active: str | None) -> ProfileLine:
-    binding: str | None = None
-    kind, target, error = "invalid", None, None
+def _describe(profile: Profile, active: str | None) -> ProfileLine:
+    target, error = None, None
     try:
-        scope = profile.scope()
-        binding, kind = scope.written, scope.kind
-        target = resolve_target(config, scope)
+        target = profile.storage()
     except OmnigraphError as problem:
         error = problem.message
     return ProfileLine(
         name=profile.name,
-        binding=binding,
-        scope_kind=kind if error is None else "invalid",
+        binding=target,
+        scope_kind="store" if error is None else "invalid",
         target=target,
         valid=error is None,
         error=error,
-        default_graph=profile.default_graph,
         active=profile.name == active,
     )
 
 
 def _line(profile: ProfileLine, widest: int) -> str:
     mark = "*" if profile.active else " "
-    graph = "" if profile.default_graph is None else f" graph={profile.default_graph}"
-    what = f"{profile.target}{graph}" if profile.valid else profile.error
+    what = profile.target if profile.valid else profile.error
     return f"{mark} {profile.name.ljust(widest)}  {profile.scope_kind.ljust(7)}  {what}"
 
 
@@ -127,13 +113,11 @@ _NO_SCOPE = "none"
 
 @record
 class ProfileReport:
-    """A scope: what it leads to, and how rows read from it are written."""
+    """What a profile or the defaults lead to, and how rows read from it are written."""
 
     name: str
     scope_kind: str
     target: str | None
-    endpoint: str | None
-    default_graph: str | None
     output_format: str
 
     def to_json(self) -> dict[str, Any]:
@@ -160,25 +144,12 @@ def show(
     """Show what a profile leads to; without one, what commands work on by the defaults of the operator config."""
     config = operator_config()
     wanted = name or active_profile()
-    if wanted is None:
-        scope, graph = config.defaults.scope(), config.defaults.default_graph
-    else:
-        profile = find_named(config, "profile", wanted)
-        scope, graph = profile.scope(), profile.default_graph
+    target = config.defaults.store if wanted is None else find_named(config, "profile", wanted).storage()
     report = ProfileReport(
         name=wanted or _DEFAULTS,
-        scope_kind=_NO_SCOPE if scope is None else scope.kind,
-        target=None if scope is None else resolve_target(config, scope),
-        endpoint=_endpoint(config, scope, graph),
-        default_graph=graph,
+        scope_kind=_NO_SCOPE if target is None else "store",
+        target=target,
         output_format=config.defaults.output or "table",
     )
     choose_output(as_json=as_json).show(report)
     return 0
-
-
-def _endpoint(config: OperatorConfig, scope: Scope | None, graph: str | None) -> str | None:
-    if scope is None or scope.kind != "server":
-        return None
-    base = resolve_target(config, scope).rstrip("/")
-    return base if graph is None else f"{base}/graphs/{graph}"

@@ -25,7 +25,7 @@ from omnigraph.cli.engines import (
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config, unsupported_scope
+from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
 from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import WholeLines, choose_output, whole_document
 from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
@@ -396,19 +396,15 @@ def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
 
 def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
     """Return the storage and the file of an alias."""
-    if alias.server is not None:
-        raise unsupported_scope(f"alias '{alias.name}' leads to server '{alias.server}'", alias.server)
     if (alias.store is None) == (alias.profile is None):
         raise alias.problem("does not bind exactly one of store and profile", expected="store or profile")
-    if alias.graph is not None:
-        raise alias.problem("has a graph, which only a server has several of", expected="store or profile alone")
     if alias.file is None:
         raise alias.problem("names no file that holds its query", expected="file")
     if alias.mutation and alias.format is not None:
         raise alias.problem("is a mutation, which writes no rows and has no format", expected="one of the two")
     if alias.store is not None:
         return alias.store, alias.file
-    return find_named(config, "profile", alias.profile or "").scope().storage(), alias.file
+    return find_named(config, "profile", alias.profile or "").storage(), alias.file
 
 
 def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, as_json: bool) -> int:

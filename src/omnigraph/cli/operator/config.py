@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, assert_never, overload
+from typing import Any, Literal, overload
 
 from omnigraph.cli.files import read_input
 from omnigraph.cli.operator.document import Section, parse_document
@@ -25,7 +25,6 @@ from omnigraph.errors import (
     MissingThing,
     Place,
     ProfileMissingError,
-    ScopeUnsupportedError,
     UsageError,
 )
 from omnigraph.records import record
@@ -34,67 +33,25 @@ FORMATS = ("table", "kv", "csv", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
 MAX_COLUMN_WIDTH = 10_000
 
-ScopeKind = Literal["server", "cluster", "store"]
-
 
 @record
-class Scope:
-    """What an address leads to: a graph's storage, or a server or cluster by the name or address that was written.
+class Profile:
+    """A graph by name. Whether it names one is looked at when it is used, not when the file is read."""
 
-    ``origin`` is the part of the config that says so.
-    """
-
-    kind: ScopeKind
-    written: str
-    origin: str
+    name: str
+    store: str | None = None
+    place: Place | None = None
 
     def storage(self) -> str:
         """Return the storage of the graph.
 
         Raises:
-            ScopeUnsupportedError: it is reached through a server or a cluster.
+            ConfigError: the profile names none.
         """
-        match self.kind:
-            case "store":
-                return self.written
-            case "server" | "cluster":
-                raise unsupported_scope(f"{self.origin} leads to {self.kind} '{self.written}'", self.written)
-            case _:
-                assert_never(self.kind)
-
-
-@record
-class Profile:
-    """A named scope. Whether it is one is looked at when it is used, not when the file is read."""
-
-    name: str
-    server: str | None = None
-    cluster: str | None = None
-    store: str | None = None
-    default_graph: str | None = None
-    place: Place | None = None
-
-    def scope(self) -> Scope:
-        """Return what the profile binds.
-
-        Raises:
-            ConfigError: nothing, or several things.
-        """
-        candidates: tuple[tuple[ScopeKind, str | None], ...] = (
-            ("server", self.server),
-            ("cluster", self.cluster),
-            ("store", self.store),
-        )
-        origin = f"profile '{self.name}'"
-        bound = [
-            Scope(kind=kind, written=written, origin=origin) for kind, written in candidates if written is not None
-        ]
-        if len(bound) == 1:
-            return bound[0]
-        expected = "exactly one of server, cluster and store"
-        found = ", ".join(scope.kind for scope in bound) or "nothing"
-        details = Diagnostic(place=self.place, expected=(expected,), found=found)
-        raise ConfigError(f"{origin} does not bind {expected}", details=details)
+        if self.store is not None:
+            return self.store
+        details = Diagnostic(place=self.place, expected=("store",), found="nothing")
+        raise ConfigError(f"profile '{self.name}' names no store", details=details)
 
 
 @record
@@ -104,15 +61,7 @@ class Defaults:
     output: str | None = None
     table_max_column_width: int | None = None
     table_cell_layout: Literal["truncate", "wrap"] | None = None
-    server: str | None = None
-    default_graph: str | None = None
     store: str | None = None
-
-    def scope(self) -> Scope | None:
-        """Return the scope of a command line that names none."""
-        if self.server is not None:
-            return Scope(kind="server", written=self.server, origin="the default")
-        return None if self.store is None else Scope(kind="store", written=self.store, origin="the default")
 
 
 @record
@@ -120,8 +69,6 @@ class Alias:
     """A query under a short name. What it lacks is found when it is used, not when the file is read."""
 
     name: str
-    server: str | None = None
-    graph: str | None = None
     store: str | None = None
     profile: str | None = None
     file: str | None = None
@@ -145,21 +92,10 @@ class OperatorConfig:
 
     path: Path
     actor: str | None = None
-    servers: Mapping[str, str] = field(default_factory=dict)
-    clusters: Mapping[str, str] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     defaults: Defaults = field(default_factory=Defaults)
     aliases: Mapping[str, Alias] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-def unsupported_scope(finding: str, value: str) -> ScopeUnsupportedError:
-    """Return the error about a graph that is not addressed by its storage."""
-    return ScopeUnsupportedError(
-        f"{finding}, and this version works on stores",
-        details=BadValue(what="scope", value=value, expected="the storage of a graph"),
-        hint="name the graph's storage with --store, or with store: in the operator config",
-    )
 
 
 @overload
@@ -181,34 +117,6 @@ def find_named(config: OperatorConfig, what: Literal["profile", "alias"], name: 
         f"no {what} has this name name={name}",
         details=MissingThing(what=what, name=name, near=known),
         hint=f"there are {', '.join(known)}" if known else f"no {what} is defined in {config.path}",
-    )
-
-
-def resolve_target(config: OperatorConfig, scope: Scope) -> str:
-    """Return the address that a scope leads to.
-
-    Raises:
-        UsageError: it names a server or a cluster that the config does not know.
-    """
-    match scope.kind:
-        case "store":
-            return scope.written
-        case "server":
-            return scope.written if "://" in scope.written else _known(scope, config.servers)
-        case "cluster":
-            # A cluster may also be a folder or a storage root.
-            return config.clusters.get(scope.written, scope.written)
-        case _:
-            assert_never(scope.kind)
-
-
-def _known(scope: Scope, known: Mapping[str, str]) -> str:
-    if scope.written in known:
-        return known[scope.written]
-    raise UsageError(
-        f"{scope.origin} names an unknown {scope.kind} name={scope.written}",
-        details=BadValue(what=scope.kind, value=scope.written, expected=", ".join(known) or f"a {scope.kind}"),
-        hint=f"there are {', '.join(known)}" if known else f"the operator config defines no {scope.kind}",
     )
 
 
@@ -268,8 +176,8 @@ def active_profile() -> str | None:
     return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
 
 
-def default_scope() -> Scope:
-    """Return the scope of a command line that names no graph.
+def default_store() -> str:
+    """Return the storage of the graph that is meant where a command line names none.
 
     Raises:
         UsageError: nothing else names one either.
@@ -279,9 +187,8 @@ def default_scope() -> Scope:
     config = operator_config()
     name = active_profile()
     if name is not None:
-        return find_named(config, "profile", name).scope()
-    scope = config.defaults.scope()
-    if scope is None:
+        return find_named(config, "profile", name).storage()
+    if config.defaults.store is None:
         raise UsageError(
             "no graph is named",
             details=BadValue(what="graph", value="", expected="--store URI"),
@@ -290,7 +197,7 @@ def default_scope() -> Scope:
                 f"or use --profile NAME, {PROFILE_VARIABLE}, or defaults.store of the operator config"
             ),
         )
-    return scope
+    return config.defaults.store
 
 
 def default_actor(given: str | None) -> str | None:
@@ -306,7 +213,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
     """Read a config; ``path`` names it in messages, and paths in it are relative to its folder.
 
     Raises:
-        ConfigError: it is no YAML, a key holds the wrong type, or defaults contradict each other.
+        ConfigError: it is no YAML, or a key holds the wrong type.
         SourceEncodingError, SourceTooLargeError: it is no text that could be one.
     """
     document = parse_document(data, str(path))
@@ -315,8 +222,6 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
     return OperatorConfig(
         path=path,
         actor=root.section("operator").text("actor"),
-        servers=_addresses(root.sections("servers"), "url"),
-        clusters=_addresses(root.sections("clusters"), "root"),
         profiles={name: _profile(name, one, folder) for name, one in root.sections("profiles").items()},
         defaults=_defaults(root.section("defaults"), folder),
         aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
@@ -327,32 +232,20 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
     )
 
 
-def _addresses(sections: Mapping[str, Section], key: str) -> dict[str, str]:
-    found = {name: section.text(key) for name, section in sections.items()}
-    return {name: address for name, address in found.items() if address is not None}
-
-
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
-        server=section.text("server"),
-        cluster=section.text("cluster"),
         store=_store(section, folder),
-        default_graph=section.text("default_graph"),
         place=section.place,
     )
 
 
 def _defaults(section: Section, folder: Path) -> Defaults:
-    section.exclusive("server", "store")
-    section.exclusive("default_graph", "store")
     layout = section.choice("table_cell_layout", LAYOUTS)
     return Defaults(
         output=section.choice("output", FORMATS),
         table_max_column_width=section.whole_number("table_max_column_width", least=1, most=MAX_COLUMN_WIDTH),
         table_cell_layout="wrap" if layout == "wrap" else None if layout is None else "truncate",
-        server=section.text("server"),
-        default_graph=section.text("default_graph"),
         store=_store(section, folder),
     )
 
@@ -361,8 +254,6 @@ def _alias(name: str, section: Section, folder: Path) -> Alias:
     file = section.text("file")
     return Alias(
         name=name,
-        server=section.text("server"),
-        graph=section.text("graph"),
         store=_store(section, folder),
         profile=section.text("profile"),
         file=None if file is None else str(_below(folder, file)),

@@ -240,17 +240,6 @@ class Section:
         self._children.append(parent)
         return {name: parent.section(name) for name in parent._entries}
 
-    def exclusive(self, first: str, second: str) -> None:
-        """Refuse two keys that contradict each other.
-
-        Raises:
-            ConfigError: both are given.
-        """
-        if self._value(first) is not None and self._value(second) is not None:
-            span = self._entries[second].key_span or self._entries[second].span
-            message = f"{self._name(second)} and {self._name(first)} exclude each other"
-            raise self._document.problem(message, span, expected="one of them")
-
     def unknown(self) -> Iterator[tuple[str, int]]:
         """Yield path and line of every key, here and below, that nobody asked for."""
         for key, node in self._entries.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.query.entities import Demand, Entities
 from omnigraph.engine.query.explain import Trace
-from omnigraph.engine.query.frame import Frame, Mask
+from omnigraph.engine.query.frame import Frame, Mask, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables
@@ -25,7 +25,6 @@ from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.snapshot import Snapshot
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
@@ -39,6 +38,31 @@ class ReadMemory:
     topology: TopologyCache
     texts: TextIndexes
     demand: Demand
+
+
+class MatchedRows(Protocol):
+    """What output, order and groups ask of the rows that a match found, wherever those are."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The variables of the rows."""
+
+    @property
+    def limits(self) -> Limits:
+        """What may be held, and for how long."""
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether groups must come in the order of their first row."""
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or a parameter."""
+
+    def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property of entities of a variable."""
+
+    def whole_table(self, variable: str, count: int) -> Entities | None:
+        """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
 
 
 class QueryContext:
@@ -99,7 +123,7 @@ class QueryContext:
                 self._columns.get(table_key, ()),
                 self.memory.topology,
                 self.memory.demand,
-                self.options.expand_mode,
+                self.options.mode,
                 self.counters,
                 self.limits,
             )
@@ -110,13 +134,14 @@ class QueryContext:
         """Return the entities that a variable ranges over."""
         return self.entities(self.variables[variable])
 
-    def values(self, frame: Frame, variable: str, name: str) -> pa.Array:
-        """Return a property of a variable, one value per row."""
-        return self.entities_of(variable).values(frame.ids[variable], name)
+    def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property of entities of a variable."""
+        return self.entities_of(variable).values(row_ids, name)
 
-    def ids(self, frame: Frame, variable: str) -> pa.Array:
-        """Return the ids of a variable's entities, one per row."""
-        return self.values(frame, variable, KEY)
+    def whole_table(self, variable: str, count: int) -> Entities | None:
+        """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
+        entities = self.entities_of(variable)
+        return entities if entities.prefers_memory(count) else None
 
     def mask(self, frame: Frame, predicate: Predicate) -> Mask:
         """Return which rows pass a predicate."""
@@ -178,7 +203,7 @@ class FrameRows:
 
     def column(self, column: Column) -> pa.Array:
         """Return a property, one value per row."""
-        return self._context.values(self._frame, column.variable, column.property)
+        return self._context.take(column.variable, self._frame.ids[column.variable], column.property)
 
     def given(self, value: Constant | ParameterRef) -> Any:
         """Return the value of a literal or parameter."""

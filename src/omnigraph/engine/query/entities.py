@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -168,11 +167,6 @@ class Entities:
         if count > _FETCHED_ROWS or count * _FETCHED_SHARE > self.table.row_count:
             return True
         return self._demand.is_worth(self._demanded, len(self.columns) * column_price(self.table.row_count))
-
-    @cached_property
-    def _price(self) -> int:
-        """What it costs to bring the wanted columns into memory."""
-        return len(self.columns) * column_price(self._topology.unknown_rows(self.table))
 
     def has_in_memory(self, names: Sequence[str]) -> bool:
         """Whether these columns can be asked without a call."""

@@ -63,14 +63,6 @@ class Frame:
         combined = weights if self.weights is None else self.weights * weights
         return Frame(length=self.length, ids=self.ids, weights=combined).keep(combined > 0)
 
-    def dropping(self, names: Sequence[str]) -> Frame:
-        """Return the frame without some variables."""
-        return Frame(
-            length=self.length,
-            ids={name: ids for name, ids in self.ids.items() if name not in names},
-            weights=self.weights,
-        )
-
 
 UNIT = Frame(length=1)
 

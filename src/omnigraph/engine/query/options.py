@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Literal, cast
+from typing import Literal
 
 from omnigraph.records import record
 from omnigraph.runtime import memory_bytes
@@ -14,9 +14,6 @@ ExpandMode = Literal["auto", "indexed", "csr"]
 
 
 _MODES = ("auto", "indexed", "csr")
-
-
-_MODE_VARIABLE = "OMNIGRAPH_TRAVERSAL_MODE"
 
 
 _MEMORY_VARIABLE = "OMNIGRAPH_QUERY_MEMORY"
@@ -72,12 +69,3 @@ class QueryOptions:
         if size is None:
             raise unfit(_MEMORY_VARIABLE, asked, "a size, such as 256M or 2G")
         return size
-
-    @property
-    def expand_mode(self) -> ExpandMode:
-        """The mode asked for, or the one that the environment forces when none is."""
-        forced = os.environ.get(_MODE_VARIABLE, "").strip()
-        if self.mode != "auto" or not forced:
-            return self.mode
-        check_choice(_MODE_VARIABLE, forced, _MODES)
-        return cast("ExpandMode", forced)

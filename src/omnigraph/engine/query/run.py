@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.context import MatchedRows, QueryContext
 from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
@@ -115,7 +115,7 @@ def _limited(frames: Iterator[Frame], limit: int) -> Iterator[Frame]:
 
 
 def project(
-    context: QueryContext, read: ReadPlan, frame: Frame, scores: Scores | None, schema: pa.Schema
+    context: MatchedRows, read: ReadPlan, frame: Frame, scores: Scores | None, schema: pa.Schema
 ) -> pa.RecordBatch:
     """Return the columns of the result for rows of the match; ``scores`` holds their ranks, if the read has any."""
     columns: list[pa.Array] = []
@@ -136,7 +136,7 @@ def project(
 
 
 def _shown(
-    context: QueryContext, expression: Scalarlike | AggregateCall | RankingValue, frame: Frame, scores: Scores | None
+    context: MatchedRows, expression: Scalarlike | AggregateCall | RankingValue, frame: Frame, scores: Scores | None
 ) -> pa.Array:
     if isinstance(expression, RankingValue):
         return pa.array(np.zeros(0) if scores is None else scores)

@@ -36,8 +36,6 @@ class ConflictKind(Enum):
     SCHEMA_DIVERGENCE = "schema_divergence"
 
 
-ROW_KINDS = (ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE, ConflictKind.DELETE_VS_UPDATE)
-
 _KIND_OF_RULE: dict[ConstraintRule, ConflictKind] = {
     "type": ConflictKind.VALUE_CONSTRAINT_VIOLATION,
     "required": ConflictKind.VALUE_CONSTRAINT_VIOLATION,

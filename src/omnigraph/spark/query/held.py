@@ -14,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import one_array
-from omnigraph.engine.query.context import QueryContext
-from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame, Mask, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
@@ -69,19 +67,18 @@ class CarriedRows:
         return np.asarray(pc.equal(left, right).to_numpy(), dtype=np.bool_)
 
 
-class HeldRows(QueryContext):
+class HeldRows:
     """Some rows with their values, as output, order and groups of the embedded engine ask for them.
 
     There is no snapshot behind it: whatever a read looks at after its match is in the rows.
     """
 
     def __init__(self, given: Given, layout: Layout, rows: pa.Table) -> None:
-        self.parameters = given.parameters
-        self.fits_literals = given.fits_literals
+        self._given = given
         self.limits = Limits(QueryOptions(), World.system().clock)
         self.variables = {variable: variable for variable in layout.variables}
         self.keeps_order = False
-        self._held: dict[str, _HeldEntities] = {}
+        self._held: dict[str, Mapping[str, pa.Array]] = {}
         ids: dict[str, RowIds] = {}
         for variable in layout.variables:
             columns = {
@@ -95,22 +92,17 @@ class HeldRows(QueryContext):
         """Return rows that travelled."""
         return cls(given, layout, decode(batch, layout.schema))
 
-    def entities_of(self, variable: str) -> Entities:
-        """Return the entities of a variable that occur in the rows."""
-        return self._held[variable]
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or a parameter."""
+        return self._given.value(value)
 
+    def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property of entities of a variable."""
+        return self._held[variable][name].take(pa.array(row_ids))
 
-class _HeldEntities(Entities):
-    """The entities of one variable, by their place."""
-
-    def __init__(self, columns: Mapping[str, pa.Array]) -> None:
-        self._columns = columns
-
-    def prefers_memory(self, count: int) -> bool:  # noqa: ARG002 - there is no table to prefer
-        return False
-
-    def values(self, row_ids: RowIds, name: str) -> pa.Array:
-        return self._columns[name].take(pa.array(row_ids))
+    def whole_table(self, variable: str, count: int) -> None:
+        """Return None: there is no table behind the rows."""
+        del variable, count
 
 
 def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema, row_count: int) -> Iterator[pa.Table]:
@@ -128,18 +120,18 @@ def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema, row_count: in
         yield pa.Table.from_batches(held, schema)
 
 
-def _entities(columns: Mapping[str, pa.Array], row_count: int) -> tuple[RowIds, _HeldEntities]:
+def _entities(columns: Mapping[str, pa.Array], row_count: int) -> tuple[RowIds, Mapping[str, pa.Array]]:
     if KEY not in columns:
-        return np.arange(row_count), _HeldEntities(columns)
+        return np.arange(row_count), columns
     numbered = columns[KEY].dictionary_encode()
     places = numbered.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     if len(numbered.dictionary) == row_count:
-        return np.arange(row_count), _HeldEntities(columns)
+        return np.arange(row_count), columns
     first = np.zeros(len(numbered.dictionary), dtype=np.int64)
     # The last of several writes to one place stays, so that going backwards leaves the first row of each entity.
     first[places[::-1]] = np.arange(row_count)[::-1]
     chosen = pa.array(first)
-    return places, _HeldEntities({name: values.take(chosen) for name, values in columns.items()})
+    return places, {name: values.take(chosen) for name, values in columns.items()}
 
 
 def _weights(layout: Layout, rows: pa.Table) -> RowIds | None:

@@ -9,7 +9,6 @@ from omnigraph.store.staging.indexes import (
     SkippedIndex,
     StagedIndexes,
     stage_built_indexes,
-    stage_drop_indexes,
     stage_indexes,
 )
 from omnigraph.store.staging.tables import (
@@ -34,7 +33,6 @@ __all__ = [
     "stage_compacted",
     "stage_compaction",
     "stage_create",
-    "stage_drop_indexes",
     "stage_indexes",
     "stage_overwrite",
     "stage_undo",

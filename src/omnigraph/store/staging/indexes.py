@@ -126,23 +126,6 @@ def stage_built_indexes(
     return _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
 
 
-def stage_drop_indexes(
-    table: Table, names: Sequence[str], *, operation_id: str, world: World, counters: Counters
-) -> StagedCommit | None:
-    """Stage a version without these indexes; None when it has none of them."""
-    dropped = [segment for index in table.indexes(counters) if index.name in names for segment in _lance_indexes(index)]
-    if not dropped:
-        return None
-    return staged_on(
-        table,
-        LanceOperation.CreateIndex([], dropped),
-        kind="index",
-        origin=Origin(operation_id=operation_id, world=world),
-        row_count=table.row_count,
-        files=(),
-    )
-
-
 def plan_index(table: Table, build: IndexBuild, counters: Counters) -> IndexPlan | SkippedIndex:
     """Tell what a build has to read, or why there is nothing to build."""
     present = [fragment.metadata.id for fragment in table.fragments]

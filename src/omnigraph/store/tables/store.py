@@ -214,12 +214,6 @@ class TableStore:
                     # itself would keep every other thread of the process waiting.
                     handle.scanner(columns=[], with_row_id=True, filter=_NO_ROW, fragments=[fragment]).to_table()
 
-    def purge(self, location: str, counters: Counters) -> None:
-        """Delete a whole dataset that was never published."""
-        self._forget(location, None)
-        self._handles.forget(location)
-        self.control.delete_prefix(location, counters)
-
     def reclaim_older(self, pin: TablePin, spared: Collection[int], counters: Counters) -> int:
         """Remove the versions before ``pin`` on its line for good, except ``spared``; return how many.
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from omnigraph.cli.operator.config import Alias, Defaults, OperatorConfig, Profile, parse_config
-from omnigraph.errors import ConfigError, OmnigraphError, ScopeUnsupportedError
+from omnigraph.cli.operator.config import Alias, Defaults, OperatorConfig, parse_config
+from omnigraph.errors import ConfigError, OmnigraphError
 
 PATH = Path("home/config.yaml")
 # Far past what a text may nest.
@@ -15,11 +15,7 @@ DEEP = "[" * 5000 + "]" * 5000
 
 FULL = """
 operator: { actor: act-mira }
-servers: { eu: { url: https://kg.acme.test } }
-clusters:
-  atlas: { root: s3://acme-data/atlas }
 profiles:
-  day: { server: eu, default_graph: crm }
   local: { store: g.omni }
   bucket: { store: s3://acme/g }
 defaults: { output: csv, table_max_column_width: 60, table_cell_layout: wrap, store: /srv/g }
@@ -40,12 +36,8 @@ def parse(text: str | bytes) -> OperatorConfig:
 
 def test_everything_has_its_place_and_its_type():
     config = parse(FULL)
-    assert (config.actor, config.servers, config.clusters) == (
-        "act-mira",
-        {"eu": "https://kg.acme.test"},
-        {"atlas": "s3://acme-data/atlas"},
-    )
-    assert [profile.scope().written for profile in config.profiles.values()] == ["eu", "home/g.omni", "s3://acme/g"]
+    assert config.actor == "act-mira"
+    assert [profile.storage() for profile in config.profiles.values()] == ["home/g.omni", "s3://acme/g"]
     assert config.defaults == Defaults(
         output="csv", table_max_column_width=60, table_cell_layout="wrap", store="/srv/g"
     )
@@ -80,13 +72,11 @@ def test_nothing_is_an_empty_config(text: str):
         ("operator:\n  actor: ''\n", 2, "operator.actor is not text"),
         ("\nprofiles: [day]\n", 2, "profiles is not a mapping"),
         ("profiles:\n  day: eu\n", 2, "profiles.day is not a mapping"),
-        ("servers:\n  eu:\n    url: [x]\n", 3, "servers.eu.url is not text"),
+        ("profiles:\n  day:\n    store: [x]\n", 3, "profiles.day.store is not text"),
         ("defaults:\n  output: xml\n", 2, "defaults.output is not one of table, kv, csv, jsonl, json"),
         ("defaults:\n  table_max_column_width: 0\n", 2, "table_max_column_width is not a whole number from 1"),
         ("defaults: {table_max_column_width: true}", 1, "table_max_column_width is not a whole number from 1"),
         ("defaults: {table_cell_layout: cut}", 1, "defaults.table_cell_layout is not one of truncate, wrap"),
-        ("defaults:\n  store: a\n  server: eu\n", 2, "defaults.store and defaults.server exclude each other"),
-        ("defaults:\n  default_graph: g\n  store: a\n", 3, "defaults.store and defaults.default_graph exclude"),
         ("aliases:\n  a:\n    args: [x, x]\n", 3, r"aliases.a.args\[1\] is not text that stands there once"),
         ("aliases: {a: {params: [1]}}", 1, "aliases.a.params is not a mapping"),
         ("aliases: {a: {mutation: 1}}", 1, "aliases.a.mutation is not true or false"),
@@ -114,26 +104,20 @@ def test_bytes_that_are_no_config_are_refused_by_an_error_of_ours(data: bytes):
 
 def test_unknown_keys_are_one_warning_each_at_any_level():
     config = parse(
-        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nservers: {eu: {token: t}}\n"
+        "telemetry: on\noperator:\n  actor: a\n  nick: b\naliases:\n  x: {querry: q}\nservers: {eu: {url: u}}\n"
     )
     assert config.actor == "a"
     assert config.warnings == tuple(
         f"unknown key `{key}` (of a later version, or a typo); ignored in home/config.yaml:{line}"
-        for key, line in (("telemetry", 1), ("operator.nick", 4), ("servers.eu.token", 7), ("aliases.x.querry", 6))
+        for key, line in (("telemetry", 1), ("servers", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
     )
 
 
-@pytest.mark.parametrize("binding", ["", "server: a, store: b", "default_graph: g"])
+@pytest.mark.parametrize("binding", ["", "server: a", "store: ~"])
 def test_profile_is_looked_at_when_it_is_used(binding: str):
     profile = parse(f"profiles:\n  odd: {{{binding}}}\n").profiles["odd"]
-    with pytest.raises(ConfigError, match="profile 'odd' does not bind exactly one of server, cluster and store"):
-        profile.scope()
-
-
-@pytest.mark.parametrize("bound", [Profile(name="p", server="eu"), Profile(name="p", cluster="atlas")])
-def test_servers_and_clusters_are_named_and_refused(bound: Profile):
-    with pytest.raises(ScopeUnsupportedError, match=r"profile 'p' leads to (server 'eu'|cluster 'atlas')"):
-        bound.scope().storage()
+    with pytest.raises(ConfigError, match="profile 'odd' names no store"):
+        profile.storage()
 
 
 def test_alias_complains_at_its_place():

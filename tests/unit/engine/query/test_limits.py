@@ -107,15 +107,6 @@ def test_options_that_make_no_sense_are_refused(options):
         QueryOptions(**options)
 
 
-def test_the_environment_can_force_a_way_to_walk(monkeypatch):
-    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "csr")
-    assert QueryOptions().expand_mode == "csr"
-    assert QueryOptions(mode="indexed").expand_mode == "indexed"
-    monkeypatch.setenv("OMNIGRAPH_TRAVERSAL_MODE", "sideways")
-    with pytest.raises(UsageError):
-        _ = QueryOptions().expand_mode
-
-
 def test_a_streamed_read_hands_rows_out_before_it_has_all_of_them(session):
     # All pairs at once would not fit; one batch after the other does.
     options = QueryOptions(streams=True, memory_bytes=24 << 20)

@@ -6,7 +6,6 @@ Both are the same kind of arrays and are walked by the same functions, so that t
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Hashable
 
 import numpy as np
@@ -19,7 +18,7 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities, adjacency_price, edges_cost
 from omnigraph.engine.query.frame import Positions, RowIds, distinct
 from omnigraph.engine.query.topology import Adjacency
-from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ID
@@ -27,8 +26,9 @@ from omnigraph.store.tables.table import filter_stream, index_coverage, rows_mat
 
 _LOG = logging.getLogger(__name__)
 
-_MAX_HOPS = ("OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS", 6)
-_MAX_FRONTIER = ("OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER", 1024)
+# Beyond this many hops or sources a walk through indexes makes too many calls.
+_MAX_HOPS = 6
+_MAX_FRONTIER = 1024
 # Building adjacency reads every edge once and sorts it.
 _BUILD_COST = 1.5
 # The tail of an edge table that no index covers is held in memory up to about this many rows, and costs no scan.
@@ -37,7 +37,7 @@ _TAIL_ROWS = 50_000
 
 def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction, sources: RowIds, hops: int) -> bool:
     """Whether adjacency in memory is the cheaper way for these sources; an option may force either way."""
-    mode = context.options.expand_mode
+    mode = context.options.mode
     if mode != "auto":
         return mode == "csr"
     known = context.memory.topology.known_adjacency(
@@ -54,8 +54,8 @@ def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction,
     if context.memory.demand.is_worth(demand_key(context, edge, direction), price):
         return True
     walked = hops if edge.is_same_type else 1
-    frontier = len(distinct(sources)) if len(sources) <= 4 * _setting(*_MAX_FRONTIER) else len(sources)
-    if walked > _setting(*_MAX_HOPS) or frontier > _setting(*_MAX_FRONTIER):
+    frontier = len(distinct(sources)) if len(sources) <= 4 * _MAX_FRONTIER else len(sources)
+    if walked > _MAX_HOPS or frontier > _MAX_FRONTIER:
         return True
     start = edge.to_type if direction == "in" else edge.from_type
     fanout = edge_count / max(1, context.entities(f"node:{start}").table.row_count)
@@ -85,17 +85,6 @@ def _is_covered(context: QueryContext, edge: EdgeType, direction: Direction) -> 
     if loose > _TAIL_ROWS:
         _LOG.warning("%s has %d edges that no index covers; run optimize", edge.table_key, loose)
     return loose <= _TAIL_ROWS
-
-
-def _setting(name: str, default: int) -> int:
-    text = os.environ.get(name, "").strip()
-    if not text:
-        return default
-    try:
-        return max(0, int(text))
-    except ValueError:
-        details = BadValue(what=name, value=text, expected="an integer")
-        raise UsageError(f"environment variable {name} is no integer: value={text}", details=details) from None
 
 
 _ENDS: dict[Direction, tuple[tuple[str, str], ...]] = {

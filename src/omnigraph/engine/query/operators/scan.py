@@ -111,7 +111,7 @@ def _reads_memory(context: QueryContext, step: Scan, entities: Entities) -> bool
     names = [column.property for predicate in step.filters for column in read_columns(predicate)]
     if any(isinstance(predicate, TextMatch) for predicate in step.filters) or entities.has_in_memory(names):
         return True
-    mode = context.options.expand_mode
+    mode = context.options.mode
     if mode == "indexed" or entities.table.row_count > _MEMORY_ROWS:
         return False
     # Without an index storage reads the whole column as well, and forgets it.

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import comparable, one_array
-from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.context import MatchedRows
+from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.output.ordering import PIECE_ROWS, output_type, parts_by_key, scalar_column
 from omnigraph.ir.model import AggregateCall, Column, EntityRef, Output, RankingValue, ReadPlan, Scalarlike
@@ -98,12 +99,12 @@ class _Measure:
         return "sum" if self.function == "count" else self.function
 
 
-def aggregate(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+def aggregate(context: MatchedRows, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
     """Return one row per group, with the columns of the result."""
     return finish_groups(read, partial_groups(context, read, frames))
 
 
-def partial_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
+def partial_groups(context: MatchedRows, read: ReadPlan, frames: Iterator[Frame]) -> pa.Table:
     """Return one row per group of these rows, with what :func:`merge_groups` can merge with groups of other rows.
 
     The group columns come first, in the order of ``read.groups``.
@@ -138,7 +139,7 @@ def partial_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Frame
     return found
 
 
-def merge_groups(context: QueryContext, read: ReadPlan, groups: pa.Table) -> pa.Table:
+def merge_groups(context: MatchedRows, read: ReadPlan, groups: pa.Table) -> pa.Table:
     """Return one row per group of what :func:`partial_groups` made of several parts of the rows."""
     measures = _measures(read)
     keys = groups.column_names[: len(read.groups or ())]
@@ -171,17 +172,18 @@ def _measures(read: ReadPlan) -> list[_Measure]:
 
 
 def _partials(
-    context: QueryContext, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]
+    context: MatchedRows, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]
 ) -> Iterator[pa.Table]:
     is_plain = len(variables) == 1 and not context.keeps_order and all(item.merge == "sum" for item in measures)
-    if is_plain and context.entities_of(variables[0]).prefers_memory(frame.length):
-        yield _binned(context, frame, variables[0], measures)
+    entities = context.whole_table(variables[0], frame.length) if is_plain else None
+    if entities is not None:
+        yield _binned(context, entities, frame, variables[0], measures)
         return
     for start in range(0, max(1, frame.length), PIECE_ROWS):
         yield _partial(context, frame.slice(start, start + PIECE_ROWS), variables, measures)
 
 
-def _partial(context: QueryContext, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
+def _partial(context: MatchedRows, frame: Frame, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
     weights = np.ones(frame.length, dtype=np.int64) if frame.weights is None else frame.weights
     columns = {name: pa.array(frame.ids[name]) for name in variables}
     for measure in measures:
@@ -191,9 +193,10 @@ def _partial(context: QueryContext, frame: Frame, variables: Sequence[str], meas
     return _group(pa.table(columns), variables, measures, keeps_order=context.keeps_order)
 
 
-def _binned(context: QueryContext, frame: Frame, variable: str, measures: Sequence[_Measure]) -> pa.Table:
+def _binned(
+    context: MatchedRows, entities: Entities, frame: Frame, variable: str, measures: Sequence[_Measure]
+) -> pa.Table:
     """Add up by the code of one variable's entity, which is a place in an array."""
-    entities = context.entities_of(variable)
     codes, count = entities.codes(frame.ids[variable]), entities.image.row_count
     present = np.zeros(count, dtype=np.bool_)
     present[codes] = True
@@ -205,13 +208,13 @@ def _binned(context: QueryContext, frame: Frame, variable: str, measures: Sequen
     return pa.table(columns)
 
 
-def _addends(context: QueryContext, frame: Frame, measure: _Measure) -> npt.NDArray[np.float64] | None:
+def _addends(context: MatchedRows, frame: Frame, measure: _Measure) -> npt.NDArray[np.float64] | None:
     """Return what each row adds; None for one."""
     if measure.argument is None:
         return None if frame.weights is None else frame.weights.astype(np.float64)
-    if isinstance(measure.argument, Column):
-        entities = context.entities_of(measure.argument.variable)
-        if measure.argument.type.is_numeric and entities.prefers_memory(frame.length):
+    if isinstance(measure.argument, Column) and measure.argument.type.is_numeric:
+        entities = context.whole_table(measure.argument.variable, frame.length)
+        if entities is not None:
             codes = entities.codes(frame.ids[measure.argument.variable])
             numbers, is_valid = entities.numbers(measure.argument.property)
             return (numbers if measure.function == "sum" else is_valid.astype(np.float64))[codes]
@@ -221,7 +224,7 @@ def _addends(context: QueryContext, frame: Frame, measure: _Measure) -> npt.NDAr
     return np.asarray(pc.fill_null(values.cast(pa.float64(), safe=False), 0.0))
 
 
-def _measured(context: QueryContext, frame: Frame, measure: _Measure, weights: np.ndarray) -> pa.Array:
+def _measured(context: MatchedRows, frame: Frame, measure: _Measure, weights: np.ndarray) -> pa.Array:
     if measure.argument is None:
         return pa.array(weights)
     values = scalar_column(context, frame, measure.argument)
@@ -278,7 +281,7 @@ def _with_texts(rows: pa.Table, found: pa.Table, keys: Sequence[str], texts: Seq
 
 
 def _merge(
-    context: QueryContext, partials: list[pa.Table], keys: Sequence[str], measures: Sequence[_Measure]
+    context: MatchedRows, partials: list[pa.Table], keys: Sequence[str], measures: Sequence[_Measure]
 ) -> pa.Table:
     if len(partials) == 1:
         return partials[0]
@@ -286,7 +289,7 @@ def _merge(
 
 
 def _group_in_parts(
-    context: QueryContext, rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure]
+    context: MatchedRows, rows: pa.Table, keys: Sequence[str], measures: Sequence[_Measure]
 ) -> pa.Table:
     """Merge partial results of equal keys, in pieces where the groups may come in any order."""
     context.limits.check(_MERGE_SHARE * rows.nbytes)
@@ -300,7 +303,7 @@ def _group_in_parts(
 
 
 def _by_value(
-    context: QueryContext,
+    context: MatchedRows,
     groups: pa.Table,
     variables: Sequence[str],
     keys: Sequence[Output],
@@ -318,7 +321,7 @@ def _by_value(
 
 
 def _merge_values(
-    context: QueryContext, keys: Mapping[str, pa.Array], groups: pa.Table, measures: Sequence[_Measure]
+    context: MatchedRows, keys: Mapping[str, pa.Array], groups: pa.Table, measures: Sequence[_Measure]
 ) -> pa.Table:
     encoded = {name: GroupKey.encode(values) for name, values in keys.items()}
     columns = {name: key.values for name, key in encoded.items()}
@@ -353,6 +356,6 @@ def finish_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([one_array(column) for column in columns], names=[item.name for item in read.outputs])
 
 
-def _empty(context: QueryContext, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
+def _empty(context: MatchedRows, variables: Sequence[str], measures: Sequence[_Measure]) -> pa.Table:
     nothing = Frame(length=0, ids=dict.fromkeys(context.variables, np.zeros(0, dtype=np.int64)))
     return _partial(context, nothing, variables, measures)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import comparable, one_array
-from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
@@ -34,13 +34,13 @@ from omnigraph.ir.model import (
 from omnigraph.store.tables.pinned import KEY
 
 
-def scalar_column(context: QueryContext, frame: Frame, expression: Scalarlike) -> pa.Array:
+def scalar_column(context: MatchedRows, frame: Frame, expression: Scalarlike) -> pa.Array:
     """Return the value of an expression, one per row."""
     match expression:
         case Column():
-            return context.values(frame, expression.variable, expression.property)
+            return context.take(expression.variable, frame.ids[expression.variable], expression.property)
         case EntityRef():
-            return context.ids(frame, expression.variable)
+            return context.take(expression.variable, frame.ids[expression.variable], KEY)
         case ParameterRef() | Constant():
             return repeated(context.given(expression), expression.type, frame.length)
         case _:
@@ -201,7 +201,7 @@ _RANK_BYTES = 8
 _GATHERED_ROWS = 1 << 20
 
 
-def collect(context: QueryContext, frames: Iterator[Frame]) -> Frame:
+def collect(context: MatchedRows, frames: Iterator[Frame]) -> Frame:
     """Return all rows, within the memory that the read may hold; they count until they are dropped."""
     held = []
     for frame in frames:
@@ -210,7 +210,7 @@ def collect(context: QueryContext, frames: Iterator[Frame]) -> Frame:
     return _united(context, held)
 
 
-def _united(context: QueryContext, held: list[Frame]) -> Frame:
+def _united(context: MatchedRows, held: list[Frame]) -> Frame:
     """Return the rows of frames that are kept as one that is, in their place."""
     if len(held) > 1:
         context.limits.check(sum(frame.size_bytes for frame in held))
@@ -221,7 +221,7 @@ def _united(context: QueryContext, held: list[Frame]) -> Frame:
     return rows
 
 
-def ordered(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], *, cuts_early: bool) -> Frame:
+def ordered(context: MatchedRows, read: ReadPlan, frames: Iterator[Frame], *, cuts_early: bool) -> Frame:
     """Return the rows in the order that the read asks for, cut at its limit."""
     if not cuts_early or read.limit is None:
         return _first(context, read, collect(context, frames))
@@ -237,7 +237,7 @@ def ordered(context: QueryContext, read: ReadPlan, frames: Iterator[Frame], *, c
     return _first(context, read, _united(context, best))
 
 
-def _first(context: QueryContext, read: ReadPlan, frame: Frame) -> Frame:
+def _first(context: MatchedRows, read: ReadPlan, frame: Frame) -> Frame:
     """Return the first rows of a frame that is kept, as one that is kept in its place."""
     # A number per row and key, and the order itself.
     context.limits.check(_RANK_BYTES * frame.length * (len(read.order) + 1))
@@ -247,7 +247,7 @@ def _first(context: QueryContext, read: ReadPlan, frame: Frame) -> Frame:
     return rows
 
 
-def _in_order(context: QueryContext, read: ReadPlan, frame: Frame) -> Frame:
+def _in_order(context: MatchedRows, read: ReadPlan, frame: Frame) -> Frame:
     if not frame.length:
         return frame
     keys = [key_ranks(context, read, frame, key) for key in read.order]
@@ -268,7 +268,7 @@ def _candidates(first: Ranks, limit: int | None) -> Positions | None:
     return np.flatnonzero(first <= bound)
 
 
-def key_ranks(context: QueryContext, read: ReadPlan, frame: Frame, key: OrderKey) -> Ranks:
+def key_ranks(context: MatchedRows, read: ReadPlan, frame: Frame, key: OrderKey) -> Ranks:
     """Return numbers that order rows by a key."""
     expression = key.key if isinstance(key.key, Column) else _scalar(read, key.key.index)
     if isinstance(expression, Column):
@@ -280,13 +280,14 @@ def key_ranks(context: QueryContext, read: ReadPlan, frame: Frame, key: OrderKey
     return -ranks if key.descending else ranks
 
 
-def entity_ranks(context: QueryContext, frame: Frame, variable: str, name: str) -> Ranks:
+def entity_ranks(context: MatchedRows, frame: Frame, variable: str, name: str) -> Ranks:
     """Return numbers that order rows by a property of one variable; entities are ranked once, however many rows."""
-    entities, row_ids = context.entities_of(variable), frame.ids[variable]
-    if entities.prefers_memory(len(row_ids)) and len(row_ids) > entities.table.row_count:
+    row_ids = frame.ids[variable]
+    entities = context.whole_table(variable, len(row_ids))
+    if entities is not None and len(row_ids) > entities.table.row_count:
         return rank_values(entities.whole_column(name))[entities.codes(row_ids)]
     unique, at = _unique(row_ids)
-    return rank_values(entities.values(unique, name))[at]
+    return rank_values(context.take(variable, unique, name))[at]
 
 
 def _unique(row_ids: RowIds) -> tuple[RowIds, Positions]:
