@@ -10,7 +10,7 @@ SIZE ?= S
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-growth spark-big clean
+.PHONY: help setup check format test test-embedding fuzz crash soak cost-deep fixtures demo bench bench-load bench-query bench-history bench-spark bench-startup bench-growth bench-clock spark-big clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,14 +34,12 @@ format: setup ## Rewrite the code in house format and apply safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# What measures slopes of wall time has the machine to itself; everything else runs side by side.
 # In the order of the folders, because the slowest files are not those with the most tests, and with one worker more than
 # two cores need, because many tests wait: for processes they start, for retries, for claims to grow stale.
 # What shares a session of Spark, or deep graphs, is a folder that one worker takes as a whole, and first (tests/conftest.py).
 test: setup ## Run the test suite
 ifeq ($(strip $(PYTEST_ARGS)),)
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not clock'
-	$(BIN)/pytest tests/cost -m clock
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 else
 	$(BIN)/pytest $(PYTEST_ARGS)
 endif
@@ -91,6 +89,10 @@ bench-startup: setup ## Time short commands beside the bare imports of pyarrow a
 
 bench-growth: setup ## Memory, files, bytes and times of 5,000 commits of one row, and of 500 branches that come and go
 	$(BIN)/python bench/growth.py
+
+bench-clock: setup ## What tests only count, on the clock: serial hops of a write, and a read after Ctrl-C
+	$(BIN)/python bench/hops.py
+	$(BIN)/python bench/interrupts.py
 
 spark-big: setup ## Load 20 million generated records on Spark within 6 GB, and audit the graph
 	$(BIN)/python bench/spark_big.py

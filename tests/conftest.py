@@ -25,8 +25,6 @@ pytest_plugins = ["tests.fixtures_s3"]
 # Folders whose tests share what is expensive to make, a session of Spark and deep graphs: one worker runs each, before
 # any file, because they take longest.
 _TOGETHER = ("tests/spark/", "tests/cost/")
-# The only place of tests that measure wall time; `make test` runs them there, when nothing else does.
-_CLOCKS = "tests/cost/"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -46,9 +44,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes longest first where several workers share the run; refuse clocks where no run would look."""
-    for item in items:
-        if item.get_closest_marker("clock") and not item.nodeid.startswith(_CLOCKS):
-            raise pytest.UsageError(f"{item.nodeid} measures time, so it belongs to {_CLOCKS}")
+    """Put what takes longest first where several workers share the run."""
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: not item.nodeid.startswith(_TOGETHER))

@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, reply: Reply, released: threading.Event) -> None:
         if reply.manner == "never":
-            released.wait(30)
+            released.wait()
         if reply.manner in {"never", "hang_up"}:
             self.close_connection = True
             return

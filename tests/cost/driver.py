@@ -25,7 +25,7 @@ from tests.txn_graph import (
 OPERATIONS = ("keyed insert", "blind insert", "edge insert", "upsert")
 SEEDS = 512
 _OWN_TABLES = 3
-_SETTLE_S = 20.0
+_SETTLE_S = 300.0
 
 
 @dataclass(frozen=True)

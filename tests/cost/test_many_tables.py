@@ -24,16 +24,14 @@ def test_tables_that_are_written_together_add_calls_but_no_hops(shared_driver, e
     assert {item.stages for item in samples if item.kinds == usual(samples)} == {HOPS}
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize("count", [3, 8])
-def test_the_clock_sees_tables_commit_side_by_side(shared_driver, endpoint, count):
+def test_the_log_shows_tables_commit_side_by_side(shared_driver, endpoint, count):
     driver = shared_driver(10, 100)
     for _ in range(2):
         driver.write_tables(count)
     assert_hops(endpoint, lambda: driver.write_tables(count), HOPS, stages=HOPS)
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize("edge", ["known", "unknown"])
 def test_merging_one_edge_into_an_indexed_table_is_within_its_bounds(fresh_driver, endpoint, edge):
     driver = fresh_driver(depth=10)

@@ -93,8 +93,7 @@ def test_a_warm_lookup_of_a_key_that_nobody_has_is_within_three_calls(warm, endp
     assert found.cost.total_calls == found.calls
 
 
-@pytest.mark.clock
-def test_the_clock_agrees_on_a_warm_lookup(warm, endpoint):
+def test_the_log_shows_the_hops_of_a_warm_lookup(warm, endpoint):
     names = (f"p{number * 13}" for number in itertools.count())
     stages = look_up(warm, next(names)).cost.serial_stages
     assert stages <= WARM_CALLS

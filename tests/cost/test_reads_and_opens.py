@@ -69,8 +69,7 @@ def test_a_read_is_one_probe_and_the_data(driver_at, endpoint, depth):
     assert found.calls - 1 <= 2 * len(table.fragments)
 
 
-@pytest.mark.clock
-def test_the_clock_sees_one_hop_for_a_current_snapshot(shared_driver, endpoint):
+def test_the_log_shows_one_hop_for_a_current_snapshot(shared_driver, endpoint):
     driver = shared_driver(100, 4)
     assert_hops(endpoint, lambda: resolve(driver), 1, stages=1)
 
@@ -90,9 +89,8 @@ def test_opening_costs_the_same_at_every_depth_and_width(driver_at, endpoint, mo
     assert len(set(totals.values())) == 1, totals
 
 
-@pytest.mark.clock
 @pytest.mark.parametrize("mode", MODES)
-def test_the_clock_agrees_on_opening(shared_driver, endpoint, mode):
+def test_the_log_shows_the_hops_of_opening(shared_driver, endpoint, mode):
     driver = shared_driver(DEPTHS[-1], WIDTHS[-1])
     driver.settle()
     stages = open_and_close(driver, mode).cost.serial_stages

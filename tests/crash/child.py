@@ -23,7 +23,7 @@ from omnigraph.store.location import Storage
 from tests.crash.kinds import KINDS, clean_up, create_branch, delete_branch, initialise, optimize
 
 BEFORE_TABLE, AFTER_TABLE = "txn.commit.before_table", "txn.commit.after_table"
-_LONGEST_S = 60
+_LONGEST_S = 300
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ def _run(jobs, environment):
         cwd=PROJECT,
         env={**inherited, **environment},
         stdin=json.dumps([asdict(job) for job in jobs]).encode(),
-        timeout=100,
+        timeout=300,
     )
 
 

@@ -72,7 +72,7 @@ def _append_raw(storage, table_key):
 ])  # fmt: skip
 def test_of_two_recoverers_at_the_same_moment_one_wins(storage, monkeypatch, point, nth, kind):
     tear(storage, point, nth)
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=300)
     won = []
     real = ClaimBook.take_over
 
@@ -98,10 +98,10 @@ def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
     tear(storage)
     gate, reached = threading.Event(), threading.Event()
     slow = later_world()
-    slow.failpoints.enable("txn.recover.after_classify", lambda: (reached.set(), gate.wait(30)))
+    slow.failpoints.enable("txn.recover.after_classify", lambda: (reached.set(), gate.wait(300)))
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(open_graph, storage, world=slow)
-        assert reached.wait(30)
+        assert reached.wait(300)
         with open_graph(storage) as second:
             assert read_ids(second, PERSON) == ["a"]
             assert _audit_kinds(second) == []
@@ -321,10 +321,10 @@ def test_commits_of_a_fenced_writer_are_undone_by_the_next_writer_of_the_table(s
         txn.insert(TEAM, node_rows(["late"]))
         reached = threading.Event()
         gate = threading.Event()
-        fenced._stores.world.failpoints.enable("txn.commit.before_tables", lambda: (reached.set(), gate.wait(30)))
+        fenced._stores.world.failpoints.enable("txn.commit.before_tables", lambda: (reached.set(), gate.wait(300)))
         with ThreadPoolExecutor(1) as pool:
             late = pool.submit(authority.commit, txn)
-            assert reached.wait(30)
+            assert reached.wait(300)
             with open_graph(storage, world=later_world()) as graph:
                 assert _audit_kinds(graph) == ["RolledBack"]
                 insert(graph, PERSON, node_rows(["b"]))

@@ -4,6 +4,8 @@ A case begins with ``# `` lines that say what it shows and with ``given NAME``, 
 step is a command after ``$ ``, its exit code, standard output as it is, and standard error with ``! `` before each
 line. What differs from run to run stands there as a placeholder; the same value has the same placeholder throughout
 a case, and a placeholder in a later command means the value.
+
+The words of errors stand once, where a case first shows one as text: later ones and JSON have ``<words>`` instead.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ _CHANGING = {
     "process": re.compile(r"([\w.-]+ pid \d+)"),
 }
 _MARKS = ("$ ", "# exit ", "! ")
+_WORDS = re.compile(r'(?m)^(! (?:error|hint): ).*$|^( *"(?:message|hint|suggestion)": )"(?:[^"\\]|\\.)*"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +109,16 @@ class Ground:
     def run(self, case: Case) -> str:
         """Run all steps and return the case as it should stand in its file."""
         self.values |= {"<here>": str(self.folder)}
-        return "\n".join([f"{case.head}\n", *map(self._run_step, case.steps)])
+        told, has_words = [f"{case.head}\n"], False
+        for step in case.steps:
+            code, said = self._run_step(step)
+            if code and (has_words or step.is_json):
+                said = without_words(said)
+            has_words = has_words or (code != 0 and not step.is_json)
+            told.append(f"$ {step.command}\n# exit {code}\n{said}")
+        return "\n".join(told)
 
-    def _run_step(self, step: Step) -> str:
+    def _run_step(self, step: Step) -> tuple[int, str]:
         ended = self._command(step)
         if step.is_json:
             # Exactly one document, whatever happened.
@@ -117,7 +127,7 @@ class Ground:
         assert not any(line.startswith(_MARKS) for line in out.splitlines()), out
         assert all(text.endswith("\n") for text in (out, err) if text), (out, err)
         marked = "".join(f"! {line}\n" for line in err.splitlines())
-        return f"$ {step.command}\n# exit {ended.code}\n{out}{marked}"
+        return ended.code, f"{out}{marked}"
 
     def _command(self, step: Step) -> Outcome:
         words = [self._meant(word) for word in shlex.split(step.command)]
@@ -159,6 +169,11 @@ def all_cases(root: Path) -> Iterator[tuple[str, Case]]:
     """Every case with its name, ``command/case``."""
     for path in sorted(root.glob("*/*.txt")):
         yield f"{path.parent.name}/{path.stem}", Case.read(path)
+
+
+def without_words(said: str) -> str:
+    """What a command said that failed, its codes and its form, without the sentences."""
+    return _WORDS.sub(lambda found: f"{found[1]}<words>" if found[1] else f'{found[2]}"<words>"', said)
 
 
 def _hidden(found: re.Match[str], placeholder: str) -> str:

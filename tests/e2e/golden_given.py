@@ -141,7 +141,7 @@ def _busy_writer(ground: Ground) -> Iterator[None]:
             yield
         finally:
             writer.kill()
-            writer.wait(30)
+            writer.wait(300)
 
 
 @contextmanager

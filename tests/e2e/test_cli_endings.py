@@ -86,7 +86,7 @@ def test_an_interrupted_command_says_nothing_and_leaves_the_graph_to_others(fold
         process.send_signal(signal.SIGINT)
         # A thread that is in the middle of a file ends it first.
         gate.touch()
-        assert process.wait(30) == 130
+        assert process.wait(300) == 130
         assert os.read(reader, 100) == b""
         os.close(reader)
     assert (folder / "err").read_text() == ""
@@ -103,7 +103,7 @@ def test_an_interrupt_cuts_neither_a_document_nor_a_line(folder: Path, name: str
         while piece := os.read(reader, 1 << 20):
             told += piece
         os.close(reader)
-        assert process.wait(30) == 130
+        assert process.wait(300) == 130
     assert (folder / "err").read_text() == ""
     if STREAMS[name][-1] == "--json":
         assert isinstance(json.loads(told), dict)
@@ -136,7 +136,7 @@ def test_a_report_that_nobody_reads_does_not_undo_the_work(folder: Path):
     arguments = ("load", "g", "--data", "rows.jsonl", "--mode", "merge", "--quiet", "--json")
     with running(folder, arguments) as (process, reader):
         os.close(reader)
-        assert process.wait(30) == 141
+        assert process.wait(300) == 141
     assert (folder / "err").read_text() == ""
     assert "new" in names(folder)
 
@@ -145,7 +145,7 @@ def test_a_report_that_does_not_fit_anywhere_is_an_error_of_the_output(folder: P
     with Path("/dev/full").open("wb") as full, (folder / "err").open("wb") as err:
         arguments, out = ["branch", "list", "--store", "g", "--json"], full.fileno()
         process = WarmProcess("omnigraph", arguments, cwd=folder, env=clean_environment(), out=out, err=err.fileno())
-        assert process.wait(30) == 2
+        assert process.wait(300) == 2
     error, hint, code = (folder / "err").read_text().splitlines()
     assert error == "error: the output cannot be written: no space left on device"
     assert (hint, code) == ("hint: make room and ask again", "code: file.access")

@@ -1,4 +1,4 @@
-"""What every command says, word by word: success and failure, as text and as JSON, with the exit code.
+"""What every command says, success and failure, as text and as JSON, with the exit code; the words of errors once.
 
 ``make fixtures`` rewrites the files below ``golden``; read the difference before you keep it.
 """

@@ -120,7 +120,7 @@ def test_table_is_no_wider_than_a_real_terminal(folder: Path):
     process = WarmProcess(
         "omnigraph", ["query", "--store", "a", "-e", long], cwd=folder, env=environment, out=other, err=other
     )
-    assert process.wait(60) == 0
+    assert process.wait(300) == 0
     os.close(other)
     lines = os.read(own, 4096).decode().splitlines()
     os.close(own)
@@ -217,7 +217,7 @@ sys.exit("yaml" in sys.modules)
         cwd=tmp_path,
         env=clean_environment(),
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr.decode()

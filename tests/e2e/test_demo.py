@@ -14,7 +14,7 @@ def run_script(path: str, **environment: str) -> Outcome:
         cwd=ROOT,
         env=clean_environment(**environment),
         capture_output=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     return Outcome(code=finished.returncode, out=finished.stdout.decode(), err=finished.stderr.decode())
@@ -46,7 +46,7 @@ def test_languages_work_where_the_terminal_knows_ascii_only():
 
 def test_benchmark_prints_figures_beside_their_targets():
     """What it measures is no matter for a test; that it measures is."""
-    shown = run_script("bench/lang.py")
+    shown = run_script("bench/lang.py", OMNIGRAPH_BENCH_LESS="10")
     assert (shown.code, shown.err) == (0, "")
     assert "cores" in shown.out
     assert "<= 3.0 ms" in shown.out

@@ -201,7 +201,7 @@ def check_console(snippet: Snippet, folder: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         if expected:

@@ -10,7 +10,7 @@ import sys
 def modules_after(code: str) -> set[str]:
     """The modules that a fresh interpreter holds after running ``code``."""
     report = f"import sys, json\n{code}\nsys.stderr.write(chr(10) + json.dumps(sorted(sys.modules)))"
-    finished = subprocess.run([sys.executable, "-c", report], capture_output=True, timeout=60, check=True)
+    finished = subprocess.run([sys.executable, "-c", report], capture_output=True, timeout=300, check=True)
     return set(json.loads(finished.stderr.decode().splitlines()[-1]))
 
 

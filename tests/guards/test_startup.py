@@ -67,4 +67,4 @@ show_pandas()
 import pandas
 assert pa.array(pandas.Series([1.5, None])).null_count == 1
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)

@@ -18,7 +18,7 @@ from tests.multiprocess.worker import SHARED, apply_rows
 from tests.txn_graph import PERSON, authority_of, init_graph, open_graph
 
 _TICK_S = 0.02
-_READER_TIMEOUT_S = 60.0
+_READER_TIMEOUT_S = 300.0
 
 # Where a writer is frozen or killed, one point per worker: on both sides of every step that others can see.
 POINTS = (
@@ -112,15 +112,16 @@ class Freezer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """How many workers commit how often, at least how long, and what happens to them in each run."""
+    """How many workers commit how often, at least how long, and what happens to them, at least how many times."""
 
     workers: int
     commits: int
     disturb: Callable[[], Disturbance] = Peace
     seconds: float = 0.0
+    blows: int = 0
     readers: int = 1
     settings: Mapping[str, Any] = field(default_factory=lambda: {"durability": "relaxed"})
-    timeout_s: float = 100.0
+    timeout_s: float = 300.0
 
 
 def run_scenario(scenario: Scenario, root: str, options: Mapping[str, str], folder: Path) -> Verdict:
@@ -169,7 +170,8 @@ def _play(scenario: Scenario, fleet: Fleet) -> float:
             time.sleep(1.0)
             break
         fleet.tend()
-        if elapsed_s >= scenario.seconds or fleet.failures:
+        has_seen_enough = elapsed_s >= scenario.seconds and fleet.kills + fleet.stops >= scenario.blows
+        if has_seen_enough or fleet.failures:
             fleet.ground.path("finish").touch()
             is_ending = all(fleet.ground.path(f"reached-{slot.number}").exists() for slot in fleet.slots)
         disturbance.act(fleet, elapsed_s, is_ending=is_ending)

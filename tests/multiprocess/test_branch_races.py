@@ -55,7 +55,7 @@ def start(request, ground):
         started.append(process)
 
         def wait():
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
             return outcome.read_text(encoding="utf-8")
 
         return wait
@@ -84,7 +84,7 @@ class Gate:
 
     def wait(self):
         reached = self._path.with_name(f"{self._path.name}.reached")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not reached.exists():
             assert time.monotonic() < deadline, f"nobody came to {self._path.name}"
             time.sleep(0.005)

@@ -63,7 +63,7 @@ def start(request, ground):
         started.append(process)
 
         def wait():
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
             return outcome.read_text(encoding="utf-8")
 
         return wait
@@ -116,7 +116,7 @@ def _world(spec):
 
 def _wait_for(gate):
     reached = gate.with_name(f"{gate.name}.reached")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not reached.exists():
         assert time.monotonic() < deadline, f"nobody came to {gate.name}"
         time.sleep(0.005)

@@ -94,12 +94,12 @@ class Stalled:
         self._store = open_store(storage, settings=STALLED, world=self._world)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        self._arrived.wait(30)
+        self._arrived.wait(300)
 
     def _stop(self):
         if not self._go.is_set():
             self._arrived.set()
-            self._go.wait(60)
+            self._go.wait(300)
 
     def _run(self):
         try:
@@ -111,7 +111,7 @@ class Stalled:
 
     def wake(self):
         self._go.set()
-        self._thread.join(60)
+        self._thread.join(300)
         assert not self._thread.is_alive()
         self._store.close()
 
@@ -284,7 +284,7 @@ def template(tmp_path_factory):
     return root
 
 
-@pytest.mark.timeout(3600 if LONG else 180)
+@pytest.mark.timeout(3600 if LONG else 600)
 @settings(
     max_examples=400 if LONG else 6,
     deadline=None,

@@ -105,7 +105,7 @@ def changes(draw):
 
 
 @given(stored=STORED, change=changes())
-@settings(max_examples=400 if LONG else 80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400 if LONG else 40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_evaluator_finds_what_the_rules_say_in_the_order_they_say_it(stored, change):
     parts = [
         part(CATALOG, name, rows, deletes=deletes, replaces_all=replaces_all)
@@ -117,7 +117,7 @@ def test_the_evaluator_finds_what_the_rules_say_in_the_order_they_say_it(stored,
 
 
 @given(stored=STORED, change=changes())
-@settings(max_examples=60 if LONG else 30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60 if LONG else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_texts_find_the_same_when_nothing_is_proven_beforehand(stored, change):
     parts = [
         part(CATALOG, name, rows, deletes=deletes, replaces_all=replaces_all)

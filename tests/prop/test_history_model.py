@@ -146,7 +146,7 @@ def _example(check):
     )(check)
 
 
-@pytest.mark.timeout(1800 if LONG else 180)
+@pytest.mark.timeout(1800 if LONG else 600)
 @_example
 @given(steps=STEPS, data=st.data())
 def test_any_two_commits_differ_by_exactly_what_the_model_says(template, steps, data):
@@ -169,7 +169,7 @@ def test_any_two_commits_differ_by_exactly_what_the_model_says(template, steps, 
             )
 
 
-@pytest.mark.timeout(1800 if LONG else 180)
+@pytest.mark.timeout(1800 if LONG else 600)
 @_example
 @given(steps=STEPS, limit=st.integers(1, 7), size=st.sampled_from([1, 700, 4 << 20]), commits=st.integers(1, 9))
 def test_the_feed_replayed_into_nothing_gives_the_source_at_every_commit(template, steps, limit, size, commits):
@@ -187,7 +187,7 @@ def test_the_feed_replayed_into_nothing_gives_the_source_at_every_commit(templat
             assert blocks == drain(ChangeReader(world.store), branch, PageLimits())
 
 
-@pytest.mark.timeout(1800 if LONG else 180)
+@pytest.mark.timeout(1800 if LONG else 600)
 @_example
 @given(steps=STEPS)
 def test_blame_names_every_commit_that_changed_an_entity_and_no_other(template, steps):

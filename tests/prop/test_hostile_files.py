@@ -141,7 +141,7 @@ def _rows(graph, path, kind):
     return export(graph)
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_parquet_is_refused_or_loaded(graph, tmp_path):
     path, ends = tmp_path / "Person.parquet", set()
     for seed in range(ROUNDS):
@@ -151,7 +151,7 @@ def test_damaged_parquet_is_refused_or_loaded(graph, tmp_path):
     assert ends == {True, False}
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_pages_with_checksums_never_give_other_rows(graph, tmp_path):
     path = tmp_path / "Person.parquet"
     for seed in range(ROUNDS // 3):
@@ -167,7 +167,7 @@ def test_damaged_pages_with_checksums_never_give_other_rows(graph, tmp_path):
             assert export(graph) == expected, seed
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_csv_is_refused_or_loaded_record_by_record(graph, tmp_path):
     path, ends = tmp_path / "Person.csv", set()
     for seed in range(ROUNDS):
@@ -182,7 +182,7 @@ def test_damaged_csv_is_refused_or_loaded_record_by_record(graph, tmp_path):
     assert ends == {True, False}
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_damaged_jsonl_is_refused_or_loaded_line_by_line(graph, tmp_path):
     path, ends = tmp_path / "rows.jsonl", set()
     for seed in range(ROUNDS):
@@ -196,7 +196,7 @@ def test_damaged_jsonl_is_refused_or_loaded_line_by_line(graph, tmp_path):
     assert ends == {True, False}
 
 
-@pytest.mark.timeout(3600 if LONG else 120)
+@pytest.mark.timeout(3600 if LONG else 600)
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_damaged_packed_files_are_refused_or_loaded(graph, tmp_path, codec):
     for seed in range(ROUNDS // 2):

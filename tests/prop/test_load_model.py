@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections import Counter
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from omnigraph.errors import OmnigraphError
 from tests.load_graph import export, load_lines, make_graph
 
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 SCHEMA = """
 node Person { name: String @key  email: String? @unique  age: I32?  city: String
               @range(age, 0..99) }
@@ -155,7 +157,7 @@ def _seen_in_model(model):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=200 if LONG else 16, deadline=None)
 @given(_loads)
 def test_random_loads_do_what_dictionaries_do(loads):
     model = Model()

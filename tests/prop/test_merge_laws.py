@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from itertools import permutations
@@ -18,6 +19,7 @@ from tests.merge_graph import head_of, history_of, put
 from tests.prop.model_merge import merge_values
 from tests.session_graph import create_graph, open_session, read_graph
 
+LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 ITEM = "node:Item"
 BRANCHES = ("main", "one", "two")
 _IDS = ("a", "b", "c", "d")
@@ -104,7 +106,7 @@ def _merge(twin, source, target):
 
 
 @given(steps=_steps)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100 if LONG else 12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_sequence_of_writes_and_merges_equals_the_model(original, steps):
     with tempfile.TemporaryDirectory() as folder:
         root = shutil.copytree(original, Path(folder) / "graph")
@@ -119,7 +121,7 @@ def test_any_sequence_of_writes_and_merges_equals_the_model(original, steps):
 
 
 @given(first=_rows, second=_rows)
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40 if LONG else 6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_order_of_disjoint_merges_does_not_matter(original, first, second):
     second = {entity_id: size for entity_id, size in second.items() if entity_id not in first}
     with tempfile.TemporaryDirectory() as folder:

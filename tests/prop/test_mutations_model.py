@@ -67,7 +67,7 @@ def template(tmp_path_factory):
     return root
 
 
-@pytest.mark.timeout(1800 if LONG else 120)
+@pytest.mark.timeout(1800 if LONG else 600)
 def test_random_mutations_do_what_the_model_does(template):
     class Machine(MutationMachine):
         graph = template

@@ -39,10 +39,10 @@ def questions(draw):
     return number, read, QueryOptions(mode=supply.pick(MODES), rules_off=off)
 
 
-@pytest.mark.timeout(3600 if LONG else 240)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_engine_and_naive_evaluator_agree(shelf):
     @settings(
-        max_examples=40_000 if LONG else 2_000,
+        max_examples=40_000 if LONG else 800,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )

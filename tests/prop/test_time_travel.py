@@ -50,7 +50,7 @@ def template(tmp_path_factory):
     return root
 
 
-@pytest.mark.timeout(1800 if LONG else 120)
+@pytest.mark.timeout(1800 if LONG else 600)
 def test_any_query_at_any_commit_answers_as_it_did_then(template):
     class Machine(TravelMachine):
         graph = template
@@ -58,7 +58,7 @@ def test_any_query_at_any_commit_answers_as_it_did_then(template):
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=300 if LONG else 18,
+            max_examples=300 if LONG else 10,
             stateful_step_count=16,
             deadline=None,
             # Every attempt at a shorter run is a graph of its own; only a long run has the time for that.

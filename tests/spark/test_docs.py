@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 
-import pytest
-
 from tests.e2e.process import ROOT, copy_people
 from tests.e2e.test_docs_snippets import read_snippets
 
 
 # A stream starts several processes, and each loads its libraries.
-@pytest.mark.timeout(300)
 def test_page_does_what_it_says(spark, tmp_path, monkeypatch):
     monkeypatch.chdir(copy_people(tmp_path))
     snippets = read_snippets(ROOT / "docs" / "user" / "spark.md")

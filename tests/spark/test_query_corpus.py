@@ -131,7 +131,7 @@ def test_cancelling_ends_the_job_that_runs(spark, tmp_path):
 
 def _start_and_never_end(started, batches):
     Path(started).touch()
-    threading.Event().wait(60)
+    threading.Event().wait(600)
     yield from batches
 
 

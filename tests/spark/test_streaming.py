@@ -17,7 +17,6 @@ from omnigraph.spark.source.writer import StreamWriter
 from tests.session_graph import add_rows, create_graph, open_session, read_graph
 
 # A stream starts several processes, and each loads its libraries.
-pytestmark = pytest.mark.timeout(300)
 
 SCHEMA = "node Event { title: String @key  size: I32? }"
 # What workers cannot import has to travel with the classes below.

@@ -44,7 +44,7 @@ def run_warm(
     cwd: Path,
     env: Mapping[str, str],
     stdin: bytes = b"",
-    timeout: float = 60,
+    timeout: float = 300,
 ) -> Ended:
     """Run ``python -m module`` and wait for its end.
 

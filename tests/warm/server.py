@@ -51,7 +51,8 @@ def main() -> None:
     while True:
         ready, _, _ = select.select([listener, 0], [], [])
         if 0 in ready:
-            return
+            # Taking down what is frozen, DuckDB reports as leaks, into the output of whoever started the tests.
+            os._exit(0)
         connection, _ = listener.accept()
         if os.fork() == 0:
             listener.close()

@@ -21,7 +21,7 @@ class Slow:
         self.may_end, self.has_ended = threading.Event(), False
 
     def __call__(self):
-        assert self.may_end.wait(60)
+        assert self.may_end.wait(300)
         self.has_ended = True
         return "slow"
 
@@ -30,7 +30,7 @@ def test_both_answers_come_in_order_and_the_second_from_a_thread_of_that_name(th
     meeting = threading.Barrier(2)
 
     def meet():
-        meeting.wait(60)
+        meeting.wait(300)
         return threading.current_thread().name
 
     assert run_both("pair", meet, meet) == (threading.current_thread().name, "omnigraph-pair")

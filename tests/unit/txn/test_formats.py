@@ -105,7 +105,7 @@ def test_two_openers_upgrade_once(storage):
     for opener in openers:
         opener.stdin.write("go\n")
         opener.stdin.close()
-    assert [opener.wait(60) for opener in openers] == [0] * 4
+    assert [opener.wait(300) for opener in openers] == [0] * 4
     with open_graph(storage) as graph:
         assert [commit.operation for commit in history(graph)] == ["upgrade", "init"]
         insert(graph, PERSON, node_rows(["a"]))

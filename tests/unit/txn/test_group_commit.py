@@ -20,7 +20,7 @@ def grouped(tmp_path):
 
     def hold():
         reached.set()
-        assert may_go_on.wait(30)
+        assert may_go_on.wait(300)
 
     world.failpoints.enable("txn.publish.before_cas", hold)
     with open_graph(storage, world=world, group_commit=True) as graph:
@@ -43,7 +43,7 @@ def _commit_all(grouped, prepare):
     first = authority.begin(WriteKind.INSERT)
     first.insert(PERSON, node_rows(["first"]))
     threads = [start_thread("first", lambda: run("first", first))]
-    assert reached.wait(30)
+    assert reached.wait(300)
     for name, fill in prepare.items():
         txn = authority.begin(WriteKind.INSERT, actor=name)
         fill(txn)
@@ -52,7 +52,7 @@ def _commit_all(grouped, prepare):
             assert threads[-1].is_alive()
     may_go_on.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     return outcomes
 
@@ -111,7 +111,7 @@ def test_thirty_two_threads_lose_nothing(tmp_path):
 
         threads = [start_thread(f"w{number}", lambda number=number: work(number)) for number in range(32)]
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
             assert not thread.is_alive()
         assert len(read_ids(graph, PERSON)) == 96
         line = history(graph)

@@ -17,7 +17,7 @@ def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeyp
 
     def slow_put(self, *args, **kwargs):
         sending.set()
-        assert may_land.wait(30)
+        assert may_land.wait(300)
         put(self, *args, **kwargs)
 
     with open_graph(storage) as graph, ThreadPoolExecutor(1) as pool:
@@ -25,11 +25,11 @@ def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeyp
         monkeypatch.setattr(ControlObjects, "put", slow_put)
         keeper = ClaimKeeper(services.claims, services.writer, grace_s=0.03)
         with keeper.holding(7):
-            assert sending.wait(30)
+            assert sending.wait(300)
         forgetting = pool.submit(keeper.forget, 7)
         assert not forgetting.done()
         may_land.set()
-        assert forgetting.result(30)
+        assert forgetting.result(300)
         keeper.close()
         keys = services.stores.control.list_keys("__recovery", Counters())
         assert [key.rpartition("/")[2] for key in keys] == ["7.renewed.json"]

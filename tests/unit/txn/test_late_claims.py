@@ -76,7 +76,7 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
 
     def hold():
         inside.set()
-        assert goes_on.wait(30)
+        assert goes_on.wait(300)
 
     holder_world.failpoints.enable("txn.claim.after_put", hold)
 
@@ -84,7 +84,7 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
         def sleep(self, seconds):
             if holding:
                 goes_on.set()
-                holding.pop().result(30)
+                holding.pop().result(300)
             super().sleep(seconds)
 
     clock = Clock()
@@ -98,7 +98,7 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
 
     def meet_a_claim():
         holding.append(pool.submit(insert, holder, TEAM, node_rows(["holds"])))
-        assert inside.wait(30)
+        assert inside.wait(300)
 
     with (
         ThreadPoolExecutor(max_workers=1) as pool,

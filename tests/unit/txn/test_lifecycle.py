@@ -35,7 +35,7 @@ def test_of_two_initialisers_one_wins_and_the_graph_is_whole(tmp_path):
     for racer in racers:
         racer.stdin.write("go\n")
         racer.stdin.close()
-    assert sorted(racer.wait(60) for racer in racers) == [0, 3, 3, 3]
+    assert sorted(racer.wait(300) for racer in racers) == [0, 3, 3, 3]
     with open_graph(Storage.open(root)) as graph:
         assert len(history(graph)) == 1
         insert(graph, PERSON, node_rows(["a"]))
@@ -111,7 +111,7 @@ def test_closing_while_threads_write_refuses_new_writes_and_finishes_those_under
 
     def write(number):
         insert(graph, PERSON, node_rows([f"w{number}"]))
-        started.wait(30)
+        started.wait(300)
         for turn in itertools.count():
             try:
                 insert(graph, PERSON, node_rows([f"w{number}.{turn}"]))
@@ -121,13 +121,13 @@ def test_closing_while_threads_write_refuses_new_writes_and_finishes_those_under
             acknowledged.append(f"w{number}.{turn}")
 
     threads = [start_thread(f"w{number}", lambda number=number: write(number)) for number in range(4)]
-    started.wait(30)
+    started.wait(300)
     while not acknowledged:
         assert all(thread.is_alive() for thread in threads)
     graph.close()
     assert not [path for path in (tmp_path / "g" / "__recovery").rglob("*") if path.is_file()]
     for thread in threads:
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     assert refusals == [GraphClosedError] * 4
     with open_graph(storage) as again:
@@ -142,11 +142,11 @@ def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
 
     def hold():
         begun.set()
-        assert may_end.wait(30)
+        assert may_end.wait(300)
 
     world.failpoints.enable("txn.branch_delete.after_claim", hold)
     deleter = start_thread("deleter", lambda: graph.delete_branch(BranchName("side")))
-    assert begun.wait(30)
+    assert begun.wait(300)
     closer = start_thread("closer", graph.close)
     while not graph._calls._is_closed:
         assert closer.is_alive()
@@ -154,7 +154,7 @@ def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
         graph.create_branch(BranchName("other"))
     may_end.set()
     for thread in (deleter, closer):
-        thread.join(30)
+        thread.join(300)
         assert not thread.is_alive()
     with open_graph(Storage.open(str(tmp_path / "g"))) as again:
         assert again.branch_names(Counters()) == ["main"]

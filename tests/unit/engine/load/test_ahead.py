@@ -29,7 +29,7 @@ def test_next_item_is_made_while_the_first_one_is_in_use():
 
     ahead = read_ahead(items())
     assert next(ahead) == "first"
-    assert made.wait(timeout=30)
+    assert made.wait(timeout=300)
     assert list(ahead) == ["second"]
 
 

@@ -1,6 +1,7 @@
 """A process that reads a big graph as it is told, line by line, and says what came of it.
 
 A line names a query and how it is to be run; the answer is a line of JSON. ``SIGINT`` is heard only while a query runs.
+Between its steps a read looks at its limits: these looks are counted, and one of them can be the moment of a Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import json
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 from tests.session import Session
 from tests.session_graph import RELAXED
 
+from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import OmnigraphError
 from omnigraph.store.location import Storage
@@ -52,7 +53,35 @@ def main() -> None:
     session.close()
 
 
-def _answer(session, query, memory_bytes=None):
+class Looks:
+    """Counts how often reads look at their limits."""
+
+    def __init__(self):
+        self.made = 0
+        self.of_signal = None
+        self.of_notice = None
+        look = Limits.check
+
+        def counted(limits, extra_bytes=0):
+            self.made += 1
+            if self.made == self.of_notice:
+                _say({"looks": self.made})
+            if self.made == self.of_signal:
+                signal.raise_signal(signal.SIGINT)
+            look(limits, extra_bytes)
+
+        Limits.check = counted
+
+    def start(self, of_signal, of_notice):
+        """Count from here; send Ctrl-C at look ``of_signal``, and say a line at look ``of_notice``."""
+        self.made, self.of_signal, self.of_notice = 0, of_signal, of_notice
+
+
+LOOKS = Looks()
+
+
+def _answer(session, query, memory_bytes=None, of_signal=None, of_notice=None):
+    LOOKS.start(of_signal, of_notice)
     threads = set(threading.enumerate())
     before = _memory_bytes("VmRSS")
     # The kernel forgets the highest mark it has seen.
@@ -61,8 +90,7 @@ def _answer(session, query, memory_bytes=None):
     return {
         "outcome": outcome,
         "rows": rows,
-        "monotonic_s": time.monotonic(),
-        "cpu_s": time.process_time(),
+        "looks": LOOKS.made,
         "growth_bytes": _memory_bytes("VmHWM") - before,
         "threads_left": [thread.name for thread in threading.enumerate() if thread not in threads],
     }

@@ -62,7 +62,7 @@ def test_lowered_read_gives_what_the_embedded_engine_gives(case, sessions):
             assert Counter(map(repr, table_rows(found))) == Counter(map(repr, table_rows(expected)))
 
 
-@pytest.mark.timeout(3600 if LONG else 240)
+@pytest.mark.timeout(3600 if LONG else 600)
 def test_lowered_reads_and_naive_evaluator_agree(shelf):
     @settings(max_examples=20_000 if LONG else 60, deadline=None, suppress_health_check=list(HealthCheck))
     @given(questions())

@@ -1,8 +1,6 @@
-"""Group columns: the same values come back, and grouping stays quick whatever the bits of the values are."""
+"""Group columns: the same values come back, and what is grouped spreads over Arrow's buckets whatever the bits are."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -40,11 +38,11 @@ def test_no_row_gives_no_group(column):
 
 
 @pytest.mark.parametrize("spread", [lambda numbers: numbers << 40, lambda numbers: numbers.astype(np.float64)])
-def test_values_that_differ_only_in_their_high_bits_are_grouped_as_quickly_as_others(spread):
+def test_values_that_differ_only_in_their_high_bits_are_grouped_by_numbers_that_differ_in_their_low_ones(spread):
     numbers = np.random.default_rng(3).integers(0, 70_000, 400_000)
-    started_s = time.process_time()
     key = GroupKey.encode(pa.array(spread(numbers)))
     groups = pa.table({"key": key.values}).group_by("key", use_threads=False).aggregate([])
-    assert len(groups) == len(np.unique(numbers))
-    # Some hundredths of a second; by the values themselves it takes many seconds.
-    assert time.process_time() - started_s < 1.0
+    count = len(np.unique(numbers))
+    assert len(groups) == count
+    # By the values themselves all rows fall into one bucket, and each is compared with every group.
+    assert len(np.unique(key.values.to_numpy() & 0x1FFFF)) == count
