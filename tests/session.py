@@ -14,7 +14,11 @@ _load_declarations()
 # What accompanies a request instead of being part of it.
 _ATTACHED = tuple(one.name for one in fields(Attachments))
 # Fields that callers give by position, where that is not simply the order of the declaration.
-_POSITIONS = {"query": ("text", "params", "name"), "explain": ("text", "params", "name")}
+_POSITIONS = {
+    "query": ("text", "params", "name"),
+    "explain": ("text", "params", "name"),
+    "export_stream": ("sink",),
+}
 
 
 class Session:
@@ -37,6 +41,9 @@ class Session:
     def close(self):
         self.backend.close()
 
+    def snapshot(self, branch="main", counters=None):
+        return self.engine.snapshot(branch, counters=counters)
+
     def prepare(self, call):
         return self.engine.reads.prepare(call)
 
@@ -50,8 +57,9 @@ class Session:
 
         def call(*given, **named):
             order = _POSITIONS.get(name) or [one.name for one in fields(declared)]
+            named = {**dict(zip(order, given, strict=False)), **named}
             attached = {key: named.pop(key) for key in _ATTACHED if key in named}
-            request = declared(**dict(zip(order, given, strict=False)), **named)
+            request = declared(**named)
             return self.backend.execute(request, Attachments(**attached))
 
         return call

@@ -120,25 +120,25 @@ def test_the_first_lookup_after_another_writer_rereads_no_more_than_what_changed
 
 def test_a_warm_step_along_an_edge_in_memory_is_within_three_calls_and_builds_nothing(session, endpoint):
     step(session, "p0", "p1", "p2")
-    before = session._reads.memory.topology.stats
+    before = session.reads.memory.topology.stats
     for number in (0, 0, 8, 500):
         expected = (f"p{number + 1}", f"p{number + 2}")
         found = sample(endpoint, lambda start=number, ends=expected: step(session, f"p{start}", *ends))
         assert found.calls <= WARM_CALLS
         assert found.cost.total_calls == found.calls
-    after = session._reads.memory.topology.stats
+    after = session.reads.memory.topology.stats
     assert before.builds == 1
     assert (after.builds, after.extensions, after.evictions) == (before.builds, before.extensions, before.evictions)
 
 
 def test_a_step_after_another_writer_extends_the_adjacency_that_is_there(session, storage, endpoint):
     step(session, "p0", "p1", "p2")
-    before = session._reads.memory.topology.stats
+    before = session.reads.memory.topology.stats
     write_elsewhere(storage, LINK, to="p9")
     found = sample(endpoint, lambda: step(session, "p1", "p2", "p3", "p9"))
     assert found.calls <= AFTER_WRITE_CALLS
     assert found.cost.total_calls == found.calls
-    after = session._reads.memory.topology.stats
+    after = session.reads.memory.topology.stats
     assert (after.builds, after.extensions) == (before.builds, before.extensions + 1)
     again = sample(endpoint, lambda: step(session, "p0", "p1", "p2"))
     assert again.calls <= WARM_CALLS

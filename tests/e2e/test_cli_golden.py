@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def test_commands_say_what_the_case_holds(name: str, tmp_path: Path):
 def commands(group: type[LazyGroup] = program._Commands, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command, groups of commands resolved."""
     for name, entry in group.entries.items():
-        inner: Any = get_command(import_module(entry.module).app)
+        inner = entry.load()
         if isinstance(inner, LazyGroup):
             yield from commands(type(inner), (*prefix, name))
         else:

@@ -33,6 +33,11 @@ class Entry:
     summary: str
     capability: Capability | None = None
 
+    def load(self) -> Any:
+        """Import the command."""
+        module, _, name = self.app.partition(":")
+        return get_command(getattr(import_module(module), name))
+
 
 class HelpfulGroup(TyperGroup):
     """A group that shows its help when it is given no argument at all."""
@@ -68,8 +73,7 @@ class LazyGroup(HelpfulGroup):
         if entry is None:
             return None
         with quick_imports():
-            module, _, name = entry.app.partition(":")
-            command = get_command(getattr(import_module(module), name))
+            command = entry.load()
         command.name = cmd_name
         if not isinstance(command, TyperGroup):
             from omnigraph.cli.options import add_profile  # noqa: PLC0415 - the help of a group needs none of it

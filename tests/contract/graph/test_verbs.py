@@ -164,3 +164,13 @@ def test_what_is_closed_or_read_only_says_so(tmp_path):
             pickle.dumps(reading)
     with pytest.raises(UsageError, match=r"mode must be .* not 'append'"):
         omnigraph.open(graph.uri, mode="append")  # type: ignore[arg-type]  # the mistake itself
+
+
+def test_folders_of_tables_are_called_like_their_types_were_when_they_were_made(tmp_path):
+    with make(tmp_path) as graph:
+        graph.mutate(ADD, {"name": "ann", "age": 7})
+        made = {path.name for kind in ("nodes", "edges") for path in (tmp_path / "graph" / kind).iterdir()}
+        assert sorted(name.partition("-")[0] for name in made) == ["Knows", "Person"]
+        graph.apply_schema(SCHEMA.replace("Person", "Human").replace("node Human", 'node Human @rename_from("Person")'))
+        assert graph.query("query q() { match { $p: Human } return { $p.name } }").rows() == [{"p.name": "ann"}]
+        assert {path.name for kind in ("nodes", "edges") for path in (tmp_path / "graph" / kind).iterdir()} == made

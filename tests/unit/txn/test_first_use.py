@@ -51,7 +51,7 @@ for thread in threads: thread.join()
 """
 _IS_READY = """
 import omnigraph.txn.claims.store
-from omnigraph.txn import sidecar_shapes
+from omnigraph.txn.publish import plan as sidecar_shapes
 assert "__msgspec_cache__" in vars(sidecar_shapes.PlanShape)
 assert "__msgspec_cache__" in vars(sidecar_shapes.SignShape)
 """

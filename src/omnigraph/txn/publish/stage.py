@@ -146,6 +146,9 @@ def _moved(table: Table, change: MadeElsewhere) -> ExpectedVersionMismatchError:
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
+# Of a type's name in the name of its folder: names of files are bounded.
+_MAX_TYPE_NAME = 64
+
 
 @record
 class StagedTable:
@@ -360,7 +363,7 @@ class Stager:
     def _register(self, change: TableRegister, operation_id: OperationId, counters: Counters) -> StagedTable:
         # The end of the operation id makes the place unique, so that what a failed attempt leaves behind can
         # neither be mistaken for the table nor stand in the way of the next attempt.
-        location = f"{change.folder}/{change.object_id}-{operation_id[-8:].lower()}"
+        location = f"{change.folder}/{_folder_name(change)}-{operation_id[-8:].lower()}"
         commit = stage_create(
             self._tables.datasets,
             location,
@@ -399,3 +402,13 @@ def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | C
             return ActionKind.REWRITE
         case _:
             assert_never(change)
+
+
+def _folder_name(change: TableRegister) -> str:
+    """Return what the folder of a new table is called: its type as it is named now, and the numbers that identify it.
+
+    People and other tools read the name; nothing here does, so that it stays as it is when the type is renamed.
+    """
+    name = change.table_key.partition(":")[2][:_MAX_TYPE_NAME]
+    numbers = "-".join(part.lstrip("0") or "0" for part in change.object_id.split("-"))
+    return f"{name}-{numbers}"

@@ -137,7 +137,7 @@ def test_the_table_of_a_dropped_type_goes_with_the_last_state_that_has_it(sessio
 
 def test_left_overs_go_when_they_are_old_and_not_before(session, tmp_path):
     week = 7 * 86400
-    session.maintenance = replace(AT_ONCE, unnamed_age_s=week)
+    session.engine.maintenance = replace(AT_ONCE, unnamed_age_s=week)
     session.cleanup(keep=1, confirm=True)
     place = tmp_path / "g" / session.snapshot().entry("node:Person").pin.location
     ScratchPlace(storage=session.store.storage, operation_id="killed").put("part", b"x")

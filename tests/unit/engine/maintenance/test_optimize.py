@@ -142,7 +142,7 @@ def test_what_a_cleanup_may_have_removed_meanwhile_is_made_again_and_never_publi
                 session.cleanup(keep=1, confirm=True)
             return done
 
-    session.maintenance = MaintenanceSettings(unnamed_age_s=0, settle_s=0)
+    session.engine.maintenance = MaintenanceSettings(unnamed_age_s=0, settle_s=0)
     assert person(session.optimize(runner=Sweeping(session.store.storage, 1))).skipped is None
     assert all(coverage(session)[1].values())
     # Another process has nothing in memory of what was indexed.
