@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from omnigraph.errors import BadValue, UsageError
@@ -16,7 +16,7 @@ from omnigraph.records import record
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 
-class Scalar(Enum):
+class Scalar(StrEnum):
     """The scalar types; ``VECTOR`` carries its dimension beside it."""
 
     STRING = "String"
@@ -262,7 +262,7 @@ class Catalog:
         return None if folded is None else self.edges[folded]
 
 
-class IndexKind(Enum):
+class IndexKind(StrEnum):
     """How an index is built: ordered, words of a text, or nearest vectors."""
 
     BTREE = "btree"

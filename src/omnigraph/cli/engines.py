@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from enum import StrEnum
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ LARGE_RECORDS = 2_000_000
 LOG_VARIABLE = "OMNIGRAPH_SPARK_LOG"
 
 
-class Engine(Enum):
+class Engine(StrEnum):
     """Who does the work."""
 
     AUTO = "auto"
@@ -138,7 +138,8 @@ def choose_for_load(request: SparkRequest, size: InputSize, *, local_only: str |
     """
     told = request.engine is Engine.AUTO
     if request.engine is Engine.LOCAL or request.engine is Engine.SPARK:
-        return Choice(engine=request.engine.value, reason="it was asked for", is_told=False)
+        engine: Literal["local", "spark"] = "spark" if request.engine is Engine.SPARK else "local"
+        return Choice(engine=engine, reason="it was asked for", is_told=False)
     if request.names_spark:
         return Choice(engine="spark", reason="settings of Spark are given", is_told=told)
     amount = _amount(size)

@@ -7,7 +7,7 @@ A new kind is a change to the public contract; a new code inside a kind is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -53,7 +53,7 @@ class Kind(Enum):
         raise ValueError(msg)
 
 
-class Retry(Enum):
+class Retry(StrEnum):
     """Whether and when sending the same request again can help."""
 
     NEVER = "never"
@@ -62,7 +62,7 @@ class Retry(Enum):
     AFTER_RECOVERY = "after_recovery"
 
 
-class Effect(Enum):
+class Effect(StrEnum):
     """What the failed operation left behind, so that callers need not guess."""
 
     NONE = "none"

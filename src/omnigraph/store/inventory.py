@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,7 +30,7 @@ _FOLDERS = ("nodes", "edges")
 _REFS = ("_refs", "branches")
 
 
-class FileKind(Enum):
+class FileKind(StrEnum):
     """What an object of a dataset is."""
 
     VERSION = "version"

@@ -12,13 +12,13 @@ One refusal of the planner's decision table has no constant: changing annotation
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 
 from omnigraph.records import record
 
 
-class Tier(Enum):
+class Tier(StrEnum):
     """What a change asks of existing rows: nothing, a look at them, or their loss."""
 
     SAFE = "safe"
@@ -26,7 +26,7 @@ class Tier(Enum):
     DESTRUCTIVE = "destructive"
 
 
-class Severity(Enum):
+class Severity(StrEnum):
     """How much a finding matters."""
 
     ERROR = "error"

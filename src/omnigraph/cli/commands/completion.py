@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal, assert_never
 
 import typer
@@ -263,7 +263,7 @@ app = new_app()
 _PLAIN = re.compile(r"[\w.@:+-]+")
 
 
-class Shell(Enum):
+class Shell(StrEnum):
     """A shell that can be told how to complete."""
 
     BASH = "bash"
@@ -271,7 +271,7 @@ class Shell(Enum):
     FISH = "fish"
 
 
-class Names(Enum):
+class Names(StrEnum):
     """Names that the operator config defines."""
 
     PROFILES = "profiles"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +37,7 @@ from omnigraph.records import record
 app = new_app()
 
 
-class Format(Enum):
+class Format(StrEnum):
     """How files are written."""
 
     JSONL = "jsonl"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from pathlib import PurePath
 from typing import Annotated, Any, assert_never
 
@@ -22,7 +22,7 @@ from omnigraph.records import record
 fmt_app = new_app()
 
 
-class Language(Enum):
+class Language(StrEnum):
     """The two languages, by the suffix of their files."""
 
     PG = "pg"

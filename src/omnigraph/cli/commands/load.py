@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -223,7 +223,7 @@ def _on_spark(result: LoadResult) -> Any:
 app = new_app()
 
 
-class Mode(Enum):
+class Mode(StrEnum):
     """What happens to rows that exist."""
 
     APPEND = "append"

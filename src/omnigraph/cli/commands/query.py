@@ -6,7 +6,7 @@ import math
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from omnigraph.operations.local import LocalBackend
 
 
-class Traversal(Enum):
+class Traversal(StrEnum):
     """How edges are walked."""
 
     AUTO = "auto"
@@ -139,7 +139,7 @@ def _usage(message: str, value: str, expected: str) -> UsageError:
     )
 
 
-class Format(Enum):
+class Format(StrEnum):
     """How rows are written."""
 
     TABLE = "table"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from omnigraph.catalog.model import EdgeType
@@ -23,7 +23,7 @@ from omnigraph.values import BranchName, CommitId
 _SHOWN = 3
 
 
-class ConflictKind(Enum):
+class ConflictKind(StrEnum):
     """What a merge may be unable to decide; the value is the word that results carry."""
 
     DIVERGENT_INSERT = "divergent_insert"
@@ -99,7 +99,7 @@ def _shown(conflict: MergeConflict) -> str:
     return f"{kind} type '{name}', {about} ({conflict.kind})"
 
 
-class MergeOutcome(Enum):
+class MergeOutcome(StrEnum):
     """How two branches stood to each other."""
 
     ALREADY_UP_TO_DATE = "already_up_to_date"

@@ -10,7 +10,7 @@ surfacing later as an error that nobody can place.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NotRequired, TypedDict
 
 import msgspec
@@ -32,7 +32,7 @@ from omnigraph.txn.manifest.rows import AcceptedSchema, FloorChange, ManifestCha
 from omnigraph.values import BranchName, CommitId, OperationId, Ulid
 
 
-class WriteKind(Enum):
+class WriteKind(StrEnum):
     """Who asked for the publish; recovery reports it and the rebase rules follow from it."""
 
     INSERT = "insert"
@@ -52,7 +52,7 @@ class WriteKind(Enum):
     RECOVERY = "recovery"
 
 
-class RebaseRule(Enum):
+class RebaseRule(StrEnum):
     """What a writer does when a table it wrote or read has moved since its base."""
 
     # Validate again on the moved state, stage again what it touched, go on.
@@ -82,7 +82,7 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
 }
 
 
-class ActionKind(Enum):
+class ActionKind(StrEnum):
     """What a plan does to one table."""
 
     APPEND = "append"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from enum import Enum
+from enum import StrEnum
 
 from omnigraph.records import record
 from omnigraph.runtime import Counters
@@ -15,7 +15,7 @@ from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.plan import PublishPlan
 
 
-class TableClass(Enum):
+class TableClass(StrEnum):
     """The observed head of a table against what a plan says of it."""
 
     ROLLED_PAST_EXPECTED = "RolledPastExpected"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from enum import Enum
+from enum import StrEnum
 
 from omnigraph.errors import (
     BranchMissingError,
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 _MAX_ROUNDS = 64
 
 
-class RecoveryKind(Enum):
+class RecoveryKind(StrEnum):
     """How an abandoned publish ended."""
 
     ROLLED_FORWARD = "RolledForward"
