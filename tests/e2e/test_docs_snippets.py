@@ -257,5 +257,7 @@ def check_steps(snippet: Snippet) -> None:
                 assert re.search(r"^VENV \?= \.venv$", makefile, re.MULTILINE), line
             case ["cd", folder]:
                 assert (ROOT / folder).is_dir(), line
+            case ["pip", "install", "."]:
+                assert (ROOT / "pyproject.toml").is_file(), line
             case _:
                 pytest.fail(f"no test knows this command: {line!r}")

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from omnigraph.errors import BY_CODE
-from tests.guards.layout import ROOT, rooms
+from tests.guards.layout import ROOT, SOURCE, rooms
 
 PAGES = sorted(
     path
@@ -18,7 +18,15 @@ PAGES = sorted(
     if not {".venv", ".git", "node_modules", ".pytest_cache", ".hypothesis", "build", "dist"} & set(path.parts)
 )
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)(?:#[^)]*)?\)")
-# Paths that exist on somebody's machine only.
+# A path in backticks: of a file with a known ending, or of a folder or module below one that is written out.
+_PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|lark|md|toml))`")
+_MAPS = [
+    ROOT / "AGENTS.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs" / "dev").glob("*.md")),
+    *sorted(SOURCE.glob("*/README.md")),
+]
+# Paths that exist on one machine only.
 _MACHINE_PATH = re.compile(r"(?<![\w.<])/(?:home|Users|root|work|tmp|private|mnt)/")
 
 
@@ -61,6 +69,21 @@ def test_sources_name_no_path_of_a_machine():
 def test_maps_name_every_room(page: str):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert [room for room in rooms() if not re.search(rf"(?m)(?:^|`|omnigraph/){room}\b", text)] == []
+
+
+@pytest.mark.parametrize("page", _MAPS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_maps_name_only_files_that_exist(page: Path):
+    """A path is relative to the repository, to the package, to the page's own room, or to the path before it."""
+    missing = []
+    for line in page.read_text(encoding="utf-8").splitlines():
+        places = [ROOT, SOURCE, page.parent]
+        for name in _PATH.findall(line):
+            found = [place / name for place in places if (place / name).exists() or (place / f"{name}.py").exists()]
+            if found:
+                places += [place for place in (found[0], found[0].parent) if place.is_dir() and place not in places]
+            else:
+                missing.append(name)
+    assert missing == []
 
 
 def test_documents_name_only_commands_that_exist():

@@ -1,0 +1,37 @@
+"""The measurements of the source tree work, and nothing imports in circles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.guards.house import find_cycles, read_modules
+from tests.guards.layout import ROOT
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    assert find_cycles(read_modules(ROOT / "src")) == []
+
+
+def test_circle_is_found_also_when_a_function_closes_it(tmp_path: Path):
+    """A search that finds nothing would let every tree pass."""
+    package = tmp_path / "omnigraph"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "a.py").write_text("from omnigraph.b import x")
+    (package / "b.py").write_text("def f():\n    from omnigraph import c")
+    (package / "c.py").write_text("import omnigraph.a")
+    (package / "d.py").write_text("if TYPE_CHECKING:\n    import omnigraph.e")
+    (package / "e.py").write_text("import omnigraph.d")
+    (cycle,) = find_cycles(read_modules(tmp_path))
+    assert set(cycle) == {"omnigraph.a", "omnigraph.b", "omnigraph.c"}
+
+
+def test_table_tells_what_requests_cross():
+    script = ROOT / "tests" / "guards" / "house.py"
+    finished = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    rows = {line[:34].strip(): line[34:].split() for line in finished.stdout.splitlines() if line}
+    assert int(rows["files"][0]) > 100
+    assert int(rows["insert, command"][0]) > int(rows["insert, open graph"][0]) > 10
+    assert int(rows["point query, command"][0]) > int(rows["point query, open graph"][0]) > 10
