@@ -1,8 +1,10 @@
 """A long run of small commits: the versions of a table stay small, and so does what a process keeps of them."""
 
+import gc
 from pathlib import Path
 
 import pytest
+from lance import LanceDataset
 
 from omnigraph.store import handles
 from omnigraph.store.staging import IndexBuild, change, stage_compacted, stage_compaction, stage_indexes
@@ -33,6 +35,23 @@ def one_by_one(bench, pin, numbers, **options):
 def ages(bench, pin):
     rows = bench.open(pin).read(["id"], with_row_meta=True, counters=bench.counters).to_pylist()
     return {row["id"]: (row["_row_created_at_version"], row["_row_last_updated_at_version"]) for row in rows}
+
+
+def open_versions(bench):
+    """How many versions of this store's tables the process holds open."""
+    gc.collect()
+    return sum(type(thing) is LanceDataset and bench.storage.root in thing.uri for thing in gc.get_objects())
+
+
+def test_a_process_keeps_fewer_versions_open_as_they_grow(local):
+    """What it keeps is bounded by bytes: versions that list many fragments are larger, so that fewer of them stay."""
+    pins = one_by_one(local, local.create("first"), range(160), tail_limit=1000)
+    counts = []
+    for number, pin in enumerate(pins, 1):
+        local.open(pin)
+        if number in (100, 160):
+            counts.append(open_versions(local))
+    assert counts[1] < counts[0]
 
 
 def test_the_versions_of_a_table_do_not_grow_with_commits_of_one_row(local):

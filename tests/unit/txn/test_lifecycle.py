@@ -129,6 +129,8 @@ def test_closing_while_threads_write_refuses_new_writes_and_finishes_those_under
     for thread in threads:
         thread.join(300)
         assert not thread.is_alive()
+    # Nor does a thread leave a claim that it put when the graph was closed already.
+    assert not [path for path in (tmp_path / "g" / "__recovery").rglob("*") if path.is_file()]
     assert refusals == [GraphClosedError] * 4
     with open_graph(storage) as again:
         assert set(acknowledged) <= set(read_ids(again, PERSON))
