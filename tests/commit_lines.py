@@ -31,6 +31,9 @@ class History:
             operation="mutate",
             branch=BranchName(branch),
             merged_parent=merged,
+            message=None,
+            published_at_ms=0,
+            touched=(),
         )
         self._names[commit_id] = name
         self.heads[branch] = commit_id

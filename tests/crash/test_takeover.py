@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import lance
+import msgspec
 import pytest
 
 from omnigraph.errors import (
@@ -21,7 +22,7 @@ from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import MAIN_LINE
 from omnigraph.txn.claims.store import ClaimBook
-from omnigraph.txn.publish.plan import WriteKind, encode_plan
+from omnigraph.txn.publish.plan import PLAN, WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
@@ -169,9 +170,9 @@ def _move_elsewhere(storage, ahead_ms):
     control, counters = ControlObjects(storage), Counters()
     book = ClaimBook(control, MAIN_LINE, World.system({}), IMPATIENT)
     plan = book.read(int(key.rpartition("/")[2].partition(".")[0]), counters)
-    writer = replace(plan.writer, host="elsewhere", pid=1)
-    moved = replace(plan, writer=writer, created_at_ms=plan.created_at_ms + ahead_ms)
-    control.put(key, encode_plan(moved), counters)
+    writer = msgspec.structs.replace(plan.writer, host="elsewhere", pid=1)
+    moved = msgspec.structs.replace(plan, writer=writer, created_at_ms=plan.created_at_ms + ahead_ms)
+    control.put(key, PLAN.encode(moved), counters)
 
 
 @pytest.mark.parametrize("ahead_h", [-1000, 0, 1000])
@@ -212,7 +213,7 @@ def test_a_holder_that_gives_signs_of_life_is_left_alone_however_long_it_takes(s
         services = authority_of(graph).services
         for _ in range(5):
             clock.sleep(RELAXED.grace_s * 0.9)
-            services.claims.renew(version, replace(services.writer, host="elsewhere"), Counters())
+            services.claims.renew(version, msgspec.structs.replace(services.writer, host="elsewhere"), Counters())
             graph.refresh()
         assert read_ids(graph, PERSON) == ["a"]
         assert services.claims.describe(version, Counters()).state == "unknown"

@@ -1,9 +1,9 @@
 """Random sequences of staged changes, folds, index builds, compactions and forks against a plain dictionary."""
 
-import json
 import os
 import tempfile
 
+import msgspec
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,7 +89,7 @@ class Machine:
         return pa.table(columns, schema=SCHEMA)
 
     def commit(self, staged):
-        copy = StagedCommit.from_json(json.loads(json.dumps(staged.to_json())))
+        copy = msgspec.json.decode(msgspec.json.encode(staged, enc_hook=str), type=StagedCommit)
         landed = self.tables.commit(copy, self.counters)
         assert self.tables.commit(copy, self.counters) == landed == staged.after
         return landed

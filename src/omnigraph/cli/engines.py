@@ -17,7 +17,8 @@ import typer
 
 from omnigraph.cli.lazy import show_pandas
 from omnigraph.cli.output import write_line
-from omnigraph.errors import BadValue, JavaMissingError, JavaTooOldError, UsageError
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import JavaMissingError, JavaTooOldError
 from omnigraph.records import record
 
 if TYPE_CHECKING:
@@ -110,13 +111,13 @@ def spark_request(
     for text in conf or ():
         name, equals, value = text.partition("=")
         if not (name.startswith("spark.") and equals):
-            raise _usage(f"--spark-conf is not of its form value={name}", name, "spark.NAME=VALUE")
+            raise usage_error(f"--spark-conf is not of its form value={name}", value=name, expected="spark.NAME=VALUE")
         settings[name] = value
     request = SparkRequest(engine=engine, master=master, remote=remote, conf=settings)
     if master is not None and remote is not None:
-        raise _usage("--master and --remote exclude each other", remote, "one of them")
+        raise usage_error("--master and --remote exclude each other", value=remote, expected="one of them")
     if engine is Engine.LOCAL and request.names_spark:
-        raise _usage("--master, --remote and --spark-conf are for Spark", "local", "--engine spark")
+        raise usage_error("--master, --remote and --spark-conf are for Spark", value="local", expected="--engine spark")
     return request
 
 
@@ -233,9 +234,3 @@ def _parquet_rows(sources: Sequence[Source]) -> int | None:
         # The load itself will say what is wrong with the file.
         return None
     return rows
-
-
-def _usage(message: str, value: str, expected: str) -> UsageError:
-    return UsageError(
-        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
-    )

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing, UsageError
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import BadValue, FileAccessError, FileMissingError, MissingThing
 from omnigraph.lang.source import MAX_SOURCE_BYTES
 from omnigraph.records import record
 
@@ -55,9 +56,11 @@ def refuse_second_stdin(paths: Sequence[str]) -> None:
         UsageError: ``-`` stands among the paths more than once.
     """
     if paths.count(STDIN) > 1:
-        raise UsageError(
+        raise usage_error(
             "standard input can be read only once",
-            details=BadValue(what="path", value=STDIN, expected="- at most once"),
+            what="path",
+            value=STDIN,
+            expected="- at most once",
             hint="put one of the texts in a file",
         )
 

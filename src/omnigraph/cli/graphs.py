@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from omnigraph.cli.lazy import quick_imports
 from omnigraph.cli.operator.config import default_store
 from omnigraph.cli.output import write_line
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.cli.usage import usage_error
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
     from omnigraph.operations import Backend
     from omnigraph.operations.local import LocalBackend
     from omnigraph.txn.graph_store import OpenMode
-    from omnigraph.txn.manifest.rows import Commit
 
 
 def graph_address(uri: str | None, store: str | None) -> str:
@@ -26,10 +25,8 @@ def graph_address(uri: str | None, store: str | None) -> str:
         ProfileMissingError, ConfigError: a profile is asked for that does not exist or is not valid.
     """
     if uri is not None and store is not None:
-        raise UsageError(
-            "the graph is named twice",
-            details=BadValue(what="arguments", value=uri, expected="URI or --store"),
-            hint="give its address once",
+        raise usage_error(
+            "the graph is named twice", value=uri, expected="URI or --store", hint="give its address once"
         )
     address = store if uri is None else uri
     return _stored(default_store() if address is None else address)
@@ -60,27 +57,14 @@ def read_catalog(backend: Backend, branch: str = "main") -> Catalog:
     return catalog_of(backend.execute(ReadStateRequest(branch=branch)).state.schema)
 
 
-def commit_to_json(commit: Commit | None) -> dict[str, Any] | None:
-    """Return a commit as every result shows it."""
-    if commit is None:
-        return None
-    return {
-        "graph_commit_id": commit.id,
-        "graph_branch": commit.branch,
-        "graph_manifest_version": commit.manifest_version,
-        "parent_commit_id": commit.parent,
-        "merged_parent_commit_id": commit.merged_parent,
-        "actor_id": commit.actor,
-        "created_at": commit.created_at_ms * 1000,
-    }
-
-
 def _stored(address: str) -> str:
     if not address.lower().startswith(("http://", "https://")):
         return address
-    raise UsageError(
+    raise usage_error(
         "the address of a server is no graph",
-        details=BadValue(what="graph", value=address, expected="the storage of a graph"),
+        what="graph",
+        value=address,
+        expected="the storage of a graph",
         hint="give the graph's storage: a path, file:// or s3://bucket/prefix",
     )
 
@@ -108,8 +92,9 @@ def ask_consent(label: str, address: str, *, is_given: bool, as_json: bool) -> N
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in _CONSENT:
             return
-    details = BadValue(what="consent", value="", expected="--yes")
-    raise UsageError(f"{label} cannot be undone on a remote graph", details=details, hint="give --yes to go ahead")
+    raise usage_error(
+        f"{label} cannot be undone on a remote graph", what="consent", expected="--yes", hint="give --yes to go ahead"
+    )
 
 
 def _is_local(address: str) -> bool:

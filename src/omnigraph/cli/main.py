@@ -24,6 +24,7 @@ from typer.main import get_command
 from omnigraph import __version__
 from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app
 from omnigraph.cli.output import Output, choose_output, write_line
+from omnigraph.cli.usage import usage_error
 from omnigraph.errors import BadValue, FileAccessError, InternalError, OmnigraphError, UsageError
 
 INTERRUPTED = 130
@@ -129,11 +130,7 @@ def _usage_error(mistake: _ArgumentError) -> UsageError:
     told = message[:1].lower() + message[1:]
     for phrase, meaning in _PHRASES.items():
         told = re.sub(phrase, meaning, told)
-    return UsageError(
-        told,
-        details=BadValue(what="arguments", value=message, expected="the arguments of the command"),
-        hint=f"see `{path} --help`",
-    )
+    return usage_error(told, value=message, expected="the arguments of the command", hint=f"see `{path} --help`")
 
 
 def _internal_error(bug: Exception) -> InternalError:

@@ -13,7 +13,7 @@ import typer
 from typer.main import get_command
 
 from omnigraph.cli.operator.config import choose_profile, default_actor
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.cli.usage import usage_error
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Store = Annotated[
@@ -113,8 +113,9 @@ def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
     clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
     do = "do" if len(clauses) > 1 else "does"
     message = f"`{path}` is a {_phrase(path, taken)} command; {', '.join(clauses)} and {do} not apply"
-    details = BadValue(what="arguments", value=" ".join(foreign), expected="the options of the command")
-    raise UsageError(message, details=details, hint=_remedy(path, first, taken))
+    raise usage_error(
+        message, value=" ".join(foreign), expected="the options of the command", hint=_remedy(path, first, taken)
+    )
 
 
 def _given(arguments: Sequence[str]) -> Iterator[str]:

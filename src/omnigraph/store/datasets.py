@@ -7,7 +7,7 @@ leaves a tree without a ref, which Lance can neither use nor remove.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -299,7 +299,7 @@ class DatasetStore:
                 f"a strict overwrite landed elsewhere location={dataset.location} version={handle.version}",
                 effect=Effect.UNKNOWN,
             )
-        return _dataset(replace(dataset.pin, version=handle.version), handle)
+        return _dataset(dataset.pin.at(handle.version), handle)
 
     def create_branch(
         self, location: str, source_branch: str | None, source_version: int, new_branch: str, counters: Counters

@@ -94,6 +94,8 @@ def create_graph(
         manifest_version=1,
         operation="init",
         branch=MAIN_LINE.name,
+        merged_parent=None,
+        message=None,
         published_at_ms=world.clock.now_ms(),
         touched=tuple(sorted(table.table_key for table in tables)),
     )

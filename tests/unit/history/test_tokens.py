@@ -125,3 +125,36 @@ def test_kinds_of_tokens_are_told_apart():
     commit = CommitPage(graph="g", commit="c", filter="f", position=Position.after(change("a"), 1))
     assert type(decode_token(encode_token(commit))) is CommitPage
     assert type(decode_token(encode_token(cursor()))) is FeedCursor
+
+
+SCOPE_TEXT = (
+    f'"version":1,"graph":"{SCOPE.graph}","purpose":"changes/forward","branch":"{SCOPE.branch}",'
+    f'"incarnation":"{SCOPE.incarnation}","filter":"{SCOPE.filter}"'
+)
+PLACES = f'"cut":"01{"A" * 24}","last":"01{"B" * 24}","current":"01{"C" * 24}"'
+LONG_POSITION = (
+    f'{{"type_id":"{"t" * 43}","id":"{"a" * 64}","id_digest":"{hashlib.sha256(b"a" * 300).hexdigest()}",'
+    '"rank":1,"index":7}'
+)
+COMMIT_PAGE = CommitPage(graph="g", commit="c", filter="f", position=Position.after(change("é"), 1))
+
+
+@pytest.mark.parametrize(
+    ("token", "body"),
+    [
+        (
+            COMMIT_PAGE,
+            '{"type":"commit-page","version":1,"graph":"g","commit":"c","filter":"f","position":{"type_id":"'
+            + "t" * 43
+            + '","id":"é","id_digest":null,"rank":1,"index":1}}',
+        ),
+        (
+            page("a" * 300),
+            f'{{"type":"feed-page",{SCOPE_TEXT},{PLACES},"position":{LONG_POSITION}}}',
+        ),
+        (cursor(), f'{{"type":"feed-cursor",{SCOPE_TEXT},"last":"x"}}'),
+    ],
+)
+def test_a_token_is_written_exactly_like_this(token, body):
+    assert encode_token(token) == sealed(body.encode())
+    assert decode_token(sealed(body.encode())) == token

@@ -11,6 +11,7 @@ def test_summary_has_the_rows_of_each_type():
     result = SparkLoadResult(
         mode="merge",
         branch="main",
+        actor=None,
         nodes_loaded={"Person": 1200},
         edges_loaded={"Knows": 1},
         commit=None,

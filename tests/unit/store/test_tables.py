@@ -4,8 +4,8 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.unit.store.conftest import SCHEMA
 
@@ -23,7 +23,6 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters
 from omnigraph.store.staging import (
     IndexBuild,
-    StagedCommit,
     stage_compaction,
     stage_create,
     stage_indexes,
@@ -69,7 +68,7 @@ def test_a_pin_is_opened_once_and_costs_nothing_after_its_commit(bench):
 def test_what_is_missing_has_a_type(bench):
     pin = bench.create()
     with pytest.raises(VersionMissingError):
-        bench.open(replace(pin, version=5))
+        bench.open(pin.at(5))
     with pytest.raises(TableMissingError):
         bench.open(bench.at(1, location="nodes/2"))
     with pytest.raises(TableMissingError):
@@ -298,9 +297,8 @@ def test_a_forked_child_is_told_instead_of_hanging(local):
 def test_a_staged_commit_of_an_unknown_operation_is_refused(local):
     staged = local.stage(local.create("a"), upserts=["b"])
     for damaged in ({"op": "append"}, {"op": "update"}, {}):
-        data = {**staged.to_json(), "transaction": damaged}
         with pytest.raises(StorageCorruptError):
-            local.tables.commit(StagedCommit.from_json(data), local.counters)
+            local.tables.commit(msgspec.structs.replace(staged, transaction=damaged), local.counters)
 
 
 def test_threads_that_share_a_version_are_not_in_each_others_way(bench):

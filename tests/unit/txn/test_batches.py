@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 
+import msgspec
 import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
@@ -106,6 +106,6 @@ def test_the_list_of_streams_has_a_bound(graph):
     (commit,) = [found for found in history(graph) if found.batch is not None]
     for number in range(MAX_APPS + 3):
         mark = BatchMark(app=f"app{number}", number=number)
-        state = apply_change(state, ManifestChange(commits=(replace(commit, batch=mark),)))
+        state = apply_change(state, ManifestChange(commits=(msgspec.structs.replace(commit, batch=mark),)))
     assert len(state.batches) == MAX_APPS
     assert next(iter(state.batches)) == "app3"

@@ -12,8 +12,8 @@ from omnigraph.catalog.codec import catalog_from_json, catalog_to_json
 from omnigraph.errors import OmnigraphError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.txn.claims.store import _read_sign
-from omnigraph.txn.publish.plan import PLAN_FORMAT, decode_plan
-from omnigraph.txn.jsontext import encode_sealed
+from omnigraph.txn.publish.plan import PLAN, PLAN_FORMAT
+from omnigraph.txn.stored_json import encode_json, seal
 
 pin = {"location": "x", "branch": None, "version": 1}
 commit = {
@@ -21,17 +21,17 @@ commit = {
     "files": ["x"],
 }
 writer = {"host": "x", "pid": 1, "started": "x"}
-plan = encode_sealed({
+plan = seal(encode_json({
     "format": PLAN_FORMAT, "operation_id": "x", "kind": "x", "actor": "x", "branch": "x", "incarnation": "x",
     "base_version": 1, "base_commit": "x", "epoch": 1, "schema_hash": "x",
     "actions": [{"kind": "x", "table_key": "x", "commit": commit}], "change": {"commits": []}, "read_set": ["x"],
     "publish_uuid": "x", "writer": writer, "created_at_ms": 1,
-})
-sign = encode_sealed({"writer": writer, "at_ms": 1})
+}))
+sign = seal(encode_json({"writer": writer, "at_ms": 1, "turn_id": "01ARZ3NDEKTSV4RRFFQ69G5FAV"}))
 tree = parse_schema(b"node A { k: String @key  n: I32?  @range(n, 0..9) } edge E: A -> A { w: F64? @index }", "s")
 schema = catalog_to_json(assign_identities(compile_schema(tree), "01ARZ3NDEKTSV4RRFFQ69G5FAV"))
 reads = {
-    "plan": lambda: decode_plan(plan, "k"),
+    "plan": lambda: PLAN.decode(plan, "k"),
     "sign": lambda: _read_sign("k", sign, 1, turn=0),
     "schema": lambda: catalog_from_json(schema),
 }
@@ -50,10 +50,27 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 """
 _IS_READY = """
-import omnigraph.txn.claims.store
-from omnigraph.txn.publish import plan as sidecar_shapes
-assert "__msgspec_cache__" in vars(sidecar_shapes.PlanShape)
-assert "__msgspec_cache__" in vars(sidecar_shapes.SignShape)
+import msgspec
+from omnigraph.store.staging.codec import StagedUpdate
+from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.tags import Tag
+from omnigraph.txn.claims.store import SignOfLife
+from omnigraph.txn.manifest.rows import Commit
+from omnigraph.txn.publish.plan import PublishPlan
+
+class Unmet(msgspec.Struct):
+    part: int
+
+def is_ready(shape):
+    shape.__annotations__ = dict.fromkeys(shape.__struct_fields__, "Unknown")
+    try:
+        msgspec.json.Decoder(shape)
+    except NameError:
+        return False
+    return True
+
+assert not is_ready(Unmet)
+assert all(is_ready(shape) for shape in (StagedUpdate, BranchRef, Tag, SignOfLife, Commit, PublishPlan))
 """
 
 

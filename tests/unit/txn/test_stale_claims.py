@@ -9,7 +9,7 @@ from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows
 
 from omnigraph.runtime import Counters, World
 from omnigraph.runtime.failpoints import on_nth
-from omnigraph.txn.jsontext import encode_sealed
+from omnigraph.txn.stored_json import encode_json, seal
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def _leave_claim(storage, graph_world, graph):
     del plan["checksum"]
 
     def bring_back():
-        path.write_bytes(encode_sealed(plan))
+        path.write_bytes(seal(encode_json(plan)))
 
     return bring_back
 

@@ -1,10 +1,11 @@
 """Presuming a live writer dead costs it an attempt, so same-host liveness must be exact."""
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+
+import msgspec
+from msgspec.structs import replace
 
 from omnigraph.txn.claims.identity import WriterIdentity
 
@@ -13,7 +14,7 @@ def test_this_process_is_alive_and_survives_the_json_form():
     me = WriterIdentity.of_this_process()
     assert me.pid == os.getpid()
     assert not me.is_surely_dead()
-    assert WriterIdentity.from_json(me.to_json()) == me
+    assert msgspec.json.decode(msgspec.json.encode(me), type=WriterIdentity) == me
 
 
 def test_a_pid_that_belongs_to_somebody_else_means_dead():
@@ -23,14 +24,14 @@ def test_a_pid_that_belongs_to_somebody_else_means_dead():
 
 def test_a_process_that_ended_is_dead_also_while_it_is_a_zombie():
     program = (
-        "import json, sys\n"
+        "import msgspec, sys\n"
         "from omnigraph.txn.claims.identity import WriterIdentity\n"
-        "print(json.dumps(WriterIdentity.of_this_process().to_json()), flush=True)\n"
+        "print(msgspec.json.encode(WriterIdentity.of_this_process()).decode(), flush=True)\n"
         "sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = child.stdout.readline()
-    identity = WriterIdentity.from_json(json.loads(line))
+    identity = msgspec.json.decode(line, type=WriterIdentity)
     assert not identity.is_surely_dead()
     child.stdin.close()
     # Waited for without reaping: the entry stays in the process table as a zombie.

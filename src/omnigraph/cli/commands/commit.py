@@ -30,8 +30,8 @@ from omnigraph.cli.options import (
     UriOption,
 )
 from omnigraph.cli.output import PlainReport, choose_output, write_line
+from omnigraph.cli.usage import usage_error
 from omnigraph.engine.accepted import catalog_of
-from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats
 from omnigraph.history.diff.lines import change_lines, counts_line
@@ -116,8 +116,9 @@ def _filters(texts: list[str]) -> dict[str, str]:
         field, equals, value = text.partition("=")
         if not equals or field not in _FILTERS or field in found:
             expected = "each at most once: " + ", ".join(f"{name}=VALUE" for name in _FILTERS)
-            details = BadValue(what="filter", value=text, expected=expected)
-            raise UsageError(f"not a filter of commits: {text!r}", details=details, hint=expected)
+            raise usage_error(
+                f"not a filter of commits: {text!r}", what="filter", value=text, expected=expected, hint=expected
+            )
         found[field] = value
     return found
 

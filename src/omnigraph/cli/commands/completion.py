@@ -13,7 +13,7 @@ import typer
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.output import write_line
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.cli.usage import usage_error
 from omnigraph.records import record
 
 DefinedNames = Literal["profiles", "aliases"]
@@ -296,8 +296,7 @@ def completion(
             write_line(name, sys.stdout)
         return 0
     if shell is None:
-        details = BadValue(what="shell", value="", expected="bash, zsh or fish")
-        raise UsageError("no shell is named", details=details, hint="give bash, zsh or fish")
+        raise usage_error("no shell is named", what="shell", expected="bash, zsh or fish")
     root = context.find_root()
     sys.stdout.write(_script(shell, collect_words(root.command, root)))
     return 0

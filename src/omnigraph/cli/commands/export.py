@@ -26,9 +26,9 @@ from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Store, Types, Uri
 from omnigraph.cli.output import WholeLines, choose_output, counted
+from omnigraph.cli.usage import usage_error
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
-from omnigraph.errors import BadValue, UsageError
 from omnigraph.operations import Attachments
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExportRequest, ExportStreamRequest
@@ -174,14 +174,8 @@ def _check(
     to: str | None, form: Format | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
 ) -> None:
     if branch is not None and snapshot is not None:
-        raise _usage("--branch and --snapshot exclude each other", "", "one of them")
+        raise usage_error("--branch and --snapshot exclude each other", expected="one of them")
     if to is None and form is not None and form is not Format.JSONL:
-        raise _usage("only JSONL goes to standard output", form.value, "--to FOLDER")
+        raise usage_error("only JSONL goes to standard output", value=form.value, expected="--to FOLDER")
     if to is None and needs_folder:
-        raise _usage("--json and Spark need a folder to export to", "", "--to FOLDER")
-
-
-def _usage(message: str, value: str, expected: str) -> UsageError:
-    return UsageError(
-        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
-    )
+        raise usage_error("--json and Spark need a folder to export to", expected="--to FOLDER")

@@ -14,7 +14,8 @@ from omnigraph.cli.files import STDIN, read_input, refuse_second_stdin, replace_
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output, error_lines
-from omnigraph.errors import BadValue, Kind, OmnigraphError, UsageError
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import Kind, OmnigraphError
 from omnigraph.lang.gq import format_queries, parse_queries
 from omnigraph.lang.pg import format_schema, parse_schema
 from omnigraph.records import record
@@ -156,9 +157,11 @@ def _language_of(path: str, language: Language | None) -> Language:
     if language is not None:
         return language
     what = "standard input" if path == STDIN else "the suffix"
-    raise UsageError(
+    raise usage_error(
         f"cannot tell the language from {what}: path={path}",
-        details=BadValue(what="path", value=path, expected="a file ending in .pg or .gq"),
+        what="path",
+        value=path,
+        expected="a file ending in .pg or .gq",
         hint="say --language pg or --language gq",
     )
 

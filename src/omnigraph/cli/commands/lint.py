@@ -14,7 +14,8 @@ from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Store, Uri
 from omnigraph.cli.output import choose_output
-from omnigraph.errors import BadValue, Kind, UsageError
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import Kind
 from omnigraph.ir import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lint import QueryResult
 from omnigraph.lang.pg import parse_schema
@@ -158,8 +159,12 @@ def lint(
 def _of_file(path: str, uri: str | None, store: str | None, branch: str | None) -> _Schema:
     graph = uri or store or branch
     if graph is not None:
-        details = BadValue(what="arguments", value=graph, expected="--schema or a graph")
-        raise UsageError("both a schema and a graph are given", details=details, hint="leave out one of them")
+        raise usage_error(
+            "both a schema and a graph are given",
+            value=graph,
+            expected="--schema or a graph",
+            hint="leave out one of them",
+        )
     read = read_input(path)
     return _Schema(text=read.data, name=read.name, source=SchemaSource(kind="file", location=read.name))
 

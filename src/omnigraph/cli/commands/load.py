@@ -26,13 +26,14 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
-from omnigraph.cli.graphs import ask_consent, commit_to_json, echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri
-from omnigraph.cli.output import choose_output, counted
+from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
 from omnigraph.engine.load.sources import STDIN, expand_sources
-from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError, UsageError
+from omnigraph.errors import BadValue, BranchExistsError, SparkUnsupportedError
 from omnigraph.operations import Attachments
 from omnigraph.operations.history import CreateBranchRequest, ListBranchesRequest
 from omnigraph.operations.local import LocalBackend
@@ -117,11 +118,7 @@ def run_load(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> tup
     choice = choose_for_load(order.spark, size, local_only=_local_only(order))
     if not choice.is_spark:
         if order.cluster_by is not None:
-            raise UsageError(
-                "--cluster-by is for Spark",
-                details=BadValue(what="arguments", value="local", expected="--engine spark"),
-                hint="give --engine spark",
-            )
+            raise usage_error("--cluster-by is for Spark", value="local", expected="--engine spark")
         return _run_local(backend, order, shows_bar=shows_bar), choice
     try:
         return _run_on_spark(backend, order, size, shows_bar=shows_bar), choice
@@ -231,52 +228,6 @@ class Mode(StrEnum):
     OVERWRITE = "overwrite"
 
 
-@record
-class LoadReport:
-    """What a load did, and where."""
-
-    uri: str
-    actor: str | None
-    base: str | None
-    branch_created: bool
-    result: LoadResult
-    choice: Choice
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        done = self.result
-        return {
-            "uri": self.uri,
-            "branch": done.branch,
-            "base_branch": self.base,
-            "branch_created": self.branch_created,
-            "mode": done.mode,
-            "nodes": _counts(done.nodes_loaded),
-            "edges": _counts(done.edges_loaded),
-            "total_entities": done.total,
-            "actor_id": self.actor,
-            "commit": commit_to_json(done.commit),
-            "engine": self.choice.to_json() | spark_json(done),
-        }
-
-    def to_lines(self) -> Iterable[str]:
-        """The counts in one line, and the branch if it was made for them."""
-        done = self.result
-        if self.branch_created:
-            yield f"branch {done.branch} created from {self.base}"
-        if done.commit is None:
-            yield f"nothing to load into {self.uri} on branch {done.branch}: no rows, no commit"
-            return
-        across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
-        entities = counted(done.total, "entity", "entities")
-        yield f"loaded {self.uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
-        yield from spark_lines(done)
-
-    def to_remarks(self) -> Iterable[str]:
-        """Which engine did it and why, where that is worth a line."""
-        return self.choice.to_remarks()
-
-
 @app.command()
 def load(  # noqa: PLR0913 - one parameter per option
     *,
@@ -362,9 +313,28 @@ def load(  # noqa: PLR0913 - one parameter per option
     with open_graph(address) as backend:
         is_created = base is not None and _create_branch(backend, branch, base, actor)
         result, choice = run_load(backend, order, shows_bar=not as_json and sys.stderr.isatty())
-    report = LoadReport(uri=address, actor=actor, base=base, branch_created=is_created, result=result, choice=choice)
-    choose_output(as_json=as_json).show(report)
+    document = {
+        "uri": address,
+        "branch": result.branch,
+        "base_branch": base,
+        "branch_created": is_created,
+        **result.to_json(),
+        "engine": choice.to_json() | spark_json(result),
+    }
+    lines = [f"branch {result.branch} created from {base}"] if is_created else []
+    lines += _lines(result, address)
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines, remarks=list(choice.to_remarks())))
     return 0
+
+
+def _lines(done: LoadResult, uri: str) -> Iterable[str]:
+    """The counts in one line."""
+    if done.commit is None:
+        return [f"nothing to load into {uri} on branch {done.branch}: no rows, no commit"]
+    across = f"{counted(len(done.nodes_loaded), 'node type')} and {counted(len(done.edges_loaded), 'edge type')}"
+    entities = counted(done.total, "entity", "entities")
+    loaded = f"loaded {uri} on branch {done.branch} with {done.mode}: {entities} across {across}"
+    return [loaded, *spark_lines(done)]
 
 
 def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[str]) -> list[Source]:
@@ -374,19 +344,19 @@ def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[s
         UsageError: nothing is named, or an option is not of its form.
     """
     if not data and not tables:
-        raise _usage("nothing to load is named", "", "--data FILE or --table TYPE=FILE")
+        raise usage_error("nothing to load is named", expected="--data FILE or --table TYPE=FILE")
     mapped: dict[str, dict[str, str]] = {}
     for text in columns:
         target, equals, name = text.partition("=")
         owner, dot, prop = target.rpartition(".")
         if not (equals and dot and owner and prop and name):
-            raise _usage(f"--column is not of its form value={text}", text, "TYPE.PROPERTY=COLUMN")
+            raise usage_error(f"--column is not of its form value={text}", value=text, expected="TYPE.PROPERTY=COLUMN")
         mapped.setdefault(owner, {})[prop] = name
     sources = [_with_columns(Source(path=path), mapped) for path in data]
     for text in tables:
         owner, equals, path = text.partition("=")
         if not (equals and owner and path):
-            raise _usage(f"--table is not of its form value={text}", text, "TYPE=FILE")
+            raise usage_error(f"--table is not of its form value={text}", value=text, expected="TYPE=FILE")
         sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
     return sources
 
@@ -405,7 +375,9 @@ def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
     for text in texts:
         owner, equals, name = text.partition("=")
         if not (owner and equals and name):
-            raise _usage(f"--cluster-by is not of its form value={text}", text, "TYPE=COLUMN, or key alone")
+            raise usage_error(
+                f"--cluster-by is not of its form value={text}", value=text, expected="TYPE=COLUMN, or key alone"
+            )
         chosen[owner] = name
     return chosen
 
@@ -424,13 +396,3 @@ def _create_branch(backend: LocalBackend, branch: str, base: str, actor: str | N
         # Somebody else made it between the look and the attempt, which is just as good.
         return False
     return True
-
-
-def _counts(loaded: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"type_name": name, "entities_loaded": count} for name, count in loaded.items()]
-
-
-def _usage(message: str, value: str, expected: str) -> UsageError:
-    return UsageError(
-        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
-    )

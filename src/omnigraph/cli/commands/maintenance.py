@@ -18,16 +18,17 @@ from omnigraph.cli.engines import (
     open_spark,
     spark_request,
 )
-from omnigraph.cli.graphs import ask_consent, commit_to_json, echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Store, Types, Uri
 from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.cli.usage import usage_error
 from omnigraph.engine.maintenance.cleanup import CleanupResult
 from omnigraph.engine.maintenance.optimize import MANIFEST_KEY, OptimizedTable, OptimizeResult
 from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.engine.maintenance.status import GraphStatus, TableStatus
-from omnigraph.errors import BadValue, TableDriftError, UsageError
+from omnigraph.errors import TableDriftError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.txn.claims.store import PendingClaim
@@ -117,7 +118,7 @@ def optimize(
         "uri": address,
         "branch": result.branch,
         "datasets": [table.to_json() for table in result.tables],
-        "commits": [commit_to_json(commit) for commit in result.commits],
+        "commits": [commit.to_brief_json() for commit in result.commits],
     }
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_optimize_lines(result))))
     return 0
@@ -173,8 +174,8 @@ def parse_duration(text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         expected = "a number with s, m, h, d or w behind it"
-        details = BadValue(what="duration", value=text, expected=expected)
-        raise UsageError(f"not a duration: {text!r}", details=details, hint=f"give {expected}, such as 30d")
+        hint = f"give {expected}, such as 30d"
+        raise usage_error(f"not a duration: {text!r}", what="duration", value=text, expected=expected, hint=hint)
     return int(found["count"]) * _SECONDS[found["unit"]]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
-from omnigraph.cli.graphs import commit_to_json, open_graph
+from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     Actor,
@@ -22,10 +22,10 @@ from omnigraph.cli.options import (
     QueryText,
     Store,
 )
-from omnigraph.cli.output import choose_output
-from omnigraph.errors import BadValue, QueryParameterError, UsageError
+from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import QueryParameterError
 from omnigraph.operations.writes import MutateRequest
-from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -40,7 +40,7 @@ def read_params(text: str | None, path: str | None, each: Sequence[str] = ()) ->
         QueryParameterError: they are not JSON.
     """
     if text is not None and path is not None:
-        raise _parameter_usage("--params and --params-file exclude each other", "", "one of the two")
+        raise usage_error("--params and --params-file exclude each other", expected="one of the two")
     if text is None and path is None:
         return _with_each(None, each)
     from omnigraph.ir import decode_parameter_text  # noqa: PLC0415 - for calls with parameters
@@ -62,7 +62,9 @@ def parameter_value(text: str, origin: str) -> Any:
     except QueryParameterError:
         return text
     except UnicodeEncodeError as problem:
-        raise _parameter_usage(f"{origin} holds bytes that are no text", ascii(text), "UTF-8 text") from problem
+        raise usage_error(
+            f"{origin} holds bytes that are no text", value=ascii(text), expected="UTF-8 text"
+        ) from problem
 
 
 def _with_each(given: Any, each: Sequence[str]) -> Any:
@@ -73,50 +75,14 @@ def _with_each(given: Any, each: Sequence[str]) -> Any:
     for text in each:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise _parameter_usage(f"--param is not of its form value={text}", text, "NAME=VALUE")
+            raise usage_error(f"--param is not of its form value={text}", value=text, expected="NAME=VALUE")
         if name in single:
-            raise _parameter_usage(f"--param names a parameter twice name={name}", text, "each name once")
+            raise usage_error(f"--param names a parameter twice name={name}", value=text, expected="each name once")
         single[name] = parameter_value(value, "--param")
     return {**(given or {}), **single}
 
 
-def _parameter_usage(message: str, value: str, expected: str) -> UsageError:
-    details = BadValue(what="arguments", value=value, expected=expected)
-    return UsageError(message, details=details, hint=f"give {expected}")
-
-
 app = new_app()
-
-
-@record
-class MutationReport:
-    """What a mutation did, and where."""
-
-    branch: str
-    actor: str | None
-    result: MutationResult
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {
-            "branch": self.branch,
-            "query_name": self.result.query_name,
-            "affected_nodes": self.result.affected_nodes,
-            "affected_edges": self.result.affected_edges,
-            "actor_id": self.actor,
-            "commit": commit_to_json(self.result.commit),
-        }
-
-    def to_lines(self) -> Iterable[str]:
-        """The counts, and who asked if that is known."""
-        done = self.result
-        yield f"changed {self.branch} via {done.query_name}: {done.affected_nodes} nodes, {done.affected_edges} edges"
-        if self.actor is not None:
-            yield f"actor_id: {self.actor}"
-
-    def to_remarks(self) -> Iterable[str]:
-        """Nothing accompanies it."""
-        return ()
 
 
 @app.command()
@@ -155,8 +121,17 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             source_name=source.name,
         )
         result = backend.execute(request)
-    choose_output(as_json=as_json).show(MutationReport(branch=branch, actor=actor, result=result))
+    show_mutation(result, as_json=as_json)
     return 0
+
+
+def show_mutation(result: MutationResult, *, as_json: bool) -> None:
+    """Show what a mutation did."""
+    counts = f"{result.affected_nodes} nodes, {result.affected_edges} edges"
+    lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
+    if result.actor is not None:
+        lines.append(f"actor_id: {result.actor}")
+    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
 
 
 def read_query(path: str | None, text: str | None, name: str | None) -> InputFile:
@@ -166,16 +141,16 @@ def read_query(path: str | None, text: str | None, name: str | None) -> InputFil
         UsageError: none or both are given, or the text is empty.
     """
     if path is not None and text is not None:
-        raise _usage("--query and --query-string exclude each other", "one of them", hint="give one of the two")
+        raise usage_error(
+            "--query and --query-string exclude each other", expected="one of them", hint="give one of the two"
+        )
     if path is not None:
         return read_input(path)
     if text is None:
         named = f"query '{name}'" if name else "a query"
-        raise _usage(f"{named} needs its text", "--query or -e", hint="give it with --query FILE or -e TEXT")
+        raise usage_error(
+            f"{named} needs its text", expected="--query or -e", hint="give it with --query FILE or -e TEXT"
+        )
     if not text.strip():
-        raise _usage("the query text is empty", "a query", hint="write the query after -e")
+        raise usage_error("the query text is empty", expected="a query", hint="write the query after -e")
     return InputFile(name="<query>", data=text.encode(errors="surrogateescape"))
-
-
-def _usage(message: str, expected: str, *, hint: str) -> UsageError:
-    return UsageError(message, details=BadValue(what="arguments", value="", expected=expected), hint=hint)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO, assert_never
 
 import typer
 
-from omnigraph.cli.commands.mutate import MutationReport, parameter_value, read_params, read_query
+from omnigraph.cli.commands.mutate import parameter_value, read_params, read_query, show_mutation
 from omnigraph.cli.engines import (
     EngineName,
     Master,
@@ -28,7 +28,8 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
 from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
 from omnigraph.cli.output import WholeLines, choose_output, whole_document
-from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import WrongQueryKindError
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.records import record
@@ -88,7 +89,7 @@ def read_request(
         QueryParameterError: the parameters are not JSON.
     """
     if branch is not None and snapshot is not None:
-        raise _usage("--branch and --snapshot exclude each other", "", "one of them")
+        raise usage_error("--branch and --snapshot exclude each other", expected="one of them")
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
     return QueryRequest(
@@ -122,21 +123,17 @@ def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | 
 def _milliseconds(timeout_s: float) -> int:
     timeout_ms = timeout_s * 1000
     if not (math.isfinite(timeout_ms) and timeout_ms >= 0):
-        raise _usage(f"--timeout is no time value={timeout_s}", str(timeout_s), "seconds, such as 2.5")
+        raise usage_error(
+            f"--timeout is no time value={timeout_s}", value=str(timeout_s), expected="seconds, such as 2.5"
+        )
     return math.ceil(timeout_ms)
 
 
 def _size(text: str) -> int:
     size = size_of(text)
     if size is None:
-        raise _usage(f"--memory is no size value={text}", text, "a size, such as 256M or 2G")
+        raise usage_error(f"--memory is no size value={text}", value=text, expected="a size, such as 256M or 2G")
     return size
-
-
-def _usage(message: str, value: str, expected: str) -> UsageError:
-    return UsageError(
-        message, details=BadValue(what="arguments", value=value, expected=expected), hint=f"give {expected}"
-    )
 
 
 class Format(StrEnum):
@@ -381,9 +378,10 @@ def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
     """
     if len(arguments) > len(alias.args):
         names = ", ".join(alias.args)
-        raise UsageError(
+        raise usage_error(
             f"alias '{alias.name}' is given too many arguments most={len(alias.args)} actual={len(arguments)}",
-            details=BadValue(what="arguments", value=arguments[len(alias.args)], expected=names or "no arguments"),
+            value=arguments[len(alias.args)],
+            expected=names or "no arguments",
             hint=f"its arguments are {names}" if names else "it takes none; parameters can be given with --params",
         )
     if not (given is None or isinstance(given, dict)):
@@ -420,12 +418,13 @@ def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: 
             source_name=source.name,
         )
         result = backend.execute(request)
-    choose_output(as_json=as_json).show(MutationReport(branch=branch, actor=config.actor, result=result))
+    show_mutation(result, as_json=as_json)
     return 0
 
 
 def _wants_json(form: Format | None, *, as_json: bool) -> bool:
     if form in {None, Format.JSON}:
         return as_json or form is Format.JSON
-    details = BadValue(what="arguments", value="--format", expected="--json")
-    raise UsageError("a mutation writes no rows and has no format", details=details, hint="leave --format out")
+    raise usage_error(
+        "a mutation writes no rows and has no format", value="--format", expected="--json", hint="leave --format out"
+    )

@@ -10,12 +10,12 @@ import typer
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import commit_to_json, echo_target, graph_address, open_graph
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app
 from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
-from omnigraph.cli.output import choose_output
-from omnigraph.engine.schema import SchemaApplyResult
-from omnigraph.errors import BadValue, Kind, UsageError
+from omnigraph.cli.output import PlainReport, choose_output
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import Kind
 from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.writes import ApplySchemaRequest
@@ -59,42 +59,6 @@ def schema() -> None:
 apply_app = new_app()
 
 
-@record
-class SchemaApplyReport:
-    """What applying a schema did, and where."""
-
-    uri: str
-    result: SchemaApplyResult
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        done = self.result
-        return {
-            "uri": self.uri,
-            "supported": done.supported,
-            "applied": done.applied,
-            "step_count": len(done.steps),
-            "graph_manifest_version": done.manifest_version,
-            "steps": [step.to_json() for step in done.steps],
-            "diagnostics": [diagnostic.to_json() for diagnostic in done.diagnostics],
-            "warnings": list(done.warnings),
-            "commit": commit_to_json(done.commit),
-        }
-
-    def to_lines(self) -> Iterable[str]:
-        """The verdict and a line per step."""
-        done = self.result
-        yield f"schema apply for {self.uri}"
-        yield f"supported: {_word(done.supported)}"
-        yield f"applied: {_word(done.applied)}"
-        yield f"graph_manifest_version: {done.manifest_version}"
-        yield from [f"- {step.describe()}" for step in done.steps] or ["no schema changes"]
-
-    def to_remarks(self) -> Iterable[str]:
-        """A warning per hint that did nothing, and what did not work out after the commit."""
-        return [f"warning: {remark}" for remark in (*self.result.diagnostics, *self.result.warnings)]
-
-
 @apply_app.command()
 def apply(
     *,
@@ -125,7 +89,16 @@ def apply(
             source_name=desired.name,
         )
         result = backend.execute(request)
-    choose_output(as_json=as_json).show(SchemaApplyReport(uri=address, result=result))
+    lines = [
+        f"schema apply for {address}",
+        f"supported: {_word(result.supported)}",
+        f"applied: {_word(result.applied)}",
+        f"graph_manifest_version: {result.manifest_version}",
+        *([f"- {step.describe()}" for step in result.steps] or ["no schema changes"]),
+    ]
+    remarks = [f"warning: {remark}" for remark in (*result.diagnostics, *result.warnings)]
+    document = {"uri": address, **result.to_json()}
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines, remarks=remarks))
     return 0
 
 
@@ -189,10 +162,8 @@ def plan(
     Every step is listed, the refused ones too. Exits with 2 if one of them is refused.
     """
     if accepted_path is not None and (uri is not None or store is not None):
-        raise UsageError(
-            "--from and a graph exclude each other",
-            details=BadValue(what="arguments", value="", expected="one of them"),
-            hint="plan from a file or from a graph",
+        raise usage_error(
+            "--from and a graph exclude each other", expected="one of them", hint="plan from a file or from a graph"
         )
     refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
     if accepted_path is None:

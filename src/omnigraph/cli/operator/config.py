@@ -16,16 +16,15 @@ from typing import Any, Literal, overload
 from omnigraph.cli.files import read_input
 from omnigraph.cli.operator.document import Section, parse_document
 from omnigraph.cli.output import choose_output
+from omnigraph.cli.usage import usage_error
 from omnigraph.errors import (
     AliasMissingError,
-    BadValue,
     ConfigError,
     Diagnostic,
     FileMissingError,
     MissingThing,
     Place,
     ProfileMissingError,
-    UsageError,
 )
 from omnigraph.records import record
 
@@ -189,9 +188,10 @@ def default_store() -> str:
     if name is not None:
         return find_named(config, "profile", name).storage()
     if config.defaults.store is None:
-        raise UsageError(
+        raise usage_error(
             "no graph is named",
-            details=BadValue(what="graph", value="", expected="--store URI"),
+            what="graph",
+            expected="--store URI",
             hint=(
                 "give its storage with --store: a path, file:// or s3://bucket/prefix; "
                 f"or use --profile NAME, {PROFILE_VARIABLE}, or defaults.store of the operator config"

@@ -33,7 +33,8 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import CommitResult, GraphPublishAuthority
+from omnigraph.txn.publish.publisher import CommitResult
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId, check_flag, check_instance
 
@@ -126,7 +127,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
 
         job = _Job(authority=authority, catalog=catalog, files=files, spool=spool, problems=problems, limit=limit)
         done = job.patch(begin) if patch else job.write(begin(), build_change(spool, files, mode))
-        return _result(mode, authority, spool, done)
+        return _result(mode, authority, actor, spool, done)
 
 
 @record
@@ -221,11 +222,14 @@ def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
         raise SchemaMovedError("the accepted schema changed while the input was read", details=details)
 
 
-def _result(mode: LoadMode, authority: GraphPublishAuthority, spool: Spool, done: CommitResult) -> LoadResult:
+def _result(
+    mode: LoadMode, authority: GraphPublishAuthority, actor: str | None, spool: Spool, done: CommitResult
+) -> LoadResult:
     owners, counts = spool.owners, spool.counts
     return LoadResult(
         mode=mode,
         branch=str(authority.services.line.name),
+        actor=actor,
         nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
         edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},
         commit=done.commit,

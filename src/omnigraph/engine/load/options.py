@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from omnigraph.records import record
 from omnigraph.runtime import Cost
@@ -79,6 +79,7 @@ class LoadResult:
 
     mode: LoadMode
     branch: str
+    actor: str | None
     nodes_loaded: Mapping[str, int]
     edges_loaded: Mapping[str, int]
     commit: Commit | None
@@ -89,3 +90,19 @@ class LoadResult:
     def total(self) -> int:
         """All input rows."""
         return sum(self.nodes_loaded.values()) + sum(self.edges_loaded.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result with the field names of the public contract."""
+        return {
+            "branch": self.branch,
+            "mode": self.mode,
+            "nodes": _counts(self.nodes_loaded),
+            "edges": _counts(self.edges_loaded),
+            "total_entities": self.total,
+            "actor_id": self.actor,
+            "commit": None if self.commit is None else self.commit.to_brief_json(),
+        }
+
+
+def _counts(loaded: Mapping[str, int]) -> list[dict[str, Any]]:
+    return [{"type_name": name, "entities_loaded": count} for name, count in loaded.items()]

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.garbage import Ages, Garbage, NeedsReader, Survey, find_garbage
@@ -281,4 +282,4 @@ def _swept(item: KeptVersions, inventory: Inventory, ages: Ages) -> int:
 
 def _with_forgotten(change: FloorChange, forgotten: frozenset[str], state: ManifestState) -> FloorChange:
     stones = tuple(stone.object_id for stone in state.tombstones if stone.object_id in forgotten)
-    return replace(change, forgotten=stones)
+    return msgspec.structs.replace(change, forgotten=stones)

@@ -26,14 +26,27 @@ from omnigraph.values import CommitId
 
 @record
 class MutationResult:
-    """What a mutation did. ``commit`` is None when the graph was left as it was."""
+    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was."""
 
+    branch: str
+    actor: str | None
     query_name: str
     affected_nodes: int
     affected_edges: int
     commit: Commit | None
     manifest_version: int
     cost: Cost
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result with the field names of the public contract."""
+        return {
+            "branch": self.branch,
+            "query_name": self.query_name,
+            "affected_nodes": self.affected_nodes,
+            "affected_edges": self.affected_edges,
+            "actor_id": self.actor,
+            "commit": None if self.commit is None else self.commit.to_brief_json(),
+        }
 
 
 def is_insert_only(plan: MutationPlan) -> bool:
@@ -96,6 +109,8 @@ def run_mutation(
         txn.add_check(check)
     done = authority.commit(txn)
     return MutationResult(
+        branch=str(authority.services.line.name),
+        actor=actor,
         query_name=plan.name,
         affected_nodes=affected.nodes,
         affected_edges=affected.edges,

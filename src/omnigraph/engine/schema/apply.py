@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -170,6 +171,19 @@ class SchemaApplyResult:
     diagnostics: tuple[HintDiagnostic, ...]
     warnings: tuple[str, ...]
     cost: Cost
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result with the field names of the public contract."""
+        return {
+            "supported": self.supported,
+            "applied": self.applied,
+            "step_count": len(self.steps),
+            "graph_manifest_version": self.manifest_version,
+            "steps": [step.to_json() for step in self.steps],
+            "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
+            "warnings": list(self.warnings),
+            "commit": None if self.commit is None else self.commit.to_brief_json(),
+        }
 
 
 def apply_schema(

@@ -45,7 +45,8 @@ from omnigraph.runtime import Counters
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import CommitResult, GraphPublishAuthority
+from omnigraph.txn.publish.publisher import CommitResult
+from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid

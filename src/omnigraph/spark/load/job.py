@@ -26,7 +26,7 @@ from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
 from omnigraph.txn.manifest.rows import BatchMark
 from omnigraph.txn.publish.phases import moved, swept
-from omnigraph.txn.publish.writer import CommitResult
+from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId
@@ -273,6 +273,7 @@ class LoadJob:
         return SparkLoadResult(
             mode=self._request.mode,
             branch=str(self._authority.services.line.name),
+            actor=self._request.actor,
             nodes_loaded={loaded.owner.name: loaded.rows for key, loaded in counts.items() if key not in edges},
             edges_loaded={loaded.owner.name: loaded.rows for key, loaded in counts.items() if key in edges},
             commit=done.commit,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from functools import cached_property
 from typing import Any
 
+import msgspec
 from lance import LanceOperation, Transaction
 
 from omnigraph.errors import HeadMoved, TableMovedError
@@ -20,8 +21,7 @@ from omnigraph.store.versions import dataset_folder
 DELETIONS = "_deletions"
 
 
-@record
-class StagedCommit:
+class StagedCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """A table commit that has moved no head yet.
 
     ``before`` is the version it builds on (0 for a table that does not exist), ``after`` the only one it may make.
@@ -33,37 +33,18 @@ class StagedCommit:
     kind: str
     uuid: str
     operation_id: str
-    transaction: Mapping[str, Any] = field(repr=False)
+    transaction: Mapping[str, Any]
     row_count: int
     files: tuple[str, ...]
-    _operation: LanceOperation.BaseOperation | None = field(default=None, repr=False, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the staged commit as JSON values; :meth:`from_json` is the way back."""
-        return {
-            "before": self.before.to_json(),
-            "after": self.after.to_json(),
-            "kind": self.kind,
-            "uuid": self.uuid,
-            "operation_id": self.operation_id,
-            "transaction": dict(self.transaction),
-            "row_count": self.row_count,
-            "files": list(self.files),
-        }
+    @cached_property
+    def operation(self) -> LanceOperation.BaseOperation:
+        """The operation as Lance takes it.
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> StagedCommit:
-        """Rebuild what :meth:`to_json` gave, in any process."""
-        return cls(
-            before=TablePin.from_json(data["before"]),
-            after=TablePin.from_json(data["after"]),
-            kind=data["kind"],
-            uuid=data["uuid"],
-            operation_id=data["operation_id"],
-            transaction=data["transaction"],
-            row_count=data["row_count"],
-            files=tuple(data["files"]),
-        )
+        Raises:
+            StorageCorruptError: ``transaction`` describes none of ours.
+        """
+        return operation_from_json(self.transaction)
 
     @property
     def shrunk_fragments(self) -> tuple[int, ...]:
@@ -73,9 +54,8 @@ class StagedCommit:
 
     def lance_transaction(self) -> Transaction:
         """Return the transaction as Lance takes it."""
-        operation = operation_from_json(self.transaction) if self._operation is None else self._operation
         return transaction_of(
-            operation,
+            self.operation,
             read_version=self.before.version,
             identity=self.uuid,
             properties={OPERATION_ID: self.operation_id},
@@ -120,17 +100,19 @@ def staged_at(
     files: tuple[str, ...],
 ) -> StagedCommit:
     """Return the record of an operation staged on top of a pin."""
-    return StagedCommit(
+    staged = StagedCommit(
         before=before,
-        after=replace(before, version=before.version + 1),
+        after=before.at(before.version + 1),
         kind=kind,
         uuid=fresh_uuid(origin.world),
         operation_id=origin.operation_id,
         transaction=operation_to_json(operation),
         row_count=row_count,
         files=files,
-        _operation=operation,
     )
+    # It has just been described, and need not be read back.
+    vars(staged)["operation"] = operation
+    return staged
 
 
 def moved_since(base: TablePin, table: Table, what: str) -> TableMovedError:

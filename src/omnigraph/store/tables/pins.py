@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
+import msgspec
 from lance.fragment import FragmentMetadata
 
 from omnigraph.records import record
 
 
-@record
-class TablePin:
+class TablePin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One immutable state of a dataset: its place below the root, its Lance branch (``None`` is main), its version.
 
     A version number means something only together with its branch: a branch continues its parent's numbers.
@@ -24,18 +24,13 @@ class TablePin:
     branch: str | None
     version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the pin as JSON values."""
-        return {"location": self.location, "branch": self.branch, "version": self.version}
+    def at(self, version: int) -> TablePin:
+        """Return another version of the same dataset and branch.
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> TablePin:
-        """Rebuild what :meth:`to_json` gave.
-
-        >>> TablePin.from_json({"location": "nodes/1", "branch": None, "version": 3}).version
-        3
+        >>> TablePin(location="nodes/1", branch=None, version=3).at(4).version
+        4
         """
-        return cls(location=data["location"], branch=data["branch"], version=data["version"])
+        return TablePin(location=self.location, branch=self.branch, version=version)
 
 
 _PACKED = "base64"

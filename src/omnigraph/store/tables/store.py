@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import replace
 
 from lance import LanceDataset, LanceOperation
 
@@ -132,7 +131,7 @@ class TableStore:
         versions = self.datasets.versions
         newest = versions.newest(pin.location, pin.branch) or 0
         for version in range(newest, pin.version, -1):
-            aside = versions.put_aside(replace(pin, version=version))
+            aside = versions.put_aside(pin.at(version))
             if aside is None:
                 return
             _log.warning(
@@ -151,7 +150,7 @@ class TableStore:
         Raises:
             ForkOccupiedError: the branch exists and its head is another one.
         """
-        fork = replace(pin, branch=new_branch)
+        fork = TablePin(location=pin.location, branch=new_branch, version=pin.version)
         try:
             self._branches.create(pin, new_branch, counters)
         except AlreadyExistsError as error:

@@ -22,7 +22,7 @@ from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
 from omnigraph.txn.publish.plan import PublishPlan, WriteKind
 from omnigraph.txn.services import BranchServices, GraphStores
-from omnigraph.values import BranchName, OperationId
+from omnigraph.values import BranchName
 
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.25
@@ -173,22 +173,13 @@ class BranchDeletion:
             for entry in state.tables.values()
         )
         owned = tuple(stone for stone in (*live, *state.tombstones) if services.line.owns(stone.pin))
-        return PublishPlan(
-            operation_id=OperationId(self._world.ids.ulid()),
+        return PublishPlan.upon(
+            state,
+            self._world,
+            services.writer,
             kind=WriteKind.BRANCH_DELETE,
             actor=actor,
-            branch=services.line.name,
-            incarnation=services.line.incarnation,
-            base_version=state.version,
-            base_commit=state.head.commit,
-            epoch=state.head.epoch,
-            schema_hash=state.schema.hash,
-            actions=(),
             change=ManifestChange(commits=(), drop_tables=owned),
-            read_set=(),
-            publish_uuid=self._world.ids.uuid(),
-            writer=services.writer,
-            created_at_ms=now_ms,
         )
 
     def _refuse_lateness(self, line: BranchLine, plan: PublishPlan, claimed_s: float) -> None:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
 
 import msgspec
 
@@ -22,21 +20,19 @@ from omnigraph.errors import (
     BranchClosingError,
     BranchExistsError,
     Effect,
-    FormatMismatch,
     ManifestCorruptError,
     OmnigraphError,
     TableMissingError,
 )
-from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import BranchLine, branch_missing, line_name
 from omnigraph.txn.branches.records import Dependant, DependantMarks, Lives, NamedObjects, NamedRecord
 from omnigraph.txn.claims.store import ClaimBook
-from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.services import GraphStores
-from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.txn.stored_json import StoredCodec
+from omnigraph.values import MAIN, BranchName, CommitId
 
 _log = logging.getLogger(__name__)
 
@@ -48,16 +44,19 @@ _ATTEMPTS = 8
 SETTLE_S = 1.0
 
 
-@record
-class BranchRef:
+class BranchRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A live branch and where it came from.
 
     ``parent`` is the line it was forked from at ``forked_version``; ``forked_depth`` is how many commits its history
-    had at that moment. ``number`` tells the lives of one name apart.
+    had at that moment. ``number`` tells the lives of one name apart; it is the name of the object, not part of it.
     """
 
-    line: BranchLine
-    parent: BranchLine
+    name: BranchName
+    incarnation: str
+    lance_branch: str | None = msgspec.field(name="line")
+    parent_name: BranchName = msgspec.field(name="parent")
+    parent_incarnation: str
+    parent_lance_branch: str | None = msgspec.field(name="parent_line")
     forked_at: CommitId
     forked_version: int
     forked_depth: int
@@ -66,14 +65,22 @@ class BranchRef:
     number: int = 0
 
     @property
-    def name(self) -> BranchName:
-        """The name of the branch."""
-        return self.line.name
+    def line(self) -> BranchLine:
+        """The branch as storage knows it."""
+        return BranchLine(name=self.name, incarnation=self.incarnation, line=self.lance_branch)
+
+    @property
+    def parent(self) -> BranchLine:
+        """The branch that it was forked from."""
+        return BranchLine(name=self.parent_name, incarnation=self.parent_incarnation, line=self.parent_lance_branch)
 
     @property
     def mark(self) -> Dependant:
         """What says to a deletion of the parent that this branch needs it."""
-        return Dependant(kind="branch", name=self.name, identity=self.line.incarnation)
+        return Dependant(kind="branch", name=self.name, identity=self.incarnation)
+
+
+REF = StoredCodec(BranchRef, subject="a branch ref", expected="a branch ref", error=ManifestCorruptError)
 
 
 class BranchRefs:
@@ -207,7 +214,8 @@ class BranchRefs:
             raise branch_missing(line.name) from None
 
     def _ref(self, record: NamedRecord) -> BranchRef:
-        return replace(_decode(self._objects.key(record.name, record.number), record.data), number=record.number)
+        ref = REF.decode(record.data, self._objects.key(record.name, record.number))
+        return msgspec.structs.replace(ref, number=record.number)
 
     def _draw_up(
         self,
@@ -220,8 +228,12 @@ class BranchRefs:
     ) -> BranchRef:
         incarnation = str(self._world.ids.ulid()).lower()
         return BranchRef(
-            line=BranchLine(name=name, incarnation=incarnation, line=line_name(name, incarnation)),
-            parent=source,
+            name=name,
+            incarnation=incarnation,
+            lance_branch=line_name(name, incarnation),
+            parent_name=source.name,
+            parent_incarnation=source.incarnation,
+            parent_lance_branch=source.line,
             forked_at=base.state.head.commit,
             forked_version=base.state.version,
             forked_depth=depth,
@@ -240,7 +252,7 @@ class BranchRefs:
             raise branch_missing(ref.parent.name) from None
         self._stores.syncing.line(LOCATION, line, version)
         self._world.failpoints.hit("txn.branch.after_line")
-        if not self._objects.create(ref.name, ref.number, _encode(ref), counters):
+        if not self._objects.create(ref.name, ref.number, REF.encode(msgspec.structs.replace(ref, number=0)), counters):
             self._withdraw(ref, counters)
             return False
         self._world.failpoints.hit("txn.branch.after_ref")
@@ -280,43 +292,6 @@ class BranchRefs:
 def _live_names(lives: Mapping[str, Lives]) -> list[BranchName]:
     found = sorted(name for name, life in lives.items() if life.live is not None)
     return [BranchName(MAIN), *(BranchName(name) for name in found)]
-
-
-def _encode(ref: BranchRef) -> bytes:
-    return encode_json(
-        {
-            "name": ref.name,
-            "incarnation": ref.line.incarnation,
-            "line": ref.line.line,
-            "parent": ref.parent.name,
-            "parent_incarnation": ref.parent.incarnation,
-            "parent_line": ref.parent.line,
-            "forked_at": ref.forked_at,
-            "forked_version": ref.forked_version,
-            "forked_depth": ref.forked_depth,
-            "created_at_ms": ref.created_at_ms,
-            "actor": ref.actor,
-        }
-    )
-
-
-def _decode(key: str, data: bytes) -> BranchRef:
-    try:
-        raw: dict[str, Any] = msgspec.json.decode(data)
-        return BranchRef(
-            line=BranchLine(name=BranchName(raw["name"]), incarnation=raw["incarnation"], line=raw["line"]),
-            parent=BranchLine(
-                name=BranchName(raw["parent"]), incarnation=raw["parent_incarnation"], line=raw["parent_line"]
-            ),
-            forked_at=CommitId(Ulid.parse(raw["forked_at"])),
-            forked_version=raw["forked_version"],
-            forked_depth=raw["forked_depth"],
-            created_at_ms=raw["created_at_ms"],
-            actor=raw["actor"],
-        )
-    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        details = FormatMismatch(what=key, expected="a branch ref", found=str(error)[:200])
-        raise ManifestCorruptError(f"a branch ref cannot be read key={key}", details=details) from error
 
 
 def _exists(name: BranchName, taken: BranchName) -> BranchExistsError:

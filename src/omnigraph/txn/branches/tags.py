@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from omnigraph.errors import (
     BadValue,
     Effect,
-    FormatMismatch,
     GoneState,
     HistoryGoneError,
     ManifestCorruptError,
@@ -20,35 +18,41 @@ from omnigraph.errors import (
     TagExistsError,
     TagMissingError,
 )
-from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.branches.records import Dependant, Lives, NamedObjects
 from omnigraph.txn.branches.refs import BranchRefs
-from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.services import GraphStores
-from omnigraph.values import BranchName, CommitId, TagName, Ulid
+from omnigraph.txn.stored_json import StoredCodec
+from omnigraph.values import BranchName, CommitId, TagName
 
 TAGS_PREFIX = "__tags"
 
 
-@record
-class Tag:
+class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named commit: the line that it landed on and the manifest version that it made.
 
-    ``identity`` tells a tag from a later one of the same name.
+    ``identity`` tells a tag from a later one of the same name, as does ``number``, which is the name of the object and
+    not part of it.
     """
 
     name: TagName
-    commit_id: CommitId
-    line: BranchLine
+    commit_id: CommitId = msgspec.field(name="commit")
+    branch: BranchName
+    incarnation: str
+    lance_branch: str | None = msgspec.field(name="line")
     manifest_version: int
     created_at_ms: int
     actor: str | None
     message: str | None
     identity: str
     number: int = 0
+
+    @property
+    def line(self) -> BranchLine:
+        """The line that the commit landed on."""
+        return BranchLine(name=self.branch, incarnation=self.incarnation, line=self.lance_branch)
 
     @property
     def mark(self) -> Dependant:
@@ -60,12 +64,15 @@ class Tag:
         return {
             "name": self.name,
             "graph_commit_id": self.commit_id,
-            "graph_branch": self.line.name,
+            "graph_branch": self.branch,
             "graph_manifest_version": self.manifest_version,
             "created_at": self.created_at_ms * 1000,
             "actor_id": self.actor,
             "message": self.message,
         }
+
+
+TAG = StoredCodec(Tag, subject="a tag", expected="a tag", error=ManifestCorruptError)
 
 
 class Tags:
@@ -95,7 +102,8 @@ class Tags:
         record = self._objects.find(name, counters)
         if record is None:
             return None
-        return replace(_decode(self._objects.key(name, record.number), record.data), number=record.number)
+        tag = TAG.decode(record.data, self._objects.key(name, record.number))
+        return msgspec.structs.replace(tag, number=record.number)
 
     def get(self, name: TagName, counters: Counters) -> Tag:
         """Return a tag.
@@ -141,7 +149,9 @@ class Tags:
         tag = Tag(
             name=name,
             commit_id=commit.id,
-            line=line,
+            branch=line.name,
+            incarnation=line.incarnation,
+            lance_branch=line.line,
             manifest_version=commit.manifest_version,
             created_at_ms=self._stores.world.clock.now_ms(),
             actor=actor,
@@ -165,7 +175,7 @@ class Tags:
     def _put(self, tag: Tag, is_whole: Callable[[], bool], counters: Counters) -> None:
         """Write the tag, then look whether its state is there: whoever removes states looks the other way round."""
         self._refs.marks.add(tag.line, tag.mark, counters)
-        if not self._objects.create(tag.name, tag.number, _encode(tag), counters):
+        if not self._objects.create(tag.name, tag.number, TAG.encode(msgspec.structs.replace(tag, number=0)), counters):
             self._refs.marks.remove(tag.line, tag.mark, counters)
             raise _exists(tag.name)
         self._stores.world.failpoints.hit("txn.tag.after_put")
@@ -194,41 +204,6 @@ def _reclaimed(tag: Tag) -> HistoryGoneError:
 
 def _live_names(lives: Mapping[str, Lives]) -> set[str]:
     return {name for name, life in lives.items() if life.live is not None}
-
-
-def _encode(tag: Tag) -> bytes:
-    return encode_json(
-        {
-            "name": tag.name,
-            "commit": tag.commit_id,
-            "branch": tag.line.name,
-            "incarnation": tag.line.incarnation,
-            "line": tag.line.line,
-            "manifest_version": tag.manifest_version,
-            "created_at_ms": tag.created_at_ms,
-            "actor": tag.actor,
-            "message": tag.message,
-            "identity": tag.identity,
-        }
-    )
-
-
-def _decode(key: str, data: bytes) -> Tag:
-    try:
-        raw: dict[str, Any] = msgspec.json.decode(data)
-        return Tag(
-            name=TagName(raw["name"]),
-            commit_id=CommitId(Ulid.parse(raw["commit"])),
-            line=BranchLine(name=BranchName(raw["branch"]), incarnation=raw["incarnation"], line=raw["line"]),
-            manifest_version=raw["manifest_version"],
-            created_at_ms=raw["created_at_ms"],
-            actor=raw["actor"],
-            message=raw["message"],
-            identity=raw["identity"],
-        )
-    except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        details = FormatMismatch(what=key, expected="a tag", found=str(error)[:200])
-        raise ManifestCorruptError(f"a tag cannot be read key={key}", details=details) from error
 
 
 def _exists(name: TagName) -> TagExistsError:

@@ -9,27 +9,16 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import Any
 
-from omnigraph.records import record
+import msgspec
 
 
-@record
-class WriterIdentity:
+class WriterIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One process on one machine. ``host`` changes with a reboot and differs between pid namespaces."""
 
     host: str
     pid: int
     started: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the identity as sidecars carry it."""
-        return {"host": self.host, "pid": self.pid, "started": self.started}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> WriterIdentity:
-        """Return the identity that :meth:`to_json` described."""
-        return cls(host=data["host"], pid=data["pid"], started=data["started"])
 
     @classmethod
     def of_this_process(cls) -> WriterIdentity:

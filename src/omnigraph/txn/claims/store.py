@@ -20,16 +20,33 @@ from omnigraph.runtime import Counters, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.jsontext import check_seal, encode_sealed, shape_check
-from omnigraph.txn.publish.plan import PublishPlan, SignShape, decode_plan, encode_plan
+from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
+from omnigraph.txn.stored_json import SealedCodec
+from omnigraph.values import Ulid
 
 _log = logging.getLogger(__name__)
 
 RECOVERY_PREFIX = "__recovery"
 _CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
 _TAKEOVER = re.compile(r"(?P<version>[0-9]+)\.takeover-(?P<turn>[0-9]+)\.json")
-_check_sign = shape_check(SignShape)
+
+
+class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a renewal or a takeover says; ``turn_id`` makes it another one each time."""
+
+    writer: WriterIdentity
+    at_ms: int
+    turn_id: Ulid
+
+
+_SIGN = SealedCodec(
+    SignOfLife,
+    subject="the sidecar",
+    expected="a writer's sign of life",
+    error=SidecarCorruptError,
+    needs_seal=lambda _: False,
+)
 
 
 @record
@@ -111,7 +128,7 @@ class ClaimBook:
             OmnigraphError: the put failed for another reason. Nothing was claimed that would need recovery: should
                 the object exist after all, its plan has moved no table and the next writer consumes it.
         """
-        return self._create(self._claim_key(plan.target_version), encode_plan(plan), counters)
+        return self._create(self._claim_key(plan.target_version), PLAN.encode(plan), counters)
 
     def release(self, version: int, counters: Counters) -> None:
         """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
@@ -179,7 +196,7 @@ class ClaimBook:
         data = self._control.get(key, counters)
         if data is None:
             return None
-        plan = decode_plan(data, key)
+        plan = PLAN.decode(data, key)
         found = (plan.branch, plan.incarnation, plan.target_version)
         if found != (self._line.name, self._line.incarnation, version):
             details = FormatMismatch(what=key, expected="the plan of this branch and version", found=str(found))
@@ -249,8 +266,8 @@ class ClaimBook:
         return self._control.get(key, counters) == data
 
     def _sign(self, writer: WriterIdentity) -> bytes:
-        said = {"writer": writer.to_json(), "at_ms": self._world.clock.now_ms(), "turn_id": self._world.ids.ulid()}
-        return encode_sealed(said)
+        at_ms, turn_id = self._world.clock.now_ms(), self._world.ids.ulid()
+        return _SIGN.encode(SignOfLife(writer=writer, at_ms=at_ms, turn_id=turn_id))
 
     def _claim_key(self, version: int) -> str:
         return f"{self._folder}/{version}.json"
@@ -281,12 +298,6 @@ def branch_of_key(key: str) -> tuple[str, str]:
 
 
 def _read_sign(key: str, data: bytes, version: int, *, turn: int) -> Holding:
-    try:
-        raw = msgspec.json.decode(data)
-        _check_sign(raw)
-        check_seal(data, is_required=False)
-        sign = hashlib.blake2b(data, digest_size=16).hexdigest()
-        return Holding(version=version, writer=WriterIdentity.from_json(raw["writer"]), turn=turn, sign=sign)
-    except (ValueError, msgspec.MsgspecError) as error:
-        details = FormatMismatch(what=key, expected="a writer's sign of life", found=str(error)[:200])
-        raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error
+    said = _SIGN.decode(data, key)
+    sign = hashlib.blake2b(data, digest_size=16).hexdigest()
+    return Holding(version=version, writer=said.writer, turn=turn, sign=sign)

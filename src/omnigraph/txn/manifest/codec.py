@@ -7,7 +7,7 @@ other: atomic, recoverable, and decided once when two processes open the graph a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from types import MappingProxyType
@@ -19,10 +19,8 @@ import pyarrow as pa
 from omnigraph.errors import FormatMismatch, FormatRange, FormatUnsupportedError, ManifestCorruptError
 from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.jsontext import encode_json
 from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
-    BatchMark,
     BranchHead,
     Commit,
     ManifestState,
@@ -30,12 +28,11 @@ from omnigraph.txn.manifest.rows import (
     Tombstone,
     freeze_tables,
 )
-from omnigraph.values import BranchName, CommitId, Ulid
+from omnigraph.txn.stored_json import encode_json, json_decoder, to_builtins
+from omnigraph.values import BranchName, CommitId
 from omnigraph.values.formats import STORAGE_FORMAT
 
 FORMAT_KEY = "omnigraph:internal_schema_version"
-
-_TABLE, _TOMBSTONE, _SCHEMA, _COMMIT, _HEAD = "table", "table_tombstone", "schema", "graph_commit", "graph_head"
 
 _FIELDS = [
     pa.field("object_id", pa.string(), nullable=False),
@@ -54,9 +51,89 @@ def manifest_schema(format_version: int = STORAGE_FORMAT) -> pa.Schema:
     return pa.schema(_FIELDS, metadata={FORMAT_KEY: str(format_version)})
 
 
+_HEAD = "graph_head"
+
+
+class _HeadMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    graph_id: str
+    incarnation: str
+    commit: CommitId
+    writer_epoch: int
+    floor: int
+    cleaned: int = 0
+    swept: int = 0
+    batches: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class _TombstoneMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    dropped_by: CommitId
+    dropped_at_ms: int
+
+
+_head_metadata = json_decoder(_HeadMetadata)
+_tombstone_metadata = json_decoder(_TombstoneMetadata)
+_schema = json_decoder(AcceptedSchema)
+_commit = json_decoder(Commit)
+
+
+# One class for each kind of row, with the columns that it fills; a row has every column, null where it has no part.
+class _HeadRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="object_type", tag=_HEAD):
+    object_id: str
+    metadata: str
+
+
+class _SchemaRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="object_type", tag="schema"):
+    object_id: str = "schema"
+    metadata: str
+
+
+class _CommitRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="object_type", tag="graph_commit"):
+    object_id: str
+    metadata: str
+
+
+class _TableRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="object_type", tag="table"):
+    object_id: str
+    location: str
+    table_key: str
+    table_version: int
+    table_branch: str | None
+    row_count: int
+
+    @property
+    def entry(self) -> TableEntry:
+        pin = TablePin(location=self.location, branch=self.table_branch, version=self.table_version)
+        return TableEntry(table_key=self.table_key, object_id=self.object_id, pin=pin, row_count=self.row_count)
+
+
+class _TombstoneRow(msgspec.Struct, frozen=True, kw_only=True, tag_field="object_type", tag="table_tombstone"):
+    object_id: str
+    location: str
+    metadata: str
+    table_key: str
+    table_version: int
+    table_branch: str | None
+
+    @property
+    def tombstone(self) -> Tombstone:
+        said = _tombstone_metadata(self.metadata)
+        return Tombstone(
+            table_key=self.table_key,
+            object_id=self.object_id,
+            pin=TablePin(location=self.location, branch=self.table_branch, version=self.table_version),
+            dropped_by=said.dropped_by,
+            dropped_at_ms=said.dropped_at_ms,
+        )
+
+
+_Row = _HeadRow | _SchemaRow | _CommitRow | _TableRow | _TombstoneRow
+# Takes the classes apart before any thread needs them.
+msgspec.json.Decoder(_HeadRow | _SchemaRow | _CommitRow | _TableRow | _TombstoneRow)
+
+
 def encode_state(state: ManifestState) -> pa.Table:
     """Return the rows of the state fragment: tables, tombstones, the head and the recent commits."""
-    rows = [_head_row(state)]
+    rows: list[_Row] = [_head_row(state)]
     rows += [_table_row(entry) for entry in state.tables.values()]
     rows += [_tombstone_row(stone) for stone in state.tombstones]
     rows += [_commit_row(commit) for commit in state.recent]
@@ -65,8 +142,7 @@ def encode_state(state: ManifestState) -> pa.Table:
 
 def encode_schema(schema: AcceptedSchema) -> pa.Table:
     """Return the one row of the schema fragment, which is written only when the schema changes."""
-    metadata = {"source": schema.source, "compiled": schema.compiled, "hash": schema.hash}
-    return _to_table([_row("schema", _SCHEMA, metadata=metadata)])
+    return _to_table([_SchemaRow(metadata=_text(schema))])
 
 
 def encode_commits(commits: tuple[Commit, ...]) -> pa.Table:
@@ -91,98 +167,18 @@ def decode_schema(rows: pa.Table) -> AcceptedSchema:
         ManifestCorruptError: the fragment is not one schema row of ours.
     """
     with _translating("one schema row"):
-        (row,) = rows.to_pylist()
-        metadata = _metadata(row)
-        return AcceptedSchema(source=metadata["source"], compiled=metadata["compiled"], hash=metadata["hash"])
+        (row,) = msgspec.convert(rows.to_pylist(), list[_SchemaRow])
+        return _schema(row.metadata)
 
 
 def decode_commits(rows: pa.Table) -> tuple[Commit, ...]:
-    """Return the commits of a lineage fragment, oldest first.
+    """Return the commits of a lineage fragment, oldest first; only the metadata of its rows is looked at.
 
     Raises:
         ManifestCorruptError: the fragment holds something else.
     """
     with _translating("lineage rows"):
-        return tuple(_commit(row) for row in rows.to_pylist())
-
-
-def commit_to_json(commit: Commit) -> dict[str, Any]:
-    """Return a commit as JSON values, for the manifest and for plans."""
-    batch = {} if commit.batch is None else {"batch": {"app": commit.batch.app, "number": commit.batch.number}}
-    return {
-        "id": commit.id,
-        "parent": commit.parent,
-        "actor": commit.actor,
-        "created_at_ms": commit.created_at_ms,
-        "manifest_version": commit.manifest_version,
-        "operation": commit.operation,
-        "branch": commit.branch,
-        "merged_parent": commit.merged_parent,
-        "message": commit.message,
-        "published_at_ms": commit.published_at_ms,
-        "touched": list(commit.touched),
-        **batch,
-    }
-
-
-def commit_from_json(data: dict[str, Any]) -> Commit:
-    """Return the commit that :func:`commit_to_json` described."""
-    return Commit(
-        id=CommitId(Ulid.parse(data["id"])),
-        parent=_commit_id(data["parent"]),
-        actor=data["actor"],
-        created_at_ms=data["created_at_ms"],
-        manifest_version=data["manifest_version"],
-        operation=data["operation"],
-        branch=BranchName(data["branch"]),
-        merged_parent=_commit_id(data["merged_parent"]),
-        message=data["message"],
-        published_at_ms=data["published_at_ms"],
-        touched=tuple(data["touched"]),
-        batch=BatchMark(**data["batch"]) if data.get("batch") else None,
-    )
-
-
-def entry_to_json(entry: TableEntry) -> dict[str, Any]:
-    """Return a table entry as JSON values, for plans."""
-    return {
-        "table_key": entry.table_key,
-        "object_id": entry.object_id,
-        "pin": entry.pin.to_json(),
-        "row_count": entry.row_count,
-    }
-
-
-def entry_from_json(data: dict[str, Any]) -> TableEntry:
-    """Return the entry that :func:`entry_to_json` described."""
-    return TableEntry(
-        table_key=data["table_key"],
-        object_id=data["object_id"],
-        pin=TablePin.from_json(data["pin"]),
-        row_count=data["row_count"],
-    )
-
-
-def tombstone_to_json(stone: Tombstone) -> dict[str, Any]:
-    """Return a tombstone as JSON values, for plans."""
-    return {
-        "table_key": stone.table_key,
-        "object_id": stone.object_id,
-        "pin": stone.pin.to_json(),
-        "dropped_by": stone.dropped_by,
-        "dropped_at_ms": stone.dropped_at_ms,
-    }
-
-
-def tombstone_from_json(data: dict[str, Any]) -> Tombstone:
-    """Return the tombstone that :func:`tombstone_to_json` described."""
-    return Tombstone(
-        table_key=data["table_key"],
-        object_id=data["object_id"],
-        pin=TablePin.from_json(data["pin"]),
-        dropped_by=CommitId(Ulid.parse(data["dropped_by"])),
-        dropped_at_ms=data["dropped_at_ms"],
-    )
+        return tuple(_commit(metadata) for metadata in rows["metadata"].to_pylist())
 
 
 @contextmanager
@@ -195,116 +191,76 @@ def _translating(expected: str) -> Iterator[None]:
         raise ManifestCorruptError("the manifest holds rows that no version of ours writes", details=details) from error
 
 
-def _decode_state(version: int, rows: list[dict[str, Any]], schema: AcceptedSchema) -> ManifestState:
-    by_type: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_type.setdefault(row["object_type"], []).append(row)
-    (head_row,) = by_type[_HEAD]
-    head = _metadata(head_row)
+def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> ManifestState:
+    found: list[_Row] = msgspec.convert(rows, list[_Row])
+    (head_row,) = (row for row in found if isinstance(row, _HeadRow))
+    head = _head_metadata(head_row.metadata)
     return ManifestState(
         version=version,
-        graph_id=head["graph_id"],
+        graph_id=head.graph_id,
         head=BranchHead(
-            branch=BranchName(head_row["object_id"].removeprefix(f"{_HEAD}:")),
-            incarnation=head["incarnation"],
-            commit=CommitId(Ulid.parse(head["commit"])),
-            epoch=head["writer_epoch"],
-            floor=head["floor"],
-            cleaned=head.get("cleaned", 0),
-            swept=head.get("swept", 0),
+            branch=BranchName(head_row.object_id.removeprefix(f"{_HEAD}:")),
+            incarnation=head.incarnation,
+            commit=head.commit,
+            epoch=head.writer_epoch,
+            floor=head.floor,
+            cleaned=head.cleaned,
+            swept=head.swept,
         ),
-        tables=freeze_tables(
-            TableEntry(
-                table_key=row["table_key"], object_id=row["object_id"], pin=_pin(row), row_count=row["row_count"]
-            )
-            for row in by_type.get(_TABLE, [])
-        ),
-        tombstones=tuple(_tombstone(row) for row in by_type.get(_TOMBSTONE, [])),
+        tables=freeze_tables(row.entry for row in found if isinstance(row, _TableRow)),
+        tombstones=tuple(row.tombstone for row in found if isinstance(row, _TombstoneRow)),
         schema=schema,
-        recent=tuple(_commit(row) for row in by_type.get(_COMMIT, [])),
-        batches=MappingProxyType(dict(head.get("batches", ()))),
+        recent=tuple(_commit(row.metadata) for row in found if isinstance(row, _CommitRow)),
+        batches=MappingProxyType(dict(head.batches or ())),
     )
 
 
-def _head_row(state: ManifestState) -> dict[str, Any]:
-    metadata = {
-        "graph_id": state.graph_id,
-        "incarnation": state.head.incarnation,
-        "commit": state.head.commit,
-        "writer_epoch": state.head.epoch,
-        "floor": state.head.floor,
-        "cleaned": state.head.cleaned,
-        "swept": state.head.swept,
-    }
-    if state.batches:
-        metadata["batches"] = [[app, number] for app, number in state.batches.items()]
-    return _row(f"{_HEAD}:{state.head.branch}", _HEAD, metadata=metadata)
+def _head_row(state: ManifestState) -> _HeadRow:
+    metadata = _HeadMetadata(
+        graph_id=state.graph_id,
+        incarnation=state.head.incarnation,
+        commit=state.head.commit,
+        writer_epoch=state.head.epoch,
+        floor=state.head.floor,
+        cleaned=state.head.cleaned,
+        swept=state.head.swept,
+        batches=tuple(state.batches.items()) or msgspec.UNSET,
+    )
+    return _HeadRow(object_id=f"{_HEAD}:{state.head.branch}", metadata=_text(metadata))
 
 
-def _table_row(entry: TableEntry) -> dict[str, Any]:
-    return _row(entry.object_id, _TABLE, table_key=entry.table_key, pin=entry.pin, row_count=entry.row_count)
-
-
-def _tombstone_row(stone: Tombstone) -> dict[str, Any]:
-    metadata = {"dropped_by": stone.dropped_by, "dropped_at_ms": stone.dropped_at_ms}
-    return _row(stone.object_id, _TOMBSTONE, table_key=stone.table_key, pin=stone.pin, metadata=metadata)
-
-
-def _tombstone(row: dict[str, Any]) -> Tombstone:
-    metadata = _metadata(row)
-    return Tombstone(
-        table_key=row["table_key"],
-        object_id=row["object_id"],
-        pin=_pin(row),
-        dropped_by=CommitId(Ulid.parse(metadata["dropped_by"])),
-        dropped_at_ms=metadata["dropped_at_ms"],
+def _table_row(entry: TableEntry) -> _TableRow:
+    return _TableRow(
+        object_id=entry.object_id,
+        location=entry.pin.location,
+        table_key=entry.table_key,
+        table_version=entry.pin.version,
+        table_branch=entry.pin.branch,
+        row_count=entry.row_count,
     )
 
 
-def _commit_row(commit: Commit) -> dict[str, Any]:
-    return _row(commit.id, _COMMIT, metadata=commit_to_json(commit))
+def _tombstone_row(stone: Tombstone) -> _TombstoneRow:
+    return _TombstoneRow(
+        object_id=stone.object_id,
+        location=stone.pin.location,
+        metadata=_text(_TombstoneMetadata(dropped_by=stone.dropped_by, dropped_at_ms=stone.dropped_at_ms)),
+        table_key=stone.table_key,
+        table_version=stone.pin.version,
+        table_branch=stone.pin.branch,
+    )
 
 
-def _commit(row: dict[str, Any]) -> Commit:
-    return commit_from_json(_metadata(row))
+def _commit_row(commit: Commit) -> _CommitRow:
+    return _CommitRow(object_id=commit.id, metadata=_text(commit))
 
 
-def _commit_id(text: str | None) -> CommitId | None:
-    return None if text is None else CommitId(Ulid.parse(text))
+def _text(value: object) -> str:
+    return encode_json(value).decode()
 
 
-def _pin(row: dict[str, Any]) -> TablePin:
-    return TablePin(location=row["location"], branch=row["table_branch"], version=row["table_version"])
-
-
-def _row(
-    object_id: str,
-    object_type: str,
-    *,
-    metadata: dict[str, Any] | None = None,
-    table_key: str | None = None,
-    pin: TablePin | None = None,
-    row_count: int | None = None,
-) -> dict[str, Any]:
-    return {
-        "object_id": object_id,
-        "object_type": object_type,
-        "location": None if pin is None else pin.location,
-        "metadata": None if metadata is None else encode_json(metadata).decode(),
-        "table_key": table_key,
-        "table_version": None if pin is None else pin.version,
-        "table_branch": None if pin is None else pin.branch,
-        "row_count": row_count,
-    }
-
-
-def _metadata(row: dict[str, Any]) -> dict[str, Any]:
-    decoded: dict[str, Any] = msgspec.json.decode(row["metadata"])
-    return decoded
-
-
-def _to_table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=manifest_schema())
+def _to_table(rows: Sequence[_Row]) -> pa.Table:
+    return pa.Table.from_pylist(to_builtins(rows), schema=manifest_schema())
 
 
 OLDEST_FORMAT = 1

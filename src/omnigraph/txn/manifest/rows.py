@@ -10,6 +10,8 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import BranchName, CommitId
@@ -18,8 +20,7 @@ from omnigraph.values import BranchName, CommitId
 MAX_APPS = 256
 
 
-@record
-class TableEntry:
+class TableEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A live type's table: its identity, where it is, which version the graph means, how many rows that has."""
 
     table_key: str
@@ -28,8 +29,7 @@ class TableEntry:
     row_count: int
 
 
-@record
-class Tombstone:
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A dropped type's table, remembered until cleanup reclaims it."""
 
     table_key: str
@@ -39,16 +39,14 @@ class Tombstone:
     dropped_at_ms: int
 
 
-@record
-class TableRename:
+class TableRename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A live table that goes on under another key; everything else about it stays."""
 
     old_key: str
     new_key: str
 
 
-@record
-class AcceptedSchema:
+class AcceptedSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The schema in force: source as written, compiled form, and the hash that transactions compare."""
 
     source: str
@@ -56,16 +54,14 @@ class AcceptedSchema:
     hash: str
 
 
-@record
-class BatchMark:
+class BatchMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which piece of a stream a commit holds: the application that delivers it, and the number it has there."""
 
     app: str
     number: int
 
 
-@record
-class Commit:
+class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
@@ -81,15 +77,14 @@ class Commit:
     manifest_version: int
     operation: str
     branch: BranchName
-    merged_parent: CommitId | None = None
-    message: str | None = None
-    published_at_ms: int = 0
-    touched: tuple[str, ...] = ()
+    merged_parent: CommitId | None
+    message: str | None
+    published_at_ms: int
+    touched: tuple[str, ...]
     batch: BatchMark | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the commit with the field names of the public contract; times are in microseconds."""
-        batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
+    def to_brief_json(self) -> dict[str, Any]:
+        """Return the commit as the outcome of a write shows it."""
         return {
             "graph_commit_id": self.id,
             "graph_branch": self.branch,
@@ -98,6 +93,13 @@ class Commit:
             "merged_parent_commit_id": self.merged_parent,
             "actor_id": self.actor,
             "created_at": self.created_at_ms * 1000,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the commit with the field names of the public contract; times are in microseconds."""
+        batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
+        return {
+            **self.to_brief_json(),
             "operation": self.operation,
             "message": self.message,
             "published_at": self.published_at_ms * 1000,
@@ -157,8 +159,7 @@ class ManifestState:
         return max([now_ms, self.moment_ms, *(commit.published_at_ms for commit in self.recent[-1:])])
 
 
-@record
-class FloorChange:
+class FloorChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a cleanup records before it removes anything; neither number ever falls.
 
     ``forgotten`` are the ids of dropped tables that no state will hold any more.
@@ -169,8 +170,7 @@ class FloorChange:
     forgotten: tuple[str, ...] = ()
 
 
-@record
-class ManifestChange:
+class ManifestChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
 
     Drops and renames name tables as they are called before, ``put_tables`` as they are called afterwards.
@@ -182,7 +182,7 @@ class ManifestChange:
     rename_tables: tuple[TableRename, ...] = ()
     schema: AcceptedSchema | None = None
     raise_epoch: bool = False
-    floor: FloorChange | None = None
+    floor: FloorChange | msgspec.UnsetType = msgspec.UNSET
 
 
 def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
@@ -191,7 +191,7 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
     for stone in change.drop_tables:
         tables.pop(stone.table_key, None)
     moved = [(rename.new_key, tables.pop(rename.old_key)) for rename in change.rename_tables]
-    tables.update({key: replace(entry, table_key=key) for key, entry in moved})
+    tables.update({key: msgspec.structs.replace(entry, table_key=key) for key, entry in moved})
     for entry in change.put_tables:
         tables[entry.table_key] = entry
     head = replace(
@@ -201,7 +201,7 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         epoch=state.head.epoch + (1 if change.raise_epoch else 0),
     )
     stones = state.tombstones + change.drop_tables
-    if change.floor is not None:
+    if change.floor is not msgspec.UNSET:
         head = replace(
             head,
             floor=max(head.floor, change.floor.floor),

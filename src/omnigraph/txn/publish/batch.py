@@ -107,22 +107,16 @@ class Batch:
             rename_tables=tuple(table.rename for table in tables if table.rename is not None),
             schema=None if schema is None else schema.schema,
         )
-        return PublishPlan(
+        return PublishPlan.upon(
+            base.state,
+            services.world,
+            services.writer,
             operation_id=self._operation_id,
             kind=leader.kind,
             actor=leader.actor,
-            branch=base.state.head.branch,
-            incarnation=base.state.head.incarnation,
-            base_version=base.state.version,
-            base_commit=base.state.head.commit,
-            epoch=base.state.head.epoch,
-            schema_hash=base.state.schema.hash,
             actions=tuple(table.action for table in tables),
             change=change,
             read_set=tuple(sorted({key for member in alive for key in member.txn.read_set})),
-            publish_uuid=services.world.ids.uuid(),
-            writer=services.writer,
-            created_at_ms=services.world.clock.now_ms(),
         )
 
     def _commits(self, alive: Sequence[Member], services: BranchServices, base: LoadedManifest) -> tuple[Commit, ...]:

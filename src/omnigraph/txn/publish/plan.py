@@ -11,25 +11,17 @@ surfacing later as an error that nobody can place.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NotRequired, TypedDict
+from typing import Final, Literal
 
 import msgspec
 
-from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
-from omnigraph.records import record
+from omnigraph.errors import SidecarCorruptError
+from omnigraph.runtime import World
 from omnigraph.store.staging import StagedCommit
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.jsontext import check_seal, encode_sealed, shape_check
-from omnigraph.txn.manifest.codec import (
-    commit_from_json,
-    commit_to_json,
-    entry_from_json,
-    entry_to_json,
-    tombstone_from_json,
-    tombstone_to_json,
-)
-from omnigraph.txn.manifest.rows import AcceptedSchema, FloorChange, ManifestChange, TableRename
-from omnigraph.values import BranchName, CommitId, OperationId, Ulid
+from omnigraph.txn.manifest.rows import ManifestChange, ManifestState
+from omnigraph.txn.stored_json import SealedCodec
+from omnigraph.values import BranchName, CommitId, OperationId
 
 
 class WriteKind(StrEnum):
@@ -99,8 +91,7 @@ class ActionKind(StrEnum):
     UNDO = "undo"
 
 
-@record
-class TableAction:
+class TableAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One table's part of a plan.
 
     ``commit`` is the staged table commit that phase B lands. It is absent where nothing named by a manifest moves:
@@ -113,14 +104,20 @@ class TableAction:
     commit: StagedCommit | None = None
 
 
-@record
-class PublishPlan:
+PLAN_FORMAT: Final = 2
+# Plans of the format before have no checksum; one may still wait to be recovered.
+_WITHOUT_CHECKSUM = 1
+_WITHOUT_COMMIT = frozenset({WriteKind.BRANCH_DELETE, WriteKind.CLEANUP})
+
+
+class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything phases A to D need, and everything recovery needs to finish or undo them.
 
     The plan that holds a branch while it is deleted publishes nothing: it has no commit, and the tables that its
     change drops are what the branch alone owns. The plan of a cleanup publishes a version without a commit.
     """
 
+    format: Literal[1, 2] = PLAN_FORMAT
     operation_id: OperationId
     kind: WriteKind
     actor: str | None
@@ -137,6 +134,56 @@ class PublishPlan:
     writer: WriterIdentity
     created_at_ms: int
 
+    def __post_init__(self) -> None:
+        if not self.change.commits and self.kind not in _WITHOUT_COMMIT:
+            msg = "a plan without a commit"
+            raise ValueError(msg)
+
+    @classmethod
+    def upon(
+        cls,
+        state: ManifestState,
+        world: World,
+        writer: WriterIdentity,
+        *,
+        kind: WriteKind,
+        actor: str | None,
+        change: ManifestChange,
+        actions: tuple[TableAction, ...] = (),
+        read_set: tuple[str, ...] = (),
+        operation_id: OperationId | None = None,
+    ) -> PublishPlan:
+        """Return the plan of ``writer`` that makes the version after ``state``.
+
+        Args:
+            state: what it was decided on.
+            world: gives its ids and the time.
+            writer: who will hold its claim.
+            kind: who asks for it.
+            actor: on whose behalf.
+            change: what it does to the manifest.
+            actions: what it does to tables.
+            read_set: the tables it was decided on.
+            operation_id: what its files were uploaded under; a new one when there are none.
+        """
+        return cls(
+            operation_id=OperationId(world.ids.ulid()) if operation_id is None else operation_id,
+            kind=kind,
+            actor=actor,
+            branch=state.head.branch,
+            incarnation=state.head.incarnation,
+            base_version=state.version,
+            base_commit=state.head.commit,
+            epoch=state.head.epoch,
+            schema_hash=state.schema.hash,
+            actions=actions,
+            change=change,
+            read_set=read_set,
+            publish_uuid=world.ids.uuid(),
+            writer=writer,
+            created_at_ms=world.clock.now_ms(),
+        )
+
     @property
     def target_version(self) -> int:
         """The manifest version this plan publishes; it names the claim."""
@@ -148,268 +195,10 @@ class PublishPlan:
         return tuple(action.commit for action in self.actions if action.commit is not None)
 
 
-class WriterShape(TypedDict):
-    """A writer's identity."""
-
-    host: str
-    pid: int
-    started: str
-
-
-class SignShape(TypedDict):
-    """A sign of life: a renewal or a takeover."""
-
-    writer: WriterShape
-    at_ms: int
-
-
-class PinShape(TypedDict):
-    """A pin."""
-
-    location: str
-    branch: str | None
-    version: int
-
-
-class StagedShape(TypedDict):
-    """A staged table commit; its Lance operation is checked where it is decoded."""
-
-    before: PinShape
-    after: PinShape
-    kind: str
-    uuid: str
-    operation_id: str
-    transaction: dict[str, Any]
-    row_count: int
-    files: list[str]
-
-
-class ActionShape(TypedDict):
-    """One table's part of a plan."""
-
-    kind: str
-    table_key: str
-    commit: StagedShape | None
-
-
-class BatchShape(TypedDict):
-    """Which piece of a stream a commit holds."""
-
-    app: str
-    number: int
-
-
-class CommitShape(TypedDict):
-    """A graph commit."""
-
-    id: str
-    parent: str | None
-    actor: str | None
-    created_at_ms: int
-    manifest_version: int
-    operation: str
-    branch: str
-    merged_parent: str | None
-    message: str | None
-    published_at_ms: int
-    touched: list[str]
-    batch: NotRequired[BatchShape]
-
-
-class EntryShape(TypedDict):
-    """A table entry of the next manifest."""
-
-    table_key: str
-    object_id: str
-    pin: PinShape
-    row_count: int
-
-
-class TombstoneShape(TypedDict):
-    """A dropped table of the next manifest."""
-
-    table_key: str
-    object_id: str
-    pin: PinShape
-    dropped_by: str
-    dropped_at_ms: int
-
-
-class RenameShape(TypedDict):
-    """A table that the next manifest has under another key."""
-
-    old_key: str
-    new_key: str
-
-
-class SchemaShape(TypedDict):
-    """An accepted schema."""
-
-    source: str
-    compiled: str
-    hash: str
-
-
-class FloorShape(TypedDict):
-    """What a cleanup records."""
-
-    floor: int
-    swept: int
-    forgotten: list[str]
-
-
-class ChangeShape(TypedDict):
-    """What the publish does to the manifest."""
-
-    commits: list[CommitShape]
-    put_tables: list[EntryShape]
-    drop_tables: list[TombstoneShape]
-    rename_tables: list[RenameShape]
-    schema: SchemaShape | None
-    raise_epoch: bool
-    floor: NotRequired[FloorShape]
-
-
-class PlanShape(TypedDict):
-    """A publish plan."""
-
-    format: int
-    operation_id: str
-    kind: str
-    actor: str | None
-    branch: str
-    incarnation: str
-    base_version: int
-    base_commit: str
-    epoch: int
-    schema_hash: str
-    actions: list[ActionShape]
-    change: ChangeShape
-    read_set: list[str]
-    publish_uuid: str
-    writer: WriterShape
-    created_at_ms: int
-
-
-PLAN_FORMAT = 2
-# Plans of the format before have no checksum; one may still wait to be recovered.
-_WITHOUT_CHECKSUM = 1
-
-_check_shape = shape_check(PlanShape)
-_WITHOUT_COMMIT = frozenset({WriteKind.BRANCH_DELETE, WriteKind.CLEANUP})
-
-
-def encode_plan(plan: PublishPlan) -> bytes:
-    """Return the bytes a sidecar holds."""
-    return encode_sealed(_plan_to_json(plan))
-
-
-def decode_plan(data: bytes, key: str) -> PublishPlan:
-    """Return the plan that ``data``, read from the sidecar ``key``, describes.
-
-    Raises:
-        SidecarCorruptError: not JSON, another format, altered since it was written, or a plan that contradicts itself.
-    """
-    try:
-        raw: dict[str, Any] = msgspec.json.decode(data)
-        found = raw["format"]
-        if found not in {PLAN_FORMAT, _WITHOUT_CHECKSUM}:
-            raise ValueError(f"plan format {found}")  # noqa: TRY301 - one way out for every kind of damage
-        check_seal(data, is_required=found == PLAN_FORMAT)
-        _check_shape(raw)
-        plan = _plan_from_json(raw)
-        if not plan.change.commits and plan.kind not in _WITHOUT_COMMIT:
-            raise ValueError("a plan without a commit")  # noqa: TRY301 - as above
-    except (KeyError, TypeError, ValueError, AttributeError, OmnigraphError, msgspec.MsgspecError) as error:
-        details = FormatMismatch(what=key, expected=f"a publish plan of format {PLAN_FORMAT}", found=str(error)[:200])
-        raise SidecarCorruptError(f"the sidecar cannot be read key={key}", details=details) from error
-    return plan
-
-
-def _plan_to_json(plan: PublishPlan) -> dict[str, Any]:
-    return {
-        "format": PLAN_FORMAT,
-        "operation_id": plan.operation_id,
-        "kind": plan.kind.value,
-        "actor": plan.actor,
-        "branch": plan.branch,
-        "incarnation": plan.incarnation,
-        "base_version": plan.base_version,
-        "base_commit": plan.base_commit,
-        "epoch": plan.epoch,
-        "schema_hash": plan.schema_hash,
-        "actions": [
-            {
-                "kind": action.kind.value,
-                "table_key": action.table_key,
-                "commit": None if action.commit is None else action.commit.to_json(),
-            }
-            for action in plan.actions
-        ],
-        "change": _change_to_json(plan.change),
-        "read_set": list(plan.read_set),
-        "publish_uuid": plan.publish_uuid,
-        "writer": plan.writer.to_json(),
-        "created_at_ms": plan.created_at_ms,
-    }
-
-
-def _plan_from_json(raw: dict[str, Any]) -> PublishPlan:
-    return PublishPlan(
-        operation_id=OperationId(Ulid.parse(raw["operation_id"])),
-        kind=WriteKind(raw["kind"]),
-        actor=raw["actor"],
-        branch=BranchName(raw["branch"]),
-        incarnation=raw["incarnation"],
-        base_version=raw["base_version"],
-        base_commit=CommitId(Ulid.parse(raw["base_commit"])),
-        epoch=raw["epoch"],
-        schema_hash=raw["schema_hash"],
-        actions=tuple(
-            TableAction(
-                kind=ActionKind(action["kind"]),
-                table_key=action["table_key"],
-                commit=None if action["commit"] is None else StagedCommit.from_json(action["commit"]),
-            )
-            for action in raw["actions"]
-        ),
-        change=_change_from_json(raw["change"]),
-        read_set=tuple(raw["read_set"]),
-        publish_uuid=raw["publish_uuid"],
-        writer=WriterIdentity.from_json(raw["writer"]),
-        created_at_ms=raw["created_at_ms"],
-    )
-
-
-def _change_to_json(change: ManifestChange) -> dict[str, Any]:
-    schema, floor = change.schema, change.floor
-    return {
-        "commits": [commit_to_json(commit) for commit in change.commits],
-        "put_tables": [entry_to_json(entry) for entry in change.put_tables],
-        "drop_tables": [tombstone_to_json(stone) for stone in change.drop_tables],
-        "rename_tables": [{"old_key": one.old_key, "new_key": one.new_key} for one in change.rename_tables],
-        "schema": None
-        if schema is None
-        else {"source": schema.source, "compiled": schema.compiled, "hash": schema.hash},
-        "raise_epoch": change.raise_epoch,
-        **({} if floor is None else {"floor": _floor_to_json(floor)}),
-    }
-
-
-def _floor_to_json(floor: FloorChange) -> dict[str, Any]:
-    return {"floor": floor.floor, "swept": floor.swept, "forgotten": list(floor.forgotten)}
-
-
-def _change_from_json(raw: dict[str, Any]) -> ManifestChange:
-    floor = raw.get("floor")
-    return ManifestChange(
-        commits=tuple(commit_from_json(commit) for commit in raw["commits"]),
-        put_tables=tuple(entry_from_json(entry) for entry in raw["put_tables"]),
-        drop_tables=tuple(tombstone_from_json(stone) for stone in raw["drop_tables"]),
-        rename_tables=tuple(TableRename(**one) for one in raw["rename_tables"]),
-        schema=None if raw["schema"] is None else AcceptedSchema(**raw["schema"]),
-        raise_epoch=raw["raise_epoch"],
-        floor=None
-        if floor is None
-        else FloorChange(floor=floor["floor"], swept=floor["swept"], forgotten=tuple(floor["forgotten"])),
-    )
+PLAN = SealedCodec(
+    PublishPlan,
+    subject="the sidecar",
+    expected=f"a publish plan of format {PLAN_FORMAT}",
+    error=SidecarCorruptError,
+    needs_seal=lambda plan: plan.format != _WITHOUT_CHECKSUM,
+)

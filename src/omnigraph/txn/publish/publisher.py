@@ -95,12 +95,17 @@ _LOOK_AT_HOLDER_AFTER_S = 0.15
 
 
 @record
-class Published:
-    """A transaction's commit and the manifest that holds it; no commit when it had nothing to change."""
+class CommitResult:
+    """The outcome of a write: its commit, None when there was nothing to change, and the manifest that holds it."""
 
     commit: Commit | None
     manifest: LoadedManifest
     cost: Cost
+
+    @property
+    def manifest_version(self) -> int:
+        """The version of the manifest."""
+        return self.manifest.state.version
 
 
 @dataclass
@@ -150,7 +155,9 @@ class Publisher:
             self._releaser.close()
             self._keeper.close()
 
-    def publish(self, txns: Sequence[WriteTxn], base: LoadedManifest, seen_s: float) -> list[Published | BaseException]:
+    def publish(
+        self, txns: Sequence[WriteTxn], base: LoadedManifest, seen_s: float
+    ) -> list[CommitResult | BaseException]:
         """Publish what can be published; one outcome per transaction, in order.
 
         Args:
@@ -392,13 +399,13 @@ class Publisher:
             clock.sleep(patience.delay_s * (0.5 + self._world.randomness.fraction()))
             patience.delay_s = min(patience.delay_s * 1.5, _LONGEST_WAIT_S)
 
-    def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> Published | BaseException:
+    def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> CommitResult | BaseException:
         if member.error is not None:
             return member.error
         cost = Counters()
         cost.add(member.txn.counters.cost())
         cost.add(counters.cost())
-        return Published(commit=member.commit, manifest=manifest, cost=cost.cost())
+        return CommitResult(commit=member.commit, manifest=manifest, cost=cost.cost())
 
     def _saw_others(self) -> None:
         self._contended_until_s = self._world.clock.monotonic_s() + _CONTENTION_S

@@ -15,7 +15,6 @@ from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import FloorChange, ManifestChange, ManifestState
 from omnigraph.txn.publish.plan import PublishPlan, WriteKind
 from omnigraph.txn.services import BranchServices
-from omnigraph.values import OperationId
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 0.25
 
@@ -99,23 +98,13 @@ def _attempt(
 
 
 def _plan(services: BranchServices, base: LoadedManifest, change: FloorChange) -> PublishPlan:
-    state, world = base.state, services.world
-    return PublishPlan(
-        operation_id=OperationId(world.ids.ulid()),
+    return PublishPlan.upon(
+        base.state,
+        services.world,
+        services.writer,
         kind=WriteKind.CLEANUP,
         actor=None,
-        branch=state.head.branch,
-        incarnation=state.head.incarnation,
-        base_version=state.version,
-        base_commit=state.head.commit,
-        epoch=state.head.epoch,
-        schema_hash=state.schema.hash,
-        actions=(),
         change=ManifestChange(commits=(), floor=change),
-        read_set=(),
-        publish_uuid=world.ids.uuid(),
-        writer=services.writer,
-        created_at_ms=world.clock.now_ms(),
     )
 
 

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar, assert_never
 
+import msgspec
+
 from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
 from omnigraph.records import record
 from omnigraph.runtime import Cost, Counters, World
@@ -272,7 +274,7 @@ class Stager:
             staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
         if change.new_key is None:
             return staged
-        entry = None if staged.entry is None else replace(staged.entry, table_key=change.new_key)
+        entry = None if staged.entry is None else msgspec.structs.replace(staged.entry, table_key=change.new_key)
         return replace(staged, entry=entry, rename=TableRename(old_key=change.table_key, new_key=change.new_key))
 
     def _stage_existing(
@@ -315,7 +317,9 @@ class Stager:
             table_key=entry.table_key,
             commit=None if is_fork else commit,
         )
-        return StagedTable(action=action, entry=replace(entry, pin=commit.after, row_count=commit.row_count))
+        return StagedTable(
+            action=action, entry=msgspec.structs.replace(entry, pin=commit.after, row_count=commit.row_count)
+        )
 
     def _stage_commit(
         self,

@@ -16,8 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, Effect, InternalError
-from omnigraph.records import record
-from omnigraph.runtime import Clock, Cost, Counters, start_thread
+from omnigraph.runtime import Clock, Counters, start_thread
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
@@ -25,7 +24,7 @@ from omnigraph.txn.branches.refs import BranchRef
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.publisher import Publisher
+from omnigraph.txn.publish.publisher import CommitResult, Publisher
 from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
 from omnigraph.txn.services import BranchServices, graph_closed
 from omnigraph.txn.snapshot import Snapshot
@@ -225,15 +224,6 @@ class BranchQueue(Generic[_Work, _Result]):
                 return
 
 
-@record
-class CommitResult:
-    """The outcome of a write. ``commit`` is None when there was nothing to change."""
-
-    commit: Commit | None
-    manifest_version: int
-    cost: Cost
-
-
 class GraphPublishAuthority:
     """Reads, writes and recovers one branch. Threads may share it."""
 
@@ -375,22 +365,11 @@ class GraphPublishAuthority:
     def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:
         base, seen_s = self._newest_known(batch)
         outcomes = self._publisher.publish(batch, base, seen_s)
-        newest = max(
-            (outcome for outcome in outcomes if not isinstance(outcome, BaseException)), key=_version, default=None
-        )
-        if newest is not None:
-            self._learn(newest.manifest)
-        self._tell([outcome.commit for outcome in outcomes if not isinstance(outcome, BaseException)])
-        return [
-            outcome
-            if isinstance(outcome, BaseException)
-            else CommitResult(
-                commit=outcome.commit,
-                manifest_version=outcome.manifest.state.version,
-                cost=outcome.cost,
-            )
-            for outcome in outcomes
-        ]
+        done = [outcome for outcome in outcomes if isinstance(outcome, CommitResult)]
+        if done:
+            self._learn(max(done, key=lambda result: result.manifest_version).manifest)
+        self._tell([result.commit for result in done])
+        return outcomes
 
     def _tell(self, commits: Sequence[Commit | None]) -> None:
         made = [commit for commit in commits if commit is not None]
@@ -419,8 +398,3 @@ class GraphPublishAuthority:
             if loaded.state.version == self._known.state.version:
                 self._known_at_s = self.services.world.clock.monotonic_s()
             return self._known if self._known.state.version == loaded.state.version else loaded
-
-
-def _version(outcome: object) -> int:
-    manifest: LoadedManifest = outcome.manifest  # type: ignore[attr-defined] # only published outcomes get here
-    return manifest.state.version

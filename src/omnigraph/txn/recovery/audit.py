@@ -13,9 +13,9 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.jsontext import encode_json
-from omnigraph.txn.recovery.classify import Observation
+from omnigraph.txn.recovery.classify import Observation, TableClass
 from omnigraph.txn.settings import Syncing
+from omnigraph.txn.stored_json import encode_json
 from omnigraph.values import CommitId, OperationId
 
 _log = logging.getLogger(__name__)
@@ -126,9 +126,18 @@ class AuditLog:
         return aside is not None
 
 
+class AuditedTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table of an audit row: how it was found, from its pin to its head."""
+
+    table_key: str
+    klass: TableClass = msgspec.field(name="class")
+    pinned: int = msgspec.field(name="from")
+    head: int = msgspec.field(name="to")
+
+
 def _to_record(row: AuditRow) -> dict[str, Any]:
     tables = [
-        {"table_key": seen.table_key, "class": seen.klass.value, "from": seen.pin.version, "to": seen.head}
+        AuditedTable(table_key=seen.table_key, klass=seen.klass, pinned=seen.pin.version, head=seen.head)
         for seen in row.observations
     ]
     return {

@@ -79,7 +79,7 @@ def observe_table(
         klass = TableClass.NO_MOVEMENT if head == pin.version else TableClass.INVARIANT_VIOLATION
         return Observation(table_key=table_key, pin=pin, head=head, klass=klass)
     klass = TableClass.UNEXPECTED_AT_P1 if head == pin.version + 1 else TableClass.UNEXPECTED_MULTISTEP
-    foreign = _has_foreign_commit(replace(pin, version=max(pin.version, published)), head, tables, counters)
+    foreign = _has_foreign_commit(pin.at(max(pin.version, published)), head, tables, counters)
     return Observation(table_key=table_key, pin=pin, head=head, klass=klass, is_foreign=foreign)
 
 
@@ -103,4 +103,4 @@ def _observe_commit(
 
 def _has_foreign_commit(pin: TablePin, head: int, tables: TableStore, counters: Counters) -> bool:
     versions = range(pin.version + 1, head + 1)
-    return any(tables.commit_mark(replace(pin, version=version), counters).operation_id is None for version in versions)
+    return any(tables.commit_mark(pin.at(version), counters).operation_id is None for version in versions)

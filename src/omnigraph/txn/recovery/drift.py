@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
+
 from omnigraph.errors import ClaimBusyError, ClaimHeld, ExpectedVersionMismatchError, OmnigraphError, VersionMismatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
@@ -17,7 +19,7 @@ from omnigraph.txn.publish.retention import Recover, publish_alone, publish_plan
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.recovery.undo import plan_undo
 from omnigraph.txn.services import BranchServices
-from omnigraph.values import CommitId, OperationId
+from omnigraph.values import CommitId
 
 REPAIR_ACTOR = "omnigraph:repair"
 FORCED_ACTOR = "omnigraph:repair:force"
@@ -44,7 +46,7 @@ class Drift:
     @property
     def head_pin(self) -> TablePin:
         """The newest version that the table has."""
-        return replace(self.entry.pin, version=self.head)
+        return self.entry.pin.at(self.head)
 
 
 def find_drift(services: BranchServices, entry: TableEntry, counters: Counters) -> Drift:
@@ -55,7 +57,7 @@ def find_drift(services: BranchServices, entry: TableEntry, counters: Counters) 
     operations: list[str] = []
     try:
         for version in range(entry.pin.version + 1, seen.head + 1):
-            mark = services.tables.commit_mark(replace(entry.pin, version=version), counters)
+            mark = services.tables.commit_mark(entry.pin.at(version), counters)
             if mark.operation is None:
                 error = f"the transaction of version {version} is missing"
                 return _unverifiable(entry, seen.head, operations, error)
@@ -89,7 +91,7 @@ def adopt_drift(
             if found is None or found.pin != pin or head != drift.head:
                 raise _moved(key, drift.head, head)
             count = services.tables.open(drift.head_pin, counters).row_count
-            entries.append(replace(found, pin=drift.head_pin, row_count=count))
+            entries.append(msgspec.structs.replace(found, pin=drift.head_pin, row_count=count))
         return _plan(services, base, entries, FORCED_ACTOR if is_forced else REPAIR_ACTOR)
 
     return publish_alone(services, recover, make, counters)
@@ -129,10 +131,9 @@ def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift
             raise _moved(key, drift.head, seen.head)
         # An undo spares what is not ours; here somebody has decided about it.
         observations.append(replace(seen, is_foreign=False))
-    plan = plan_undo(services, base, observations, "discarded drift", counters)
-    (commit,) = plan.change.commits
-    commit = replace(commit, actor=REPAIR_ACTOR, operation=WriteKind.REPAIR.value)
-    return replace(plan, kind=WriteKind.REPAIR, actor=REPAIR_ACTOR, change=replace(plan.change, commits=(commit,)))
+    return plan_undo(
+        services, base, observations, "discarded drift", counters, kind=WriteKind.REPAIR, actor=REPAIR_ACTOR
+    )
 
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:
@@ -150,25 +151,19 @@ def _plan(services: BranchServices, base: LoadedManifest, entries: Sequence[Tabl
         manifest_version=state.version + 1,
         operation=WriteKind.REPAIR.value,
         branch=state.head.branch,
+        merged_parent=None,
+        message=None,
         published_at_ms=state.next_moment(world.clock.now_ms()),
         touched=tuple(sorted(entry.table_key for entry in entries)),
     )
-    return PublishPlan(
-        operation_id=OperationId(world.ids.ulid()),
+    return PublishPlan.upon(
+        state,
+        world,
+        services.writer,
         kind=WriteKind.REPAIR,
         actor=actor,
-        branch=state.head.branch,
-        incarnation=state.head.incarnation,
-        base_version=state.version,
-        base_commit=state.head.commit,
-        epoch=state.head.epoch,
-        schema_hash=state.schema.hash,
         actions=tuple(TableAction(kind=ActionKind.ADOPT, table_key=entry.table_key) for entry in entries),
         change=ManifestChange(commits=(commit,), put_tables=tuple(entries)),
-        read_set=(),
-        publish_uuid=world.ids.uuid(),
-        writer=services.writer,
-        created_at_ms=world.clock.now_ms(),
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+import msgspec
 
 from omnigraph.runtime import Counters
 from omnigraph.store.staging import stage_undo
@@ -23,6 +24,9 @@ def plan_undo(
     observations: Sequence[Observation],
     reason: str,
     counters: Counters,
+    *,
+    kind: WriteKind = WriteKind.RECOVERY,
+    actor: str = RECOVERY_ACTOR,
 ) -> PublishPlan:
     """Return a plan that undoes what moved without being published.
 
@@ -40,32 +44,26 @@ def plan_undo(
     commit = Commit(
         id=CommitId(world.ids.ulid()),
         parent=state.head.commit,
-        actor=RECOVERY_ACTOR,
+        actor=actor,
         created_at_ms=world.clock.now_ms(),
         manifest_version=state.version + 1,
-        operation=WriteKind.RECOVERY.value,
+        operation=kind.value,
         branch=state.head.branch,
+        merged_parent=None,
         message=reason,
         published_at_ms=state.next_moment(world.clock.now_ms()),
         touched=tuple(sorted(action.table_key for action in staged)),
     )
     entries = tuple(_moved_entry(base, action) for action in staged)
-    return PublishPlan(
+    return PublishPlan.upon(
+        state,
+        world,
+        services.writer,
         operation_id=operation_id,
-        kind=WriteKind.RECOVERY,
-        actor=RECOVERY_ACTOR,
-        branch=state.head.branch,
-        incarnation=state.head.incarnation,
-        base_version=state.version,
-        base_commit=state.head.commit,
-        epoch=state.head.epoch,
-        schema_hash=state.schema.hash,
+        kind=kind,
+        actor=actor,
         actions=staged,
         change=ManifestChange(commits=(commit,), put_tables=entries, raise_epoch=True),
-        read_set=(),
-        publish_uuid=world.ids.uuid(),
-        writer=services.writer,
-        created_at_ms=world.clock.now_ms(),
     )
 
 
@@ -73,7 +71,7 @@ def _undo_one(
     services: BranchServices, observation: Observation, operation_id: OperationId, counters: Counters
 ) -> TableAction:
     pinned = services.tables.open(observation.pin, counters)
-    head = services.tables.open(replace(observation.pin, version=observation.head), counters)
+    head = services.tables.open(observation.pin.at(observation.head), counters)
     commit = stage_undo(pinned, head, operation_id=operation_id, world=services.world, counters=counters)
     return TableAction(kind=ActionKind.UNDO, table_key=observation.table_key, commit=commit)
 
@@ -81,4 +79,4 @@ def _undo_one(
 def _moved_entry(base: LoadedManifest, action: TableAction) -> TableEntry:
     entry = base.state.tables[action.table_key]
     # Undoing restores the pinned rows, so the count the manifest has stays true.
-    return entry if action.commit is None else replace(entry, pin=action.commit.after)
+    return entry if action.commit is None else msgspec.structs.replace(entry, pin=action.commit.after)

@@ -1,0 +1,152 @@
+"""Records as JSON on storage: a shape is one ``msgspec.Struct``, whose decoding checks it.
+
+The parts of a struct are written in their order and under their names, so that both belong to the storage format. A
+part that is called otherwise in the code keeps its stored name with ``msgspec.field(name=...)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from omnigraph.errors import FormatMismatch, OmnigraphError
+from omnigraph.values import Ulid
+
+T = TypeVar("T")
+
+_SEAL = b',"checksum":"%b"}'
+_SEAL_LENGTH = len(_SEAL % bytes(16))
+_SHOWN = 200
+
+
+def _plain(value: Any) -> str:
+    # Ids and names are text of their own type; msgspec takes plain text only.
+    if isinstance(value, str):
+        return str.__str__(value)
+    msg = f"{type(value).__name__} has no JSON form"
+    raise NotImplementedError(msg)
+
+
+def _restored(kind: type, value: Any) -> Any:
+    if not (issubclass(kind, str) and isinstance(value, str)):
+        msg = f"expected {kind.__name__}, found {type(value).__name__}"
+        raise TypeError(msg)
+    return Ulid.parse(value) if kind is Ulid else kind(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+
+
+def encode_json(value: Any) -> bytes:
+    """Return ``value`` as compact JSON."""
+    return _ENCODER.encode(value)
+
+
+def to_builtins(value: Any) -> Any:
+    """Return ``value`` as what JSON is made of."""
+    return msgspec.to_builtins(value, enc_hook=_plain)
+
+
+def json_decoder(kind: type[T]) -> Callable[[bytes | str], T]:
+    """Return what decodes JSON of a shape, and raises ``ValueError`` for anything else.
+
+    To be called while a module is imported: the library takes a type apart when it first meets it, and threads that
+    come to that moment together bring the process down.
+    """
+    decoder = msgspec.json.Decoder(kind, dec_hook=_restored)
+
+    def decode(data: bytes | str) -> T:
+        try:
+            return decoder.decode(data)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ValueError(str(error)) from error
+
+    return decode
+
+
+class StoredCodec(Generic[T]):
+    """How one shape is written to objects of its own.
+
+    Args:
+        kind: the shape.
+        subject: what errors call the object.
+        expected: what errors say it should hold.
+        error: raised for an object that holds something else.
+    """
+
+    def __init__(self, kind: type[T], *, subject: str, expected: str, error: type[OmnigraphError]) -> None:
+        self._decode = json_decoder(kind)
+        self._subject = subject
+        self._expected = expected
+        self._error = error
+
+    def encode(self, value: T) -> bytes:
+        """Return the bytes that storage holds."""
+        return encode_json(value)
+
+    def decode(self, data: bytes, key: str) -> T:
+        """Return the record that ``data``, read from the object ``key``, describes.
+
+        Raises:
+            OmnigraphError: of the class that was given; it is not JSON, or of another shape.
+        """
+        try:
+            return self._checked(data)
+        except ValueError as error:
+            details = FormatMismatch(what=key, expected=self._expected, found=str(error)[:_SHOWN])
+            raise self._error(f"{self._subject} cannot be read key={key}", details=details) from error
+
+    def _checked(self, data: bytes) -> T:
+        return self._decode(data)
+
+
+class SealedCodec(StoredCodec[T]):
+    """A codec whose objects end in a checksum of everything before it; ``needs_seal`` tells which may lack one."""
+
+    def __init__(
+        self,
+        kind: type[T],
+        *,
+        subject: str,
+        expected: str,
+        error: type[OmnigraphError],
+        needs_seal: Callable[[T], bool],
+    ) -> None:
+        super().__init__(kind, subject=subject, expected=expected, error=error)
+        self._needs_seal = needs_seal
+
+    def encode(self, value: T) -> bytes:
+        """Return the bytes that storage holds."""
+        return seal(encode_json(value))
+
+    def _checked(self, data: bytes) -> T:
+        is_sealed = b'"checksum"' in data
+        value = self._decode(_unsealed(data) if is_sealed else data)
+        if not is_sealed and self._needs_seal(value):
+            msg = "there is no checksum"
+            raise ValueError(msg)
+        return value
+
+
+def seal(body: bytes) -> bytes:
+    """Return a JSON object with a checksum of it as its last part.
+
+    >>> seal(b'{"a":1}')
+    b'{"a":1,"checksum":"1f8c00645b7df6ce"}'
+    """
+    return body[:-1] + _SEAL % _checksum(body)
+
+
+def _unsealed(data: bytes) -> bytes:
+    body, found = data[:-_SEAL_LENGTH] + b"}", data[-_SEAL_LENGTH:]
+    if found != _SEAL % _checksum(body):
+        msg = "the checksum does not match"
+        raise ValueError(msg)
+    return body
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=8).hexdigest().encode()
