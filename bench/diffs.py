@@ -14,7 +14,7 @@ from tests.session import Session
 from omnigraph.history.diff.compare import GraphDiff
 from omnigraph.history.diff.rows import rows_delta
 from omnigraph.history.feed.blame import blame
-from omnigraph.runtime import Cost, Counters
+from omnigraph.runtime import Cost, Counters, counting
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import BranchName
@@ -34,10 +34,10 @@ def measure(root: Path, rounds: int) -> Answer:
     cost = Counters().cost()
     for _ in range(rounds):
         with Session.open(storage, mode="read_only") as session:
-            counters = Counters()
-            took["cold"].append(_time_s(lambda session=session, counters=counters: _diff(session, counters)))
+            with counting() as counters:
+                took["cold"].append(_time_s(lambda session=session: _diff(session)))
             cost = counters.cost()
-            took["warm"].append(_time_s(lambda session=session: _diff(session, Counters())))
+            took["warm"].append(_time_s(lambda session=session: _diff(session)))
             took["full_scan"].append(_time_s(lambda session=session: _full_scan(session)))
             took["blame"].append(_time_s(lambda session=session: _blame(session, chosen)))
     return {name: statistics.median(values) for name, values in took.items()} | _figures(cost)
@@ -60,27 +60,27 @@ def _figures(cost: Cost) -> Answer:
 
 
 def _change(session: Session) -> str:
-    if BranchName(BRANCH) not in session.store.branch_names(Counters()):
+    if BranchName(BRANCH) not in session.store.branch_names():
         session.store.create_branch(BranchName(BRANCH))
-    rows = session.snapshot(BRANCH).table(KNOWS, Counters()).read(counters=Counters())
+    rows = session.snapshot(BRANCH).table(KNOWS).read()
     every = max(1, rows.num_rows // CHANGED)
     mine = rows.take(pa.array(range(0, every * CHANGED, every)))
     weight = rows.schema.get_field_index("weight")
     mine = mine.set_column(weight, rows.schema.field(weight), pa.array([-1.5] * mine.num_rows))
-    authority = session.store.authority(BranchName(BRANCH), Counters())
+    authority = session.store.authority(BranchName(BRANCH))
     txn = authority.begin(WriteKind.MUTATE)
     txn.upsert(KNOWS, mine)
     authority.commit(txn)
     return str(mine["id"][0].as_py())
 
 
-def _diff(session: Session, counters: Counters) -> None:
-    diff = GraphDiff(session.snapshot(counters=counters), session.snapshot(BRANCH, counters), counters=counters)
+def _diff(session: Session) -> None:
+    diff = GraphDiff(session.snapshot(), session.snapshot(BRANCH))
     assert sum(1 for change in diff if change.op == "update") >= CHANGED
 
 
 def _full_scan(session: Session) -> None:
-    sides = [session.snapshot(name).table(KNOWS, Counters()).read(counters=Counters()) for name in ("main", BRANCH)]
+    sides = [session.snapshot(name).table(KNOWS).read() for name in ("main", BRANCH)]
     assert rows_delta(*sides).after.num_rows >= CHANGED
 
 

@@ -38,7 +38,6 @@ from tests.session import Session
 
 from omnigraph.engine.load import load
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 
@@ -166,7 +165,7 @@ def _load(dataset: Dataset, work: Path, sources: list[str]) -> Answer:
     storage = Storage.open(str(work / "graph"))
     init_graph(storage, SCHEMA_PATH.read_bytes())
     with Session.open(storage) as session:
-        authority = session.store.authority(BranchName(MAIN), Counters())
+        authority = session.store.authority(BranchName(MAIN))
         catalog = session.catalog()
         with _timed() as elapsed:
             result = load(authority, catalog, sources, "append")

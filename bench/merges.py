@@ -23,7 +23,6 @@ from omnigraph.history.diff.equality import rows_equal
 from omnigraph.history.diff.rows import TableDelta
 from omnigraph.history.merge import merge_branch, preview_merge
 from omnigraph.history.merge.three_way import merge_rows
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange
@@ -48,7 +47,7 @@ def build_graph(root: Path, size_name: str) -> None:
         pq.write_table(tables[name], paths[-1])
     with Session.open(storage) as session:
         session.load([str(path) for path in paths])
-        authority = session.store.authority(BranchName(MAIN), Counters())
+        authority = session.store.authority(BranchName(MAIN))
         txn = authority.begin(WriteKind.ENSURE_INDICES)
         for table_key in (KNOWS, "node:Person"):
             build = IndexBuild(column="id", kind="btree", name="id_idx")
@@ -60,7 +59,7 @@ def measure(root: Path, rounds: int) -> Answer:
     """Return the median seconds of both ways to merge, and of looking only."""
     took: dict[str, list[float]] = {"merge": [], "full_scan": [], "preview": []}
     with Session.open(Storage.open(str(root))) as session:
-        rows = session.snapshot().table(KNOWS, Counters()).read(counters=Counters(), limit=500_000)
+        rows = session.snapshot().table(KNOWS).read(limit=500_000)
         for number in range(rounds):
             for name, merge in (("merge", merge_branch), ("full_scan", merge_by_full_scan)):
                 branch = f"{name}-{number}"
@@ -83,14 +82,13 @@ def show(answer: Answer) -> Table:
 
 def merge_by_full_scan(session: Session, source: str) -> None:
     """Merge a branch into main by reading all edges of base, source and target."""
-    counters = Counters()
-    base_id = preview_base(session, source, counters)
-    base = session.store.snapshot_at(BranchName(MAIN), base_id, counters)
-    theirs = session.store.snapshot(BranchName(source), counters)
-    authority = session.store.authority(BranchName(MAIN), counters)
+    base_id = preview_base(session, source)
+    base = session.store.snapshot_at(BranchName(MAIN), base_id)
+    theirs = session.store.snapshot(BranchName(source))
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.BRANCH_MERGE, merged_parent=theirs.state.head.commit)
-    delta = _full_delta(_read(base, counters), _read(theirs, counters))
-    merged = merge_rows(delta, _read(txn.snapshot, counters))
+    delta = _full_delta(_read(base), _read(theirs))
+    merged = merge_rows(delta, _read(txn.snapshot))
     txn.change(
         RowChange(
             table_key=KNOWS,
@@ -103,16 +101,14 @@ def merge_by_full_scan(session: Session, source: str) -> None:
     authority.commit(txn)
 
 
-def preview_base(session: Session, source: str, counters: Counters) -> str:
+def preview_base(session: Session, source: str) -> str:
     """Return where a branch of this benchmark began: its oldest own commit's parent."""
-    own = [
-        commit for commit in session.store.iter_commits(session.snapshot(source), counters) if commit.branch == source
-    ]
+    own = [commit for commit in session.store.iter_commits(session.snapshot(source)) if commit.branch == source]
     return own[-1].parent or own[-1].id
 
 
-def _read(snapshot: Snapshot, counters: Counters) -> pa.Table:
-    rows = snapshot.table(KNOWS, counters).read(counters=counters)
+def _read(snapshot: Snapshot) -> pa.Table:
+    rows = snapshot.table(KNOWS).read()
     return rows.take(pc.sort_indices(rows["id"]))
 
 
@@ -145,7 +141,7 @@ def _write(session: Session, branch: str, rows: pa.Table, turn: int) -> None:
     made = rows.slice(half, quarter)
     ids = pa.array([f"{branch}-{turn}-{number}" for number in range(made.num_rows)])
     made = made.set_column(0, rows.schema.field(0), ids)
-    authority = session.store.authority(BranchName(branch), Counters())
+    authority = session.store.authority(BranchName(branch))
     txn = authority.begin(WriteKind.MUTATE)
     txn.upsert(KNOWS, pa.concat_tables([changed, made]))
     txn.delete(KNOWS, rows.slice(half + quarter)["id"].to_pylist())

@@ -16,7 +16,6 @@ from tests.session import Session
 
 from omnigraph.catalog.model import index_intents
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
@@ -170,7 +169,7 @@ ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (_Omnigrap
 
 def _build_indexes(session: Session) -> None:
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.ENSURE_INDICES)
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
         builds = [

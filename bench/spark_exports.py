@@ -26,7 +26,6 @@ from tests.session import Session
 
 from omnigraph import spark as plane
 from omnigraph.engine.export.encoders import parquet_schema
-from omnigraph.runtime import Counters
 
 TARGET = 2.0
 
@@ -43,12 +42,12 @@ def measure_export(graph: Session, spark, work: Path, rounds: int = 3) -> dict[s
 
 
 def _tables(graph: Session) -> dict[str, pa.Table]:
-    snapshot, counters, catalog = graph.snapshot(), Counters(), graph.catalog()
+    snapshot, catalog = graph.snapshot(), graph.catalog()
     owners = [*catalog.nodes.values(), *catalog.edges.values()]
     found = {}
     for owner in owners:
         schema = parquet_schema(owner)
-        rows = snapshot.table(owner.table_key, counters).read(schema.names, counters=counters)
+        rows = snapshot.table(owner.table_key).read(schema.names)
         found[owner.name] = rows.cast(schema)
     return found
 

@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.spark_alone import alone, timed
 from tests.session import Session
 
-from omnigraph.runtime import Counters
 from omnigraph.spark.query import query
 from omnigraph.store.tables.portable import TableTicket, fragment_sizes, read_fragments
 
@@ -47,7 +46,7 @@ def measure_two_hops(graph: Session, spark, rounds: int = 3) -> dict[str, float]
 
 
 def _pairs(graph: Session, spark):
-    table = graph.snapshot().table("edge:Knows", Counters())
+    table = graph.snapshot().table("edge:Knows")
     ticket = TableTicket(storage=graph.store.storage, pin=table.pin)
     fragments = [number for number, _ in fragment_sizes(table)]
     numbers = spark.range(0, len(fragments), 1, len(fragments))

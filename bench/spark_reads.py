@@ -24,7 +24,6 @@ from bench.spark_alone import alone, timed
 from tests.session import Session
 
 from omnigraph import spark as plane
-from omnigraph.runtime import Counters
 
 TARGET = 6.0
 COLUMNS = ("src", "dst")
@@ -42,7 +41,7 @@ def measure_read(graph: Session, spark, rounds: int = 3) -> dict[str, float]:
         return row[0], row[1]
 
     def by_lance() -> pa.Table:
-        return graph.snapshot().table("edge:Knows", Counters()).read(COLUMNS, counters=Counters())
+        return graph.snapshot().table("edge:Knows").read(COLUMNS)
 
     # A frame remembers how it was planned, so every round has one of its own.
     frames = [spark.read.format("omnigraph").options(**options).load() for _ in range(rounds + 1)]
@@ -58,7 +57,7 @@ def measure_parts(graph: Session, spark, work: Path, rounds: int = 3) -> dict[st
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - Spark is loaded when it is used
 
     path = str(work / "columns.parquet")
-    pq.write_table(graph.snapshot().table("edge:Knows", Counters()).read(COLUMNS, counters=Counters()), path)
+    pq.write_table(graph.snapshot().table("edge:Knows").read(COLUMNS), path)
     spark.dataSource.register(_held_source())
 
     def seconds(frame: Callable[[], Any]) -> float:

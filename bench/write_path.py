@@ -29,7 +29,6 @@ from lance.fragment import write_fragments
 from rich.console import Console
 from rich.table import Table
 
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.testing.s3 import S3Endpoint
 from omnigraph.txn.changes import TableRegister
@@ -228,7 +227,7 @@ def init(storage: Storage) -> Storage:
 
 
 def inserter(graph: GraphStore, branch: str = MAIN) -> Callable[[], None]:
-    authority: GraphPublishAuthority = graph.authority(BranchName(branch), Counters())
+    authority: GraphPublishAuthority = graph.authority(BranchName(branch))
 
     def insert() -> None:
         txn = authority.begin(WriteKind.INSERT)

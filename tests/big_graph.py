@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.session_graph import RELAXED
@@ -32,7 +31,7 @@ def add_people(session, people, sources, targets):
     edge_ids = pc.utf8_lpad(_numbered("", len(sources)), 26, "0")
     edges = {"id": edge_ids, "src": names.take(pa.array(sources)), "dst": names.take(pa.array(targets))}
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.INSERT)
     nodes = {"id": names, "name": names, "age": ages}
     for owner, columns in ((catalog.nodes["Person"], nodes), (catalog.edges["Knows"], edges)):

@@ -10,7 +10,6 @@ from omnigraph.engine.constraints import find_violations
 from omnigraph.engine.constraints.kernel import KernelSettings
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import Counters
 from omnigraph.txn.changes import TableReplace
 
 EVERY_TEXT = KernelSettings(uses_proofs=False, parallel_from_rows=0)
@@ -61,7 +60,7 @@ def view_of(catalog, stored=None):
         owner.table_key: TableReplace(table_key=owner.table_key, rows=table_of(owner, stored.get(owner.name, [])))
         for owner in owners
     }
-    return GraphView(None, catalog, Counters(), pending)
+    return GraphView(None, catalog, pending)
 
 
 def found(catalog, *parts, stored=None, limit=100, sources=(), settings=None):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.runtime import Counters
 from tests.load_graph import load_lines, make_graph
 
 SCHEMA = """
@@ -56,8 +55,8 @@ def make_full_graph(root):
 
 def tables_of(graph, branch="main"):
     """Every table of a branch as :func:`bits` by row id order, ids first."""
-    snapshot, counters = graph.snapshot(branch), Counters()
-    return {key: bits(snapshot.table(key, counters).read(counters=counters)) for key in sorted(snapshot.state.tables)}
+    snapshot = graph.snapshot(branch)
+    return {key: bits(snapshot.table(key).read()) for key in sorted(snapshot.state.tables)}
 
 
 def bits(rows: pa.Table):

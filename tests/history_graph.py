@@ -6,7 +6,6 @@ import base64
 
 import pyarrow as pa
 
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import Compaction, IndexBuilds, TableRegister, TableReplace
@@ -67,7 +66,7 @@ def rows_of(table_key, rows):
 
 def write(store, changes, *, branch=MAIN, actor=None):
     """Commit upserts ``{table: {id: row}}``, a row of None being a delete; return the commit, or None."""
-    authority = store.authority(BranchName(branch), Counters())
+    authority = store.authority(BranchName(branch))
     txn = authority.begin(WriteKind.LOAD_MERGE, actor=actor)
     for table_key, rows in changes.items():
         put = {chosen: row for chosen, row in rows.items() if row is not None}
@@ -99,10 +98,9 @@ def index(store, table_key, *, branch=MAIN):
 
 def read_rows(snapshot):
     """Every row of a state as ``{table: {id: row}}``, in the values the graph was given."""
-    counters = Counters()
     found = {}
     for table_key in SCHEMAS:
-        rows = snapshot.table(table_key, counters).read(counters=counters).to_pylist()
+        rows = snapshot.table(table_key).read().to_pylist()
         found[table_key] = {row.pop("id"): row for row in rows}
     return found
 
@@ -119,7 +117,7 @@ def _exported(value):
 
 
 def _change(store, kind, change, branch):
-    authority = store.authority(BranchName(branch), Counters())
+    authority = store.authority(BranchName(branch))
     txn = authority.begin(kind)
     txn.change(change)
     return authority.commit(txn).commit

@@ -11,7 +11,6 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.load import load
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
@@ -29,7 +28,7 @@ def make_graph(root: Path, schema: str) -> Session:
 
 def load_files(graph: Session, sources, mode: str, **options):
     """Load sources into main."""
-    authority = graph.store.authority(BranchName(MAIN), Counters())
+    authority = graph.store.authority(BranchName(MAIN))
     return load(authority, graph.catalog(), sources, mode, **options)
 
 
@@ -41,12 +40,12 @@ def load_lines(graph: Session, path: Path, lines: str | bytes, mode: str, **opti
 
 def export(graph: Session):
     """Return every row of main as an envelope, by table and id; dates as counts, blobs as base64."""
-    counters, catalog = Counters(), graph.catalog()
+    catalog = graph.catalog()
     snapshot = graph.snapshot()
     rows = []
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
         names = arrow_schema(owner).names
-        table = snapshot.table(owner.table_key, counters).read(names, counters=counters)
+        table = snapshot.table(owner.table_key).read(names)
         table = table.cast(pa.schema([(field.name, _counts(field.type)) for field in table.schema]))
         found = sorted(table.to_pylist(), key=lambda row: row["id"])
         for row in found:

@@ -7,7 +7,6 @@ import shutil
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.errors import MergeConflictsError
 from omnigraph.history.merge import merge_branch
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.session_graph import create_graph, open_session, read_graph
@@ -72,8 +71,7 @@ def head_of(session, branch=MAIN):
 
 def history_of(session, branch=MAIN):
     """The commits of a branch, newest first."""
-    counters = Counters()
-    return list(session.store.iter_commits(session.snapshot(branch, counters), counters))
+    return list(session.store.iter_commits(session.snapshot(branch)))
 
 
 def contents(session, branch=MAIN):
@@ -86,7 +84,7 @@ def put(session, table_key, rows, branch=MAIN):
     """Write whole rows by id as one commit; None removes the row. Nothing is checked."""
     catalog, kind_and_name = session.catalog(branch), table_key.partition(":")
     owner = (catalog.nodes if kind_and_name[0] == "node" else catalog.edges)[kind_and_name[2]]
-    authority = session.store.authority(BranchName(branch), Counters())
+    authority = session.store.authority(BranchName(branch))
     txn = authority.begin(WriteKind.MUTATE, actor="tester")
     written = [{"id": entity_id, **row} for entity_id, row in rows.items() if row is not None]
     if written:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from omnigraph.catalog.model import index_intents
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
 from omnigraph.txn.publish.plan import WriteKind
@@ -16,7 +15,7 @@ from tests.session_graph import read_graph
 def build_indexes(session):
     """Build every index that the schema wants over the rows there are."""
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.ENSURE_INDICES)
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
         builds = [

@@ -41,8 +41,8 @@ class Session:
     def close(self):
         self.backend.close()
 
-    def snapshot(self, branch="main", counters=None):
-        return self.engine.snapshot(branch, counters=counters)
+    def snapshot(self, branch="main"):
+        return self.engine.snapshot(branch)
 
     def prepare(self, call):
         return self.engine.reads.prepare(call)

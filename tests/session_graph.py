@@ -11,7 +11,6 @@ from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, PropertyType, Scalar
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
@@ -45,7 +44,7 @@ def add_rows(session, seed):
         values = {**ends, **{prop.name: _stored(data.get(prop.name), prop.type) for prop in owner.properties}}
         chosen = data["id"] if owner.key is None else entity_id(owner, values)
         rows.setdefault(owner.table_key, (owner, []))[1].append({"id": chosen, **values})
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.INSERT, actor="seed")
     for table_key, (owner, found) in rows.items():
         txn.insert(table_key, rows_of(owner, found))
@@ -59,11 +58,11 @@ def open_session(root, **options):
 
 def read_graph(session, branch=MAIN):
     """Every row by type and id as plain values: ends under ``src`` and ``dst``, dates as text, blobs as base64."""
-    catalog, counters = session.catalog(branch), Counters()
+    catalog = session.catalog(branch)
     snapshot = session.snapshot(branch)
     graph = {}
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
-        rows = snapshot.table(owner.table_key, counters).read(counters=counters)
+        rows = snapshot.table(owner.table_key).read()
         columns = {"id": rows["id"].to_pylist()}
         if isinstance(owner, EdgeType):
             columns |= {end: rows[end].to_pylist() for end in ("src", "dst")}
@@ -76,9 +75,9 @@ def read_graph(session, branch=MAIN):
 
 def commit_ids(session, branch=MAIN):
     """The commits of a branch, newest first."""
-    authority = session.store.authority(BranchName(branch), Counters())
-    loaded = authority.snapshot(Counters()).manifest
-    return [commit.id for commit in authority.services.manifest.iter_commits(loaded, Counters())]
+    authority = session.store.authority(BranchName(branch))
+    loaded = authority.snapshot().manifest
+    return [commit.id for commit in authority.services.manifest.iter_commits(loaded)]
 
 
 def _stored(value, of: PropertyType):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 
 
@@ -33,7 +32,7 @@ class TextImage:
         """Rows 0, 1, 2 … with these texts."""
         return cls(dict(enumerate(texts)), **options)
 
-    def column(self, name, counters: Counters):
+    def column(self, name):
         """Return the texts, whatever the property is called."""
         self.loads += 1
         return self.texts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
@@ -72,7 +71,7 @@ def open_graph(storage, **kwargs):
 
 def authority_of(graph, branch=MAIN):
     """The publish authority of a branch."""
-    return graph.authority(BranchName(branch), Counters())
+    return graph.authority(BranchName(branch))
 
 
 def insert(graph, table_key, rows, *, branch=MAIN, actor=None, **begin):
@@ -85,14 +84,12 @@ def insert(graph, table_key, rows, *, branch=MAIN, actor=None, **begin):
 
 def read_ids(graph, table_key, branch=MAIN):
     """The ids a fresh look at the branch shows, sorted."""
-    counters = Counters()
-    table = graph.snapshot(BranchName(branch), counters).table(table_key, counters)
-    return sorted(table.read(columns=["id"], counters=counters)["id"].to_pylist())
+    table = graph.snapshot(BranchName(branch)).table(table_key)
+    return sorted(table.read(columns=["id"])["id"].to_pylist())
 
 
 def history(graph, branch=MAIN):
     """The commits of a branch, newest first."""
-    counters = Counters()
     authority = authority_of(graph, branch)
-    loaded = authority.snapshot(counters).manifest
-    return list(authority.services.manifest.iter_commits(loaded, counters))
+    loaded = authority.snapshot().manifest
+    return list(authority.services.manifest.iter_commits(loaded))

@@ -20,7 +20,6 @@ from omnigraph.engine.constraints import check_change
 from omnigraph.engine.load import load
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.constraint_graph import change_of, owner_of, part
@@ -177,21 +176,21 @@ CASES = (
 def evaluate(session: Session, case: BadChange, folder: Path) -> None:
     """The evaluator alone, on the newest state."""
     catalog = session.catalog()
-    check_change(_change(catalog, case), GraphView(session.snapshot(), catalog, Counters()))
+    check_change(_change(catalog, case), GraphView(session.snapshot(), catalog))
 
 
 def commit(session: Session, case: BadChange, folder: Path) -> None:
     """A transaction whose rows are checked on the state it is published on."""
-    catalog, counters = session.catalog(), Counters()
+    catalog = session.catalog()
     change = _change(catalog, case)
-    authority = session.store.authority(BranchName(MAIN), counters)
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.MUTATE)
     for item in change.types.values():
         if item.rows is not None:
             txn.upsert(item.table_key, item.rows)
         if item.deletes:
             txn.delete(item.table_key, item.deletes)
-    txn.add_check(lambda view: check_change(change, GraphView.of_commit(view, catalog, counters)))
+    txn.add_check(lambda view: check_change(change, GraphView.of_commit(view, catalog)))
     authority.commit(txn)
 
 
@@ -239,7 +238,7 @@ def load_overwrite(session: Session, case: BadChange, folder: Path) -> None:
 def _load(session, envelopes, mode, folder):
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(envelope) + "\n" for envelope in envelopes))
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     load(authority, session.catalog(), [str(file)], mode)
 
 

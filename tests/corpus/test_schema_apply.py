@@ -10,7 +10,7 @@ import pytest
 
 from omnigraph.errors import ConstraintViolationError, OmnigraphError, QueryTypeError, VersionMissingError
 from omnigraph.ir import decode_parameter_text
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import is_ulid
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
@@ -82,9 +82,9 @@ def _check_earlier(earlier: Snapshot, before: dict[str, Any], expected: Expectat
         for table_key, rows in before.items():
             if claim == "gone" and rows:
                 with pytest.raises(VersionMissingError):
-                    earlier.table(table_key, Counters()).read(counters=Counters())
+                    earlier.table(table_key).read()
             else:
-                found = earlier.table(table_key, Counters()).read(["id"], counters=Counters())
+                found = earlier.table(table_key).read(["id"])
                 assert sorted(found["id"].to_pylist()) == sorted(rows)
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from omnigraph.errors import KeyExistsError
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild
 from omnigraph.testing.s3 import measure
 from omnigraph.txn.changes import IndexBuilds
@@ -78,7 +77,7 @@ class Driver:
     def settle(self):
         """Wait until the sidecars of all acknowledged writes are gone."""
         deadline_s = time.monotonic() + _SETTLE_S
-        while self.main.services.claims.pending_versions(Counters()):
+        while self.main.services.claims.pending_versions():
             assert time.monotonic() < deadline_s
 
     def deepen(self, number):

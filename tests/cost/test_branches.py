@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.values import BranchName
 from tests.cost.conftest import DEPTHS, WIDTHS
 from tests.cost.driver import sample
@@ -22,8 +22,9 @@ FORK_CALLS, FORK_HOPS = 14, 12
 
 def create(driver, name=None, source="main"):
     """Create a branch; the result carries the cost as a commit's would."""
-    counters, chosen = Counters(), BranchName(name or driver.fresh_branch_name())
-    driver.graph.create_branch(chosen, source=BranchName(source), counters=counters)
+    chosen = BranchName(name or driver.fresh_branch_name())
+    with counting() as counters:
+        driver.graph.create_branch(chosen, source=BranchName(source))
     return SimpleNamespace(cost=counters.cost())
 
 
@@ -31,7 +32,7 @@ def ready_branch(driver):
     """A branch that this process has opened and not written to."""
     name = driver.fresh_branch_name()
     create(driver, name)
-    driver.graph.snapshot(BranchName(name), Counters())
+    driver.graph.snapshot(BranchName(name))
     return name
 
 
@@ -94,8 +95,8 @@ def test_the_log_shows_the_hops_of_the_first_write_to_a_table_on_a_branch(shared
 
 def delete(driver, name):
     """Delete a branch; the result carries the cost as a commit's would."""
-    counters = Counters()
-    driver.graph.delete_branch(BranchName(name), counters=counters)
+    with counting() as counters:
+        driver.graph.delete_branch(BranchName(name))
     return SimpleNamespace(cost=counters.cost())
 
 

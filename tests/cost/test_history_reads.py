@@ -7,7 +7,7 @@ from omnigraph.history.diff.compare import GraphDiff
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, counting
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -40,7 +40,7 @@ def graphs(tmp_path_factory):
     for size in SIZES:
         storage = create(tmp_path_factory.mktemp("cost") / "graph")
         with open_store(storage) as store:
-            authority = store.authority(BranchName(MAIN), Counters())
+            authority = store.authority(BranchName(MAIN))
             txn = authority.begin(WriteKind.INSERT)
             txn.insert(PERSON, people(size))
             before = authority.commit(txn).commit
@@ -58,9 +58,11 @@ def diff_cost(root, before, after):
     """The cost of a difference for a process that has nothing in memory."""
     counters = Counters()
     with open_store(Storage.open(root), mode="read_only") as store:
-        old, new = store.snapshot_of(before, counters), store.snapshot_of(after, counters)
-        selected = select_differing(old.table(PERSON, Counters()), new.table(PERSON, Counters()), Counters())
-        changes = list(GraphDiff(old, new, counters=counters))
+        with counting(counters):
+            old, new = store.snapshot_of(before), store.snapshot_of(after)
+        selected = select_differing(old.table(PERSON), new.table(PERSON))
+        with counting(counters):
+            changes = list(GraphDiff(old, new))
     assert len(changes) == CHANGED
     return counters.cost(), [rows.row_count for rows in selected]
 
@@ -84,8 +86,8 @@ def test_a_feed_that_is_caught_up_reads_one_thing_whatever_the_depth(tmp_path):
             write(store, {PERSON: {"a": person(depth)}})
             if depth in {5, 40, 80}:
                 cursor = reader.poll().cursor
-                counters = Counters()
-                assert reader.poll(cursor=cursor, counters=counters).is_caught_up
+                with counting() as counters:
+                    assert reader.poll(cursor=cursor).is_caught_up
                 found.append(counters.cost().total_calls)
         assert max(found) <= 1
 
@@ -98,11 +100,8 @@ def test_a_poll_far_behind_reads_as_far_as_its_commits_go(tmp_path):
         for depth in range(1, 121):
             write(store, {PERSON: {"a": person(depth)}})
             if depth in {30, 120}:
-                with open_store(storage, mode="read_only") as reader:
-                    counters = Counters()
-                    page = ChangeReader(reader).poll(
-                        start=f"after:{first.id}", limits=PageLimits(commits=3), counters=counters
-                    )
+                with open_store(storage, mode="read_only") as reader, counting() as counters:
+                    page = ChangeReader(reader).poll(start=f"after:{first.id}", limits=PageLimits(commits=3))
                 assert len(page.blocks) == 3
                 costs.append(counters.cost().total_calls)
     # Finding the place reads one fragment of lineage more for each time that history has grown several times over.
@@ -113,9 +112,9 @@ def test_a_compacted_table_is_compared_without_being_held_whole(graphs):
     root, before, _ = graphs[SIZES[1]]
     with open_store(Storage.open(root)) as store:
         compacted = compact(store, PERSON)
-        counters, held = Counters(), []
-        old, new = store.snapshot_of(before, counters), store.snapshot_of(compacted, counters)
-        changes = sum(1 for _ in GraphDiff(old, new, counters=counters, check=held.append))
-        whole = new.table(PERSON, counters).read(counters=counters).nbytes
+        held = []
+        old, new = store.snapshot_of(before), store.snapshot_of(compacted)
+        changes = sum(1 for _ in GraphDiff(old, new, check=held.append))
+        whole = new.table(PERSON).read().nbytes
     assert changes == CHANGED
     assert max(held) < 2 * whole

@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.testing.s3 import measure
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
@@ -21,9 +21,8 @@ def test_a_page_of_the_log_costs_the_same_at_every_depth(driver_at, endpoint, de
     driver = driver_at(depth, 4)
     # Another process, which has the newest state and nothing else in memory.
     with open_graph(driver.storage, mode="read_only") as graph:
-        counters = Counters()
-        with measure(endpoint) as measured:
-            page = graph.past.log(ROOT, LogFilter(), PAGE, None, counters)
+        with measure(endpoint) as measured, counting() as counters:
+            page = graph.past.log(ROOT, LogFilter(), PAGE, None)
         assert len(measured.calls) <= LOG_CALLS
         assert counters.cost().total_calls == len(measured.calls)
         assert len(page.commits) >= min(depth, PAGE)
@@ -33,12 +32,12 @@ def test_a_page_of_the_log_costs_the_same_at_every_depth(driver_at, endpoint, de
 def test_any_later_page_and_any_ancestor_cost_no_more(driver_at, endpoint, depth):
     driver = driver_at(depth, 4)
     with open_graph(driver.storage, mode="read_only") as graph:
-        page = graph.past.log(ROOT, LogFilter(), 60, None, Counters())
+        page = graph.past.log(ROOT, LogFilter(), 60, None)
     with open_graph(driver.storage, mode="read_only") as graph:
         with measure(endpoint) as measured:
-            graph.past.log(ROOT, LogFilter(), PAGE, page.following, Counters())
+            graph.past.log(ROOT, LogFilter(), PAGE, page.following)
         assert len(measured.calls) <= LOG_CALLS
     with open_graph(driver.storage, mode="read_only") as graph:
         with measure(endpoint) as measured:
-            graph.past.resolve_ref(f"main~{depth - 10}", ROOT, Counters())
+            graph.past.resolve_ref(f"main~{depth - 10}", ROOT)
         assert len(measured.calls) <= ANCESTOR_CALLS

@@ -2,7 +2,6 @@
 
 import statistics
 
-from omnigraph.runtime import Counters
 from omnigraph.txn.manifest.lineage import FAN_IN, RECENT_LIMIT
 from omnigraph.values import MAIN, BranchName
 from tests.cost.driver import sample
@@ -28,7 +27,7 @@ def test_folds_are_bounded_and_the_mean_of_any_32_writes_stays_low(fresh_driver,
 
 def test_history_is_really_folded_by_such_a_run(shared_driver, endpoint):
     driver = shared_driver(100, 4)
-    loaded = driver.graph.snapshot(BranchName(MAIN), Counters()).manifest
+    loaded = driver.graph.snapshot(BranchName(MAIN)).manifest
     assert loaded.lineage
     assert sum(fragment.row_count for fragment in loaded.lineage) + len(loaded.state.recent) >= 100
     assert len(loaded.state.recent) <= RECENT_LIMIT

@@ -9,7 +9,7 @@ from omnigraph.catalog import compile_schema
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.status import read_status
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, counting
 from omnigraph.values import MAIN, BranchName
 from tests.cost.conftest import DEPTHS, WIDTHS
 from tests.cost.driver import sample
@@ -23,28 +23,29 @@ CATALOG = compile_schema(parse_schema(b"node Other { name: String }", "schema.pg
 
 
 def resolve(driver):
-    counters = Counters()
-    snapshot = driver.graph.snapshot(BranchName(MAIN), counters)
+    with counting() as counters:
+        snapshot = driver.graph.snapshot(BranchName(MAIN))
     return SimpleNamespace(snapshot=snapshot, cost=counters.cost())
 
 
 def read(driver):
-    counters = Counters()
-    table = driver.graph.snapshot(BranchName(MAIN), counters).table(PERSON, counters)
-    rows = table.read(["id"], counters=counters)
+    with counting() as counters:
+        table = driver.graph.snapshot(BranchName(MAIN)).table(PERSON)
+        rows = table.read(["id"])
     assert rows.num_rows == table.row_count
     return SimpleNamespace(cost=counters.cost())
 
 
 def open_and_close(driver, mode):
-    counters = Counters()
-    open_graph(driver.storage, mode=mode, counters=counters).close()
+    with counting() as counters:
+        graph = open_graph(driver.storage, mode=mode)
+    graph.close()
     return SimpleNamespace(cost=counters.cost())
 
 
 def look(graph):
-    counters = Counters()
-    read_status(graph, BranchName(MAIN), CATALOG, MaintenanceSettings(), World.system(), counters=counters)
+    with counting() as counters:
+        read_status(graph, BranchName(MAIN), CATALOG, MaintenanceSettings(), World.system())
     return SimpleNamespace(cost=counters.cost())
 
 
@@ -65,7 +66,7 @@ def test_a_read_is_one_probe_and_the_data(driver_at, endpoint, depth):
     assert kinds.pop(("LIST", "manifest_version")) == 1
     assert {object_class for _, object_class in kinds} <= {"table_data", "table_deletion"}
     assert found.cost.total_calls == found.calls
-    table = resolve(driver).snapshot.table(PERSON, Counters())
+    table = resolve(driver).snapshot.table(PERSON)
     assert found.calls - 1 <= 2 * len(table.fragments)
 
 

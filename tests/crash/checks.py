@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from omnigraph.runtime import Counters
 from omnigraph.txn.recovery.undo import RECOVERY_ACTOR
 from omnigraph.values import BranchName
 from tests.auditor import Auditor, audit
@@ -14,8 +13,7 @@ _CLIENT_ONLY = {"client_max_retries", "client_retry_timeout"}
 
 def state_of(graph):
     """Everything a write of ours may change, on every branch: rows, fragments, indexes, schema and format."""
-    counters = Counters()
-    return {branch: _branch_state(graph, branch, counters) for branch in graph.branch_names(counters)}
+    return {branch: _branch_state(graph, branch) for branch in graph.branch_names()}
 
 
 def without_indexes(state):
@@ -26,13 +24,13 @@ def without_indexes(state):
     }
 
 
-def _branch_state(graph, branch, counters):
-    snapshot = graph.snapshot(BranchName(branch), counters)
+def _branch_state(graph, branch):
+    snapshot = graph.snapshot(BranchName(branch))
     tables = {}
     for table_key in snapshot.state.tables:
-        table = snapshot.table(table_key, counters)
-        rows = sorted(tuple(row.values()) for row in table.read(counters=counters).to_pylist())
-        names = sorted(index.name for index in table.indexes(counters))
+        table = snapshot.table(table_key)
+        rows = sorted(tuple(row.values()) for row in table.read().to_pylist())
+        names = sorted(index.name for index in table.indexes())
         tables[table_key] = (rows, len(table.fragments), names)
     stones = sorted(stone.table_key for stone in snapshot.state.tombstones)
     return tables, stones, snapshot.state.schema.source, snapshot.manifest.format

@@ -14,7 +14,7 @@ from omnigraph.engine.maintenance.optimize import Optimization
 from omnigraph.engine.maintenance.planning import LocalRunner
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.store.tables.portable import TableTicket, carried_fragments, write_fragments_for
@@ -162,7 +162,7 @@ def _written_rows(graph):
     authority, txn = _txn(graph, WriteKind.LOAD_MERGE)
     people = authority.prepare(txn, PERSON)
     ticket = TableTicket(storage=graph.tables.datasets.storage, pin=people)
-    found = ticket.open().lookup(["a", "c"], (), Counters())
+    found = ticket.open().lookup(["a", "c"], ())
     rows = pa.concat_tables([node_rows(found["id"].to_pylist(), value=4), node_rows(["new"])])
     fragments = tuple(carried_fragments(ticket, rows, found["_rowid"].to_numpy()))
     owners = tuple((found["_rowaddr"].to_numpy() >> 32).tolist())

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from omnigraph.errors import Effect, OmnigraphError
-from omnigraph.runtime import Counters
 from omnigraph.testing.s3 import FOREVER, Fault, S3Endpoint
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.values import MAIN, BranchName
@@ -91,10 +90,9 @@ def assert_effect_is_true(error: OmnigraphError | None, is_there: bool) -> None:
 
 def assert_heads_are_pins(graph: GraphStore) -> None:
     """Demand that no table has moved beyond what the graph names."""
-    counters = Counters()
-    state = graph.snapshot(BranchName(MAIN), counters).state
+    state = graph.snapshot(BranchName(MAIN)).state
     for entry in state.tables.values():
-        assert graph.tables.head(entry.pin.location, entry.pin.branch, counters) == entry.pin.version
+        assert graph.tables.head(entry.pin.location, entry.pin.branch) == entry.pin.version
 
 
 def _finish_releases(graph):

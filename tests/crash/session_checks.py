@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType
-from omnigraph.runtime import Counters
 from tests.crash.checks import assert_history_tells, assert_sound, recovery_kinds, state_of, without_indexes
 
 
@@ -30,10 +29,10 @@ def seen_state(kind, storage):
 
 def assert_agrees(session):
     """Demand that the schema in force, the tables and the ends of the edges fit each other."""
-    catalog, snapshot, counters = session.catalog(), session.snapshot(), Counters()
+    catalog, snapshot = session.catalog(), session.snapshot()
     owners = {owner.table_key: owner for owner in [*catalog.nodes.values(), *catalog.edges.values()]}
     assert set(snapshot.state.tables) == set(owners)
-    rows = {key: snapshot.table(key, counters).read(counters=counters) for key in owners}
+    rows = {key: snapshot.table(key).read() for key in owners}
     for key, owner in owners.items():
         assert rows[key].schema.names == arrow_schema(owner).names
         if isinstance(owner, EdgeType):

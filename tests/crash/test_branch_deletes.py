@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
 from tests.crash.child import Job
@@ -38,12 +38,12 @@ def _job(name, storage, act, point):
 def _assert_gone(storage, *, recoveries):
     for _ in range(2):
         with open_graph(storage) as graph:
-            assert graph.branch_names(Counters()) == [MAIN]
+            assert graph.branch_names() == [MAIN]
             assert read_ids(graph, PERSON) == ["a"]
             control = graph._stores.control
-            assert control.list_keys("__recovery", Counters()) == ()
-            assert [key for key in control.list_keys("nodes", Counters()) if "/tree/" in key] == []
-            assert control.list_keys("__manifest/tree", Counters()) == ()
+            assert control.list_keys("__recovery") == ()
+            assert [key for key in control.list_keys("nodes") if "/tree/" in key] == []
+            assert control.list_keys("__manifest/tree") == ()
         assert recovery_kinds(storage) == [FORWARD] * recoveries
         assert_sound(storage)
 
@@ -63,7 +63,7 @@ def test_a_killed_deletion_is_finished_by_whoever_opens_the_graph(store, places_
     crash_together(_job(point, storage, "delete", point) for point, storage in storages.items())
     for point, storage in storages.items():
         with open_graph(storage, mode="read_only") as reader:
-            assert (DRAFT in reader.branch_names(Counters())) == (point not in ENDED)
+            assert (DRAFT in reader.branch_names()) == (point not in ENDED)
             if point not in ENDED:
                 assert read_ids(reader, PERSON, DRAFT) == ["a", "b"]
         _assert_gone(storage, recoveries=1)
@@ -90,7 +90,7 @@ def test_a_name_that_was_taken_again_before_the_recovery_keeps_its_new_branch(pl
         insert(graph, PERSON, node_rows(["next"]), branch=DRAFT)
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON, DRAFT) == ["a", "next"]
-        assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+        assert graph._stores.control.list_keys("__recovery") == ()
     assert_sound(storage)
 
 
@@ -100,7 +100,7 @@ def test_a_creator_killed_behind_its_ref_has_made_the_branch(store, places_of):
     storage = init_graph(places.fresh(), places.options)
     crash_together([_job("branch", storage, "branch", "txn.branch.after_ref")])
     with open_graph(storage) as graph:
-        assert graph.branch_names(Counters()) == [MAIN, DRAFT]
+        assert graph.branch_names() == [MAIN, DRAFT]
         insert(graph, PERSON, node_rows(["b"]), branch=DRAFT)
         graph.delete_branch(BranchName(DRAFT))
     create_branch(storage, World.system())

@@ -3,7 +3,7 @@
 import pytest
 
 from omnigraph.errors import HistoryGoneError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.values import MAIN, BranchName, TagName
 from tests.crash.checks import assert_sound
 from tests.crash.child import Job
@@ -69,8 +69,8 @@ def _assert_whole(storage):
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON) == ["a", "b", "c", "d"]
         assert read_ids(graph, PERSON, DRAFT) == ["a", "b", "c", "drafted"]
-        named = graph.past.resolve_ref("tag:named", BranchName(MAIN), Counters()).snapshot
-        assert named.table(PERSON, Counters()).row_count == 2
+        named = graph.past.resolve_ref("tag:named", BranchName(MAIN)).snapshot
+        assert named.table(PERSON).row_count == 2
     assert_sound(storage)
 
 
@@ -84,9 +84,7 @@ def test_a_killed_cleanup_leaves_a_whole_graph_and_the_next_one_finishes(store, 
         with open_graph(storage) as graph:
             first = history(graph)[-1]
             with pytest.raises(HistoryGoneError):
-                graph.snapshot_at(BranchName(MAIN), first.id, Counters()).table(PERSON, Counters()).read(
-                    counters=Counters()
-                )
+                graph.snapshot_at(BranchName(MAIN), first.id).table(PERSON).read()
             insert(graph, PERSON, node_rows(["next"]))
         assert_sound(storage)
 
@@ -99,6 +97,6 @@ def test_a_killed_optimization_changes_no_row_and_the_next_one_finishes(store, k
         assert optimize(storage, World.system()).commits == ()
         _assert_whole(storage)
         with open_graph(storage) as graph:
-            table = graph.snapshot(BranchName(MAIN), Counters()).table(PERSON, Counters())
+            table = graph.snapshot(BranchName(MAIN)).table(PERSON)
             assert len(table.fragments) == 1
-            assert table.indexes(Counters())[0].fragment_ids == {item.metadata.id for item in table.fragments}
+            assert table.indexes()[0].fragment_ids == {item.metadata.id for item in table.fragments}

@@ -169,7 +169,7 @@ world.failpoints.enable("txn.claim.after_put", on_nth(1, hold))
 graph = open_graph(init_graph(sys.argv[1]), world=world)
 first = start_thread("first", lambda: insert(graph, PERSON, node_rows(["first"])))
 assert begun.wait(300)
-queue = graph.authority("main", None)._queue
+queue = graph.authority("main")._queue
 
 
 def interrupt():

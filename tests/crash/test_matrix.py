@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from omnigraph.errors import GraphMissingError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from tests.crash.checks import (
     assert_history_tells,
@@ -100,7 +100,7 @@ def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store
     point = "txn.branch.after_line"
     crash_together([Job(name="branch", root=storage.root, options=places.options, kind="", act="branch", point=point)])
     with open_graph(storage) as graph:
-        assert graph.branch_names(Counters()) == ["main"]
+        assert graph.branch_names() == ["main"]
         insert(graph, PERSON, node_rows(["a"]))
     create_branch(storage, World.system())
     with open_graph(storage) as graph:

@@ -6,7 +6,6 @@ import pytest
 
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
@@ -144,7 +143,7 @@ def _fail_call(endpoint, storage, operation, loop, nth):
         final = _look(storage, operation)
         assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"
-        assert session.store._stores.control.list_keys("__recovery", Counters()) == ()
+        assert session.store._stores.control.list_keys("__recovery") == ()
         assert_heads_are_pins(session.store)
         change(session, 'insert Person { name: "after" }', operation.target)
     return was_hit

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import BranchMissingError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
@@ -178,11 +178,11 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
         if is_recovery:
             # Looked at once before, so that the claim was silent for hours when the recovery looks again.
             claims = authority_of(graph).services.claims
-            for version in claims.pending_versions(Counters()):
-                claims.describe(version, Counters())
+            for version in claims.pending_versions():
+                claims.describe(version)
             world.clock.let_hours_pass()
         elif not isinstance(operation, CreateBranch):
-            graph.snapshot(BranchName(branch), Counters())
+            graph.snapshot(BranchName(branch))
         fault = trouble.on_call(nth, storage.prefix)
         error, was_hit = fail_call(endpoint, fault, graph, lambda: operation.run(graph, mark))
         seen = _look(storage, operation, mark)
@@ -204,10 +204,10 @@ def _assert_settles(storage, operation, mark, error, seen):
         if not isinstance(operation, Recovery):
             assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"
-        assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+        assert graph._stores.control.list_keys("__recovery") == ()
         assert_heads_are_pins(graph)
         branch = operation.branch_of(mark)
-        if branch != MAIN and branch not in graph.branch_names(Counters()):
+        if branch != MAIN and branch not in graph.branch_names():
             graph.create_branch(BranchName(branch))
         insert(graph, PERSON, node_rows([f"after-{mark}"]), branch=branch)
         insert(graph, TEAM, node_rows([f"after-{mark}"]))
@@ -218,7 +218,7 @@ def _look(storage, operation, mark):
     branch = operation.branch_of(mark)
     with open_graph(storage, mode="read_only") as graph:
         try:
-            graph.snapshot(BranchName(branch), Counters())
+            graph.snapshot(BranchName(branch))
         except BranchMissingError:
             return False
         found = {mark in read_ids(graph, key, branch) for key in operation.keys} or {True}

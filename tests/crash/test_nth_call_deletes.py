@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import BranchMissingError, Effect, OmnigraphError
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
 from tests.crash.later import later_world
@@ -31,7 +30,7 @@ FULL = [
 
 def _is_there(storage):
     with open_graph(storage, mode="read_only") as graph:
-        return DRAFT in graph.branch_names(Counters())
+        return DRAFT in graph.branch_names()
 
 
 def _assert_effect_is_true(error, is_there):
@@ -57,7 +56,7 @@ def _fail_call(endpoint, storage, trouble, nth, *, again):
     """Fail one call, look, perhaps delete again, let the graph settle, look again; return whether the call came."""
     error = None
     with open_graph(storage, settings=IMPATIENT) as graph:
-        graph.snapshot(DRAFT, Counters())
+        graph.snapshot(DRAFT)
         since = endpoint.last_sequence()
         fault = endpoint.add_fault(trouble.on_call(nth, storage.prefix))
         try:
@@ -80,10 +79,10 @@ def _fail_call(endpoint, storage, trouble, nth, *, again):
 
 def _assert_settles(storage, error):
     with open_graph(storage, world=later_world(hours=2), settings=IMPATIENT) as graph:
-        _assert_effect_is_true(error, DRAFT in graph.branch_names(Counters()))
-        assert graph._stores.control.list_keys("__recovery", Counters()) == ()
-        if DRAFT not in graph.branch_names(Counters()):
-            assert graph._stores.control.list_keys("__manifest/tree", Counters()) == ()
+        _assert_effect_is_true(error, DRAFT in graph.branch_names())
+        assert graph._stores.control.list_keys("__recovery") == ()
+        if DRAFT not in graph.branch_names():
+            assert graph._stores.control.list_keys("__manifest/tree") == ()
             graph.create_branch(DRAFT)
         insert(graph, TEAM, node_rows(["after"]), branch=DRAFT)
         assert read_ids(graph, PERSON, MAIN) == ["a"]

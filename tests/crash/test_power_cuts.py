@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from omnigraph.runtime import Counters
 from omnigraph.txn.claims import identity as writers
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import BranchName, TagName
@@ -65,7 +64,7 @@ if IS_FULL:
 
 
 def _seen(graph):
-    return without_indexes(state_of(graph)), sorted(tag.name for tag in graph.tags.list(Counters()))
+    return without_indexes(state_of(graph)), sorted(tag.name for tag in graph.tags.list())
 
 
 def _look(storage):
@@ -106,16 +105,16 @@ def _assert_survives(cut, storage, before, after):
     with open_graph(storage, settings=FULL) as graph:
         recovered = _seen(graph)
         assert recovered in allowed, told
-        for branch in graph.branch_names(Counters()):
+        for branch in graph.branch_names():
             insert(graph, PERSON, node_rows(["next"]), branch=branch)
             insert(graph, TEAM, node_rows(["next"]), branch=branch) if TEAM in _tables(graph, branch) else None
         # Nothing of what was not there comes back, nothing of what was goes.
-        assert {branch for branch, *_ in [*recovered[0].items()]} == set(graph.branch_names(Counters())), told
+        assert {branch for branch, *_ in [*recovered[0].items()]} == set(graph.branch_names()), told
     assert_sound(storage)
 
 
 def _tables(graph, branch):
-    return graph.snapshot(branch, Counters()).state.tables
+    return graph.snapshot(branch).state.tables
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -13,7 +13,6 @@ from omnigraph.errors import (
     StorageFault,
     StorageUnavailableError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.testing.s3 import FOREVER, Fault
 from tests.crash.checks import assert_sound, recovery_kinds
@@ -123,7 +122,7 @@ def _assert_release_is_made_up_for(storage, caplog):
 
 def _audit_kinds(storage):
     with open_graph(storage) as graph:
-        return [row["recovery_kind"] for row in authority_of(graph).services.audit.rows(Counters())]
+        return [row["recovery_kind"] for row in authority_of(graph).services.audit.rows()]
 
 
 @pytest.mark.parametrize("action", ["error", "drop"])
@@ -243,20 +242,20 @@ def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
     with open_graph(local, settings=IMPATIENT) as early:
         tear(local)
         (key,) = sidecars(local)
-        control, counters = ControlObjects(local), Counters()
-        good = control.get(key, counters)
+        control = ControlObjects(local)
+        good = control.get(key)
         for bad in _damaged(json.loads(good)):
-            control.put(key, bad, counters)
+            control.put(key, bad)
             with pytest.raises(SidecarCorruptError) as caught:
                 open_graph(local, world=later_world()).close()
             assert caught.value.details.what == key
-            assert control.get(key, counters) == bad
+            assert control.get(key) == bad
         with pytest.raises(SidecarCorruptError):
             insert(early, PERSON, node_rows(["x"]))
-        assert control.get(key, counters) == bad
+        assert control.get(key) == bad
         with open_graph(local, mode="read_only") as graph:
             assert read_ids(graph, PERSON) == ["a"]
-        control.put(key, good, counters)
+        control.put(key, good)
     with open_graph(local, world=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
@@ -266,8 +265,8 @@ def test_a_sidecar_that_was_altered_is_reported_and_never_executed(local):
     """Every byte counts, also where the result is a plan like any other."""
     tear(local)
     (key,) = sidecars(local)
-    control, counters = ControlObjects(local), Counters()
-    good = control.get(key, counters)
+    control = ControlObjects(local)
+    good = control.get(key)
     changed = [
         good.replace(b'"actor":"torn"', b'"actor":"tarn"'),
         good.replace(b'"row_count":2', b'"row_count":3'),
@@ -277,14 +276,14 @@ def test_a_sidecar_that_was_altered_is_reported_and_never_executed(local):
     ]
     for bad in changed:
         assert bad != good
-        control.put(key, bad, counters)
+        control.put(key, bad)
         with pytest.raises(SidecarCorruptError) as caught:
             open_graph(local, world=later_world())
         assert caught.value.details.what == key
-        assert control.get(key, counters) == bad
+        assert control.get(key) == bad
         with open_graph(local, mode="read_only") as graph:
             assert read_ids(graph, PERSON) == ["a"]
-    control.put(key, good, counters)
+    control.put(key, good)
     with open_graph(local, world=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
@@ -293,10 +292,10 @@ def test_a_sidecar_that_was_altered_is_reported_and_never_executed(local):
 def test_a_sidecar_of_the_format_before_is_still_executed(local):
     tear(local)
     (key,) = sidecars(local)
-    control, counters = ControlObjects(local), Counters()
-    plan = json.loads(control.get(key, counters))
+    control = ControlObjects(local)
+    plan = json.loads(control.get(key))
     del plan["checksum"]
-    control.put(key, json.dumps({**plan, "format": 1}).encode(), counters)
+    control.put(key, json.dumps({**plan, "format": 1}).encode())
     with open_graph(local, world=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
@@ -305,7 +304,7 @@ def test_a_sidecar_of_the_format_before_is_still_executed(local):
 def test_a_damaged_sidecar_on_s3_is_refused_alike(remote):
     tear(remote)
     (key,) = sidecars(remote)
-    ControlObjects(remote).put(key, b"{", Counters())
+    ControlObjects(remote).put(key, b"{")
     with pytest.raises(SidecarCorruptError):
         open_graph(remote, world=later_world())
     assert sidecars(remote) == (key,)

@@ -17,7 +17,7 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableDriftError,
 )
-from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import MAIN_LINE
@@ -53,12 +53,12 @@ def storage(request, tmp_path):
 
 
 def _audit_kinds(graph):
-    return [row["recovery_kind"] for row in authority_of(graph).services.audit.rows(Counters())]
+    return [row["recovery_kind"] for row in authority_of(graph).services.audit.rows()]
 
 
 def _pin(storage, table_key):
     with open_graph(storage, mode="read_only") as graph:
-        return graph.snapshot(BranchName(MAIN), Counters()).entry(table_key).pin
+        return graph.snapshot(BranchName(MAIN)).entry(table_key).pin
 
 
 def _append_raw(storage, table_key):
@@ -147,7 +147,7 @@ def test_a_claim_that_was_won_is_given_back_when_the_look_after_it_fails(storage
     with open_graph(storage, settings=IMPATIENT) as graph:
         manifest = authority_of(graph).services.manifest
 
-        def fails(_counters):
+        def fails():
             details = StorageFault(doing="look", location="__manifest", reason="gone")
             raise StorageUnavailableError("storage did not answer", details=details)
 
@@ -167,12 +167,12 @@ def test_a_claim_that_was_won_is_given_back_when_the_look_after_it_fails(storage
 def _move_elsewhere(storage, ahead_ms):
     """Make the claim one of another machine, whose clock is ahead."""
     (key,) = sidecars(storage)
-    control, counters = ControlObjects(storage), Counters()
+    control = ControlObjects(storage)
     book = ClaimBook(control, MAIN_LINE, World.system({}), IMPATIENT)
-    plan = book.read(int(key.rpartition("/")[2].partition(".")[0]), counters)
+    plan = book.read(int(key.rpartition("/")[2].partition(".")[0]))
     writer = msgspec.structs.replace(plan.writer, host="elsewhere", pid=1)
     moved = msgspec.structs.replace(plan, writer=writer, created_at_ms=plan.created_at_ms + ahead_ms)
-    control.put(key, PLAN.encode(moved), counters)
+    control.put(key, PLAN.encode(moved))
 
 
 @pytest.mark.parametrize("ahead_h", [-1000, 0, 1000])
@@ -213,10 +213,10 @@ def test_a_holder_that_gives_signs_of_life_is_left_alone_however_long_it_takes(s
         services = authority_of(graph).services
         for _ in range(5):
             clock.sleep(RELAXED.grace_s * 0.9)
-            services.claims.renew(version, msgspec.structs.replace(services.writer, host="elsewhere"), Counters())
+            services.claims.renew(version, msgspec.structs.replace(services.writer, host="elsewhere"))
             graph.refresh()
         assert read_ids(graph, PERSON) == ["a"]
-        assert services.claims.describe(version, Counters()).state == "unknown"
+        assert services.claims.describe(version).state == "unknown"
 
 
 def test_a_live_writer_of_this_host_is_not_taken_over(storage):
@@ -246,14 +246,14 @@ def test_a_damaged_sign_of_life_stops_writing_is_kept_and_stops_no_reader(tmp_pa
     (key,) = sidecars(storage)
     damaged = key.replace(".json", f".{name}.json")
     control = ControlObjects(storage)
-    control.put(damaged, bad, Counters())
+    control.put(damaged, bad)
     with pytest.raises(SidecarCorruptError) as caught:
         open_graph(storage, world=later_world())
     assert caught.value.details.what == damaged
     assert set(sidecars(storage)) == {key, damaged}
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a"]
-    control.delete(damaged, Counters())
+    control.delete(damaged)
     with open_graph(storage, world=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(storage)
@@ -296,14 +296,14 @@ def test_a_raw_write_beside_an_abandoned_one_keeps_nothing_of_the_abandoned_one(
 def test_a_table_behind_its_pin_stops_recovery_and_keeps_the_sidecar(storage):
     tear(storage)
     pin = _pin(storage, PERSON)
-    control, counters = ControlObjects(storage), Counters()
-    versions = control.list_keys(f"{pin.location}/_versions", counters)
+    control = ControlObjects(storage)
+    versions = control.list_keys(f"{pin.location}/_versions")
     # Newest first, by name: the one that the abandoned write made, then the published one.
     for key in versions[:2]:
-        control.delete(key, counters)
-    for key in control.list_keys(f"{pin.location}/_versions", counters):
+        control.delete(key)
+    for key in control.list_keys(f"{pin.location}/_versions"):
         if key.endswith("hint.json"):
-            control.delete(key, counters)
+            control.delete(key)
     for hours in (1, 2):
         with pytest.raises(RecoveryInvariantError) as caught:
             open_graph(storage, world=later_world(hours))

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from omnigraph.errors import StorageCorruptError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.versions import version_file
@@ -143,7 +143,7 @@ def test_torn_table_versions_that_no_commit_names_are_put_aside_and_the_write_is
             insert(graph, TEAM, node_rows(["drafted"]), branch=branch)
     _stop_write(storage, "txn.commit.after_tables", monkeypatch, branch)
     with open_graph(storage, mode="read_only") as graph:
-        pin = graph.snapshot(BranchName(branch or "main"), Counters()).state.tables[PERSON].pin
+        pin = graph.snapshot(BranchName(branch or "main")).state.tables[PERSON].pin
     _damage(_file(storage, pin.version + 1, pin.branch, pin.location), tear)
     with open_graph(storage, mode="read_only") as graph:
         assert _ids(graph, branch) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
@@ -36,5 +36,5 @@ def tear(storage: Storage, point: str = "txn.commit.after_tables", nth: int = 1)
 
 def sidecars(storage: Storage) -> tuple[str, ...]:
     """The claims that are there."""
-    keys = ControlObjects(storage).list_keys("__recovery", Counters())
+    keys = ControlObjects(storage).list_keys("__recovery")
     return tuple(key for key in keys if key.endswith(".json"))

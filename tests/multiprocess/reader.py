@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from omnigraph.runtime import Counters
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import MAIN, BranchName
 from tests.multiprocess.ground import Ground
@@ -41,7 +40,7 @@ class Reader:
 
     def look(self, graph: Any, *, may_hold: bool) -> Iterator[str]:
         """Take one snapshot and yield what is wrong with it; ``may_hold``: the graph stays open for later looks."""
-        snapshot = graph.snapshot(BranchName(MAIN), Counters())
+        snapshot = graph.snapshot(BranchName(MAIN))
         version = snapshot.state.version
         content, findings = _read(snapshot)
         yield from findings
@@ -68,8 +67,7 @@ def _read(snapshot: Snapshot) -> tuple[Content, list[str]]:
     content: Content = {}
     findings = []
     for table_key, entry in snapshot.state.tables.items():
-        counters = Counters()
-        rows = snapshot.table(table_key, counters).read(counters=counters).to_pylist()
+        rows = snapshot.table(table_key).read().to_pylist()
         content[table_key] = {row["id"]: row for row in rows}
         where = f"version={snapshot.state.version} table={table_key}"
         if len(rows) != entry.row_count:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import BadValue, ExpectedVersionMismatchError, UsageError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.publish.plan import WriteKind
 from tests.multiprocess.ground import Ground
@@ -54,8 +54,7 @@ def act(ground: Ground, role: str, world: World) -> str:
 
 
 def _no_edge_hangs(view: Any) -> None:
-    counters = Counters()
-    for edge in view.snapshot.table(KNOWS, counters).read(counters=counters).to_pylist():
+    for edge in view.snapshot.table(KNOWS).read().to_pylist():
         if DROPPED in {edge["src"], edge["dst"]}:
             details = BadValue(what="node", value=DROPPED, expected="a node without edges")
             raise UsageError(f"an edge needs the node edge={edge['id']}", details=details)

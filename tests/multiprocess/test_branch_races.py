@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.errors import BranchMissingError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.values import MAIN, BranchName
 from tests.auditor import audit
 from tests.multiprocess.branching import DONE, WRITTEN, act
@@ -104,8 +104,8 @@ def settled(ground):
     """The branches and their persons when everything is over; nothing may be left in flight."""
     assert audit(ground.root) == []
     with open_graph(ground.storage) as graph:
-        found = {str(name): read_ids(graph, PERSON, name) for name in graph.branch_names(Counters())}
-        assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+        found = {str(name): read_ids(graph, PERSON, name) for name in graph.branch_names()}
+        assert graph._stores.control.list_keys("__recovery") == ()
     return found
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from omnigraph.engine.mutate.values import rows_of
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.prop.read_schemas import SCHEMA_TEXTS, SCHEMAS, pool
@@ -109,7 +109,7 @@ def store(session, rng: Random, schema: Schema, graph: Graph, indexes: str) -> N
 
 def _commit(session, upserts, deletes) -> None:
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.INSERT)
     for name, rows in upserts.items():
         owner = catalog.nodes.get(name) or catalog.edges[name]

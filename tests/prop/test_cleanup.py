@@ -18,7 +18,7 @@ from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import BranchInUseError, Effect, ExpectedVersionMismatchError, HistoryGoneError, OmnigraphError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
@@ -122,7 +122,7 @@ class Model:
     def __init__(self, storage):
         self.storage = storage
         self.store = open_store(storage, settings=IMPATIENT)
-        start = str(self.store.snapshot(BranchName(MAIN), Counters()).state.head.commit)
+        start = str(self.store.snapshot(BranchName(MAIN)).state.head.commit)
         self.heads = {MAIN: {key: {} for key in SCHEMAS}}
         self.states = {start: self.heads[MAIN]}
         self.line = {MAIN: [start]}
@@ -181,7 +181,7 @@ class Model:
         source, target = self._known(source), self._known(target)
         if source == target:
             return
-        authority = self.store.authority(BranchName(target), Counters())
+        authority = self.store.authority(BranchName(target))
         txn = authority.begin(WriteKind.BRANCH_MERGE, merged_parent=CommitId(self.line[source][-1]))
         txn.upsert(PERSON, rows_of(PERSON, {"merged": ROW[PERSON]}))
         commit = authority.commit(txn).commit
@@ -224,14 +224,14 @@ class Model:
 
     def check(self, other, keep):
         for branch, rows in self.heads.items():
-            assert read_rows(other.snapshot(BranchName(branch), Counters())) == rows, branch
+            assert read_rows(other.snapshot(BranchName(branch))) == rows, branch
         for name, commit in self.tags.items():
-            state = other.past.resolve_ref(f"tag:{name}", BranchName(MAIN), Counters())
+            state = other.past.resolve_ref(f"tag:{name}", BranchName(MAIN))
             assert read_rows(state.snapshot) == self.states[commit]
         for branch, line in self.line.items():
             for place, commit in enumerate(reversed(line)):
                 try:
-                    snapshot = other.snapshot_at(BranchName(branch), CommitId(commit), Counters())
+                    snapshot = other.snapshot_at(BranchName(branch), CommitId(commit))
                     found = read_rows(snapshot)
                 except HistoryGoneError:
                     # An inherited state is kept by the branch that it landed on.
@@ -243,7 +243,7 @@ class Model:
                     assert found == self.states[commit]
 
     def _landed_elsewhere(self, other, branch, commit):
-        return other.past.show(CommitId(commit), BranchName(branch), Counters()).branch != branch
+        return other.past.show(CommitId(commit), BranchName(branch)).branch != branch
 
     def _attempt(self, change):
         """Do what is built upon a table as it stands: whoever ends the stalled writer's work moves its table."""
@@ -260,9 +260,9 @@ class Model:
     def _learn(self, own=None, apply=None):
         """Take in what was committed, by the stalled writer and by recoveries too; those change no row."""
         for branch in self.heads:
-            newest = self.store.snapshot(BranchName(branch), Counters())
+            newest = self.store.snapshot(BranchName(branch))
             known, fresh = set(self.line[branch]), []
-            for commit in self.store.iter_commits(newest, Counters()):
+            for commit in self.store.iter_commits(newest):
                 if str(commit.id) in known:
                     break
                 fresh.append(commit)

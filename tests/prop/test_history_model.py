@@ -18,7 +18,6 @@ from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.blame import blame
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.history_graph import (
@@ -87,7 +86,7 @@ class World:
     def __init__(self, store):
         self.store = store
         self.heads = {MAIN: {key: {} for key in SCHEMAS}}
-        self.states = {str(store.snapshot(BranchName(MAIN), Counters()).state.head.commit): self.heads[MAIN]}
+        self.states = {str(store.snapshot(BranchName(MAIN)).state.head.commit): self.heads[MAIN]}
         self.line = {MAIN: list(self.states)}
         self._committed(MAIN, write(store, SEED), SEED)
 
@@ -234,7 +233,7 @@ class _world:  # noqa: N801 - read as a phrase
 
     def __enter__(self):
         for branch, rows in self.world.heads.items():
-            assert same(read_rows(self.store.snapshot(BranchName(branch), Counters())), rows)
+            assert same(read_rows(self.store.snapshot(BranchName(branch))), rows)
         return self.world
 
     def __exit__(self, *_):

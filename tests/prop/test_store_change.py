@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import (
@@ -61,7 +61,6 @@ class Machine:
     def __init__(self, root):
         self.world = World.system()
         self.storage = Storage.open(root)
-        self.counters = Counters()
         self.model = {}
         self.turn = 0
         self.restart()
@@ -73,11 +72,11 @@ class Machine:
 
     @property
     def origin(self):
-        return {"operation_id": "op", "world": self.world, "counters": self.counters}
+        return {"operation_id": "op", "world": self.world}
 
     @property
     def table(self):
-        return self.tables.open(self.pin, self.counters)
+        return self.tables.open(self.pin)
 
     def rows(self, ids):
         columns = {
@@ -90,8 +89,8 @@ class Machine:
 
     def commit(self, staged):
         copy = msgspec.json.decode(msgspec.json.encode(staged, enc_hook=str), type=StagedCommit)
-        landed = self.tables.commit(copy, self.counters)
-        assert self.tables.commit(copy, self.counters) == landed == staged.after
+        landed = self.tables.commit(copy)
+        assert self.tables.commit(copy) == landed == staged.after
         return landed
 
     def step(self, kind, *arguments):
@@ -114,7 +113,7 @@ class Machine:
                 staged = stage_compaction(self.table, **self.origin)
                 self.pin = self.commit(staged) if staged else self.pin
             case "fork":
-                self.pin = self.tables.fork(self.pin, f"b{self.turn}", self.counters)
+                self.pin = self.tables.fork(self.pin, f"b{self.turn}")
             case _:
                 self.restart()
 
@@ -132,27 +131,27 @@ class Machine:
         assert all(after[key] == row_id for key, row_id in before.items() if key in after)
 
     def row_ids(self):
-        read = self.table.read(["id"], with_row_meta=True, counters=self.counters)
+        read = self.table.read(["id"], with_row_meta=True)
         return dict(zip(read["id"].to_pylist(), read["_rowid"].to_pylist(), strict=True))
 
     def check(self):
         table = self.table
-        read = table.read(["id", "n"], counters=self.counters)
+        read = table.read(["id", "n"])
         assert sorted(read["id"].to_pylist()) == sorted(self.model)
         assert dict(zip(read["id"].to_pylist(), read["n"].to_pylist(), strict=True)) == self.model
         assert table.row_count == len(self.model)
-        found = table.lookup(KEYS, ["n"], self.counters)
+        found = table.lookup(KEYS, ["n"])
         assert sorted(found["id"].to_pylist()) == sorted(self.model)
         assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == self.model
         assert dict(zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True)) == self.row_ids()
         for turn in set(self.model.values()) | {self.turn}:
             expected = sorted(key for key, value in self.model.items() if value == turn)
             query = Search(full_text=MatchQuery(f"word{turn}", "text"))
-            assert sorted(table.read(["id"], counters=self.counters, search=query)["id"].to_pylist()) == expected
-            assert sorted(table.read(["id"], f"n = {turn}", counters=self.counters)["id"].to_pylist()) == expected
+            assert sorted(table.read(["id"], search=query)["id"].to_pylist()) == expected
+            assert sorted(table.read(["id"], f"n = {turn}")["id"].to_pylist()) == expected
         for key, turn in self.model.items():
             query = Search(nearest={"column": "vec", "q": vector(key, turn), "k": len(KEYS)})
-            near = table.read(["id"], counters=self.counters, search=query)
+            near = table.read(["id"], search=query)
             assert sorted(near["id"].to_pylist()) == sorted(self.model)
             assert (near["id"][0].as_py(), near["_distance"][0].as_py()) == (key, 0.0)
         table.handle.validate()

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.changes import Compaction
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -98,7 +98,7 @@ class TravelMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self):
-        authority = self.session.store.authority(BranchName(MAIN), Counters())
+        authority = self.session.store.authority(BranchName(MAIN))
         txn = authority.begin(WriteKind.OPTIMIZE)
         for table_key in ("node:Person", "edge:Knows"):
             txn.change(Compaction(table_key=table_key))

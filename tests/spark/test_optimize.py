@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 
-from omnigraph.runtime import Counters
 from omnigraph.spark.optimize import ExecutorMaintenance, OptimizeStep, optimize_on_spark
 from omnigraph.spark.runner import InProcessRunner, SparkRunner
 from omnigraph.store.staging.compaction import CompactionPolicy
@@ -53,19 +52,18 @@ class WritingBeside:
 
 def answers(session):
     """What the indexes of the people answer, and which fragments each of them covers."""
-    counters = Counters()
-    table = session.snapshot().table("node:Person", counters)
+    table = session.snapshot().table("node:Person")
     columns = ["name"]
-    words = table.read(columns, search=Search(full_text={"query": "word1", "columns": ["bio"]}), counters=counters)
+    words = table.read(columns, search=Search(full_text={"query": "word1", "columns": ["bio"]}))
     nearest = {"column": "place", "q": [3.0, 1.0], "k": 1}
-    near = table.read(columns, search=Search(nearest=nearest), counters=counters)
-    ids = table.read(["id"], counters=counters)["id"]
+    near = table.read(columns, search=Search(nearest=nearest))
+    ids = table.read(["id"])["id"]
     return {
         "words": sorted(words["name"].to_pylist()),
         "scores": sorted(words["_score"].to_pylist()),
         "near": near["name"].to_pylist(),
-        "ids": sorted(table.lookup(ids.to_pylist(), (), counters)["id"].to_pylist()),
-        "indexes": {index.name: (index.kind, len(index.fragment_ids)) for index in table.indexes(counters)},
+        "ids": sorted(table.lookup(ids.to_pylist(), ())["id"].to_pylist()),
+        "indexes": {index.name: (index.kind, len(index.fragment_ids)) for index in table.indexes()},
         "fragments": len(table.fragments),
     }
 
@@ -96,8 +94,8 @@ def test_an_index_built_in_pieces_answers_like_one_that_is_whole(tmp_path):
         # Fragments are large enough as they are, so that there is something to divide an index by.
         session.optimize(runner=runner, policy=CompactionPolicy(target_rows=1))
         found, whole = answers(session), answers(embedded)
-        table = session.snapshot().table("node:Person", Counters())
-        assert {len(index.segments) for index in table.indexes(Counters())} == {1, 2, 3}
+        table = session.snapshot().table("node:Person")
+        assert {len(index.segments) for index in table.indexes()} == {1, 2, 3}
         assert found["scores"] == whole["scores"]
         assert (found["words"], found["near"], found["ids"]) == (whole["words"], whole["near"], whole["ids"])
 

@@ -12,7 +12,7 @@ from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSet
 from omnigraph.engine.maintenance.auto import MaintenanceSettings, Upkeep
 from omnigraph.engine.query.runner import QueryRunner
 from omnigraph.ir import PlanCache
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
@@ -113,16 +113,16 @@ class OpenGraph:
         self.embedder.close()
         self.store.close()
 
-    def snapshot(self, branch: str = MAIN, at: str | None = None, counters: Counters | None = None) -> Snapshot:
+    def snapshot(self, branch: str = MAIN, at: str | None = None) -> Snapshot:
         """Return the state that ``at`` names, seen from a branch; the newest of the branch when None.
 
         Raises:
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
-        name, count = BranchName.parse(branch), counters or Counters()
+        name = BranchName.parse(branch)
         if at is None:
-            return self.calls.run(lambda: self.store.snapshot(name, count))
-        return self.calls.run(lambda: self.store.past.resolve_ref(at, name, count).snapshot)
+            return self.calls.run(lambda: self.store.snapshot(name))
+        return self.calls.run(lambda: self.store.past.resolve_ref(at, name).snapshot)
 
     def catalog(self, branch: str = MAIN) -> Catalog:
         """Return the schema that a branch follows."""
@@ -138,7 +138,7 @@ class OpenGraph:
         from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
         from omnigraph.store.staging.compaction import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
 
-        authority = self.store.current(branch, Counters())[0]
+        authority = self.store.current(branch)[0]
         Optimization(
             authority,
             self.catalogs.get,

@@ -15,7 +15,6 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import comparable, one_array, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table, filter_stream, rows_matching
 from omnigraph.txn.changes import (
@@ -44,26 +43,18 @@ class GraphView:
     Args:
         snapshot: the published state.
         catalog: the schema that the state follows.
-        counters: where the calls to storage go.
         pending: changes that come before the one in question, by table.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        catalog: Catalog,
-        counters: Counters,
-        pending: Mapping[str, TableChange] = _NOTHING,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, catalog: Catalog, pending: Mapping[str, TableChange] = _NOTHING) -> None:
         self.snapshot = snapshot
         self.catalog = catalog
-        self.counters = counters
         self.pending = pending
 
     @classmethod
-    def of_commit(cls, view: CommitView, catalog: Catalog, counters: Counters) -> GraphView:
+    def of_commit(cls, view: CommitView, catalog: Catalog) -> GraphView:
         """Return the state that a transaction is about to be published on, its own change not applied."""
-        return cls(view.snapshot, catalog, counters, view.before)
+        return cls(view.snapshot, catalog, view.before)
 
     def schema(self, table_key: str) -> pa.Schema:
         """Return the columns of a table as the catalog has them.
@@ -100,7 +91,7 @@ class GraphView:
         asked = _with_key(columns)
         parts = []
         if table is not None and table.row_count:
-            parts.append(_without(table.read(asked, counters=self.counters), hidden))
+            parts.append(_without(table.read(asked), hidden))
         if written is not None:
             parts.append(written)
         return self._joined(table_key, parts, columns)
@@ -112,7 +103,7 @@ class GraphView:
         parts = []
         if table is not None and table.row_count and len(wanted):
             asked = wanted if hidden is None else wanted.filter(pc.invert(pc.is_in(wanted, value_set=hidden)))
-            parts.append(table.lookup(asked, list(columns), self.counters))
+            parts.append(table.lookup(asked, list(columns)))
         if written is not None:
             parts.append(written.filter(pc.is_in(written.column(KEY), value_set=wanted)))
         return self._joined(table_key, parts, columns)
@@ -146,11 +137,10 @@ class GraphView:
                 predicate,
                 lambda found: pc.is_in(comparable(one_array(found)), value_set=value_set),
                 columns,
-                self.counters,
             )
         streamed = [*columns, *(() if column in columns else (column,))]
         return filter_stream(
-            table.scan(streamed, counters=self.counters),
+            table.scan(streamed),
             lambda rows: pc.is_in(comparable(one_array(rows.column(column))), value_set=value_set),
             wanted_count=len(wanted),
         )
@@ -179,7 +169,7 @@ class GraphView:
         # A type of a schema that is about to be accepted has no table yet, and so no rows.
         if self.snapshot.state.table(table_key) is None:
             return None
-        return self.snapshot.table(table_key, self.counters)
+        return self.snapshot.table(table_key)
 
     def _joined(self, table_key: str, parts: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
         names = list(columns)

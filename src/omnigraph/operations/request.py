@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.values.temporal import format_date, format_datetime
 
 Response = TypeVar("Response")
@@ -89,14 +88,12 @@ class Attachments:
         progress: told how far the operation is.
         sink: the open file that a streamed export is written to.
         cancel: set from another thread to stop a read.
-        counters: where the calls to storage are counted.
         runner: who does the work of optimizing tables; threads of this process when None.
     """
 
     progress: Callable[[Any], None] | None = None
     sink: Any = None
     cancel: threading.Event | None = None
-    counters: Counters | None = None
     runner: Any = None
 
 

@@ -1,7 +1,7 @@
 """Time, randomness, ids, failpoints and counters, injected so that tests can own them."""
 
 from omnigraph.runtime.calls import Calls, counted
-from omnigraph.runtime.counters import Cost, Counters
+from omnigraph.runtime.counters import Cost, Counters, counting, counting_each, current_counters, in_context
 from omnigraph.runtime.environment import (
     Clock,
     IdSource,
@@ -30,6 +30,10 @@ __all__ = [
     "SystemRandomness",
     "World",
     "counted",
+    "counting",
+    "counting_each",
+    "current_counters",
+    "in_context",
     "memory_bytes",
     "run_both",
     "start_thread",

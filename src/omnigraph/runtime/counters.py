@@ -1,13 +1,24 @@
-"""What an operation cost: storage calls by class, bytes, and how many of them had to wait for each other."""
+"""What an operation cost: storage calls by class, bytes, and how many of them had to wait for each other.
+
+Whoever makes a call counts it into the :func:`current_counters`, which are part of the context: :func:`counting` sets
+them for a block, :func:`counting_each` while an iterator is drawn from, and :func:`in_context` takes them along into
+another thread.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import Any, ParamSpec, TypeVar
 
 from omnigraph.records import record
+
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
 
 
 @record
@@ -80,3 +91,82 @@ class Counters:
                 bytes_read=self._bytes_read,
                 bytes_written=self._bytes_written,
             )
+
+
+class _NoCounters(Counters):
+    """What is current while nobody counts: it keeps nothing."""
+
+    def add_calls(self, call_class: str, count: int = 1, *, bytes_read: int = 0, bytes_written: int = 0) -> None:
+        """Forget the calls."""
+
+    def add_serial_stages(self, count: int = 1) -> None:
+        """Forget the round trips."""
+
+    def add_parallel(self, costs: Iterable[Cost]) -> None:
+        """Forget the costs."""
+
+
+_NOBODY = _NoCounters()
+_current: ContextVar[Counters] = ContextVar("omnigraph_counters", default=_NOBODY)
+
+
+def current_counters() -> Counters:
+    """Return what counts the calls that are made here and now."""
+    return _current.get()
+
+
+@contextmanager
+def counting(counters: Counters | None = None) -> Iterator[Counters]:
+    """Count what the block asks of storage, into new counters when none are given, and nowhere else.
+
+    The block must not contain a ``yield``: the counters would stay current for whoever draws from the generator. That
+    is what :func:`counting_each` is for.
+    """
+    counters = Counters() if counters is None else counters
+    token = _current.set(counters)
+    try:
+        yield counters
+    finally:
+        _current.reset(token)
+
+
+def counting_each(items: Iterable[_Item], counters: Counters) -> Iterator[_Item]:
+    """Yield the items, counting what it takes to draw each of them, and to end early, into ``counters``."""
+    source = iter(items)
+    try:
+        while True:
+            with counting(counters):
+                try:
+                    item = next(source)
+                except StopIteration:
+                    return
+            yield item
+    finally:
+        # What is drawn from may be something that has no end of its own, such as a list.
+        close = getattr(source, "close", None)
+        if close is not None:
+            with counting(counters):
+                close()
+
+
+def in_context(run: Callable[_Params, _Result], counters: Counters | None = None) -> Callable[_Params, _Result]:
+    """Return ``run`` for another thread: it runs in a copy of the context that this is called in.
+
+    Args:
+        run: what runs there, as often as it is called.
+        counters: what counts its calls, when that are not the current ones: of what runs side by side, each part has
+            its own until :meth:`Counters.add_parallel` joins them.
+    """
+    context = copy_context()
+
+    def carried(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        # A context can be entered once at a time, and a pool may call this from many threads.
+        return context.copy().run(counted, *args, **kwargs)
+
+    def counted(*args: _Params.args, **kwargs: _Params.kwargs) -> _Result:
+        if counters is None:
+            return run(*args, **kwargs)
+        with counting(counters):
+            return run(*args, **kwargs)
+
+    return carried

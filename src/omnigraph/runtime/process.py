@@ -6,16 +6,23 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextvars import Context
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
+
+from omnigraph.runtime.counters import in_context
 
 _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
 
 def start_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """Start ``run`` in a daemon thread called ``omnigraph-<name>`` and return it."""
+    """Start ``run`` in a daemon thread called ``omnigraph-<name>`` and return it.
+
+    It runs in a context of its own: what serves many callers must not count its work for the one who came first. What
+    belongs to its caller goes through :func:`in_context`.
+    """
     thread = _thread(name, run)
     thread.start()
     return thread
@@ -35,7 +42,7 @@ def run_both(name: str, first: Callable[[], _First], second: Callable[[], _Secon
         except BaseException as error:  # noqa: BLE001 - it is raised where the answer is wanted
             found.set_exception(error)
 
-    thread = _thread(name, run)
+    thread = _thread(name, in_context(run))
     try:
         thread.start()
     except KeyboardInterrupt:
@@ -49,7 +56,8 @@ def run_both(name: str, first: Callable[[], _First], second: Callable[[], _Secon
 
 
 def _thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    return threading.Thread(target=run, name=f"omnigraph-{name}", daemon=True)
+    # Later versions of Python may let a thread begin with the context of its starter.
+    return threading.Thread(target=Context().run, args=(run,), name=f"omnigraph-{name}", daemon=True)
 
 
 def _join(thread: threading.Thread) -> None:

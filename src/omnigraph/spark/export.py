@@ -15,7 +15,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.reads import export_cut
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, counting
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import FileFolder
@@ -61,13 +61,13 @@ def export(
         SparkJobError: the job failed for a reason of its own.
     """
     check_export(format, progress, settings)
-    engine, counters = engine_of(graph), Counters()
-    cut = engine.calls.run(lambda: export_cut(engine, branch, at, types, counters))
-    settings = settings or ExportSettings()
+    engine = engine_of(graph)
     storage = engine.store.storage
-    job = ExportJob.plan(cut, to, format, graph=storage, settings=settings, counters=counters)
-    writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
-    return job.run(writer.write, World.system(), counters)
+    with counting():
+        cut = engine.calls.run(lambda: export_cut(engine, branch, at, types))
+        job = ExportJob.plan(cut, to, format, graph=storage, settings=settings or ExportSettings())
+        writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
+        return job.run(writer.write, World.system())
 
 
 class ExecutorExport:
@@ -111,5 +111,9 @@ class ExportPiece:
 
 
 def write_piece(piece: ExportPiece) -> ExportedFile:
-    """Write one file; another attempt at it writes the same bytes in its place."""
-    return write_part(piece.ticket.open(), piece.owner, piece.part, piece.format, piece.folder, Counters())
+    """Write one file; another attempt at it writes the same bytes in its place.
+
+    What it costs is counted nowhere, as in another process, also where the runner is this one.
+    """
+    with counting():
+        return write_part(piece.ticket.open(), piece.owner, piece.part, piece.format, piece.folder)

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.records import record
-from omnigraph.runtime import start_thread
+from omnigraph.runtime import in_context, start_thread
 from omnigraph.spark.workers import put_aside_what_is_loaded
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def watch_tasks(spark: SparkSession, told: Callable[[TaskCount], None]) -> Itera
             if count.total:
                 told(count)
 
-    watching = start_thread("spark-progress", look)
+    watching = start_thread("spark-progress", in_context(look))
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from obstore.store import LocalStore, S3Store
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import current_counters
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import Fault, fault_of, translating
 
@@ -53,14 +53,14 @@ class ControlObjects:
         """The storage these objects live in."""
         return self._storage
 
-    def put_if_absent(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> bool:
+    def put_if_absent(self, key: str, data: bytes, *, sync: bool = False) -> bool:
         """Create the object unless there is one; return whether this call created it.
 
         Atomic across processes and machines. A lost answer that the client resends can come back as ``False``
         although the object is ours, so a caller whose data is unique should read it back before giving up.
         """
-        counters.add_calls("control.put", bytes_written=len(data))
-        counters.add_serial_stages()
+        current_counters().add_calls("control.put", bytes_written=len(data))
+        current_counters().add_serial_stages()
         with translating("create a control object", key, effect=Effect.UNKNOWN):
             if sync and self._storage.is_local:
                 return self._put_durably(key, data, is_new=True)
@@ -72,10 +72,10 @@ class ControlObjects:
                 raise
         return True
 
-    def put(self, key: str, data: bytes, counters: Counters, *, sync: bool = False) -> None:
+    def put(self, key: str, data: bytes, *, sync: bool = False) -> None:
         """Write the object, whatever was there."""
-        counters.add_calls("control.put", bytes_written=len(data))
-        counters.add_serial_stages()
+        current_counters().add_calls("control.put", bytes_written=len(data))
+        current_counters().add_serial_stages()
         with translating("write a control object", key, effect=Effect.UNKNOWN):
             if sync and self._storage.is_local:
                 self._put_durably(key, data, is_new=False)
@@ -101,9 +101,9 @@ class ControlObjects:
             with translating("delete a control object", key, effect=Effect.UNKNOWN):
                 self._storage.path(self._key(key)).unlink(missing_ok=True)
 
-    def get(self, key: str, counters: Counters) -> bytes | None:
+    def get(self, key: str) -> bytes | None:
         """Return the object's bytes, or ``None`` when there is none."""
-        counters.add_serial_stages()
+        current_counters().add_serial_stages()
         store = self._readable()
         data = None
         if store is not None:
@@ -112,7 +112,7 @@ class ControlObjects:
                     data = bytes(obstore.get(store, self._key(key)).bytes())
                 except FileNotFoundError as error:
                     _refuse_missing_bucket(error)
-        counters.add_calls("control.get", bytes_read=len(data or b""))
+        current_counters().add_calls("control.get", bytes_read=len(data or b""))
         return data
 
     def writer(self, key: str) -> WritableFile:
@@ -127,10 +127,10 @@ class ControlObjects:
         """
         return obstore.open_reader(self._writable(), self._key(key))
 
-    def exists(self, key: str, counters: Counters) -> bool:
+    def exists(self, key: str) -> bool:
         """Tell whether there is an object of that key."""
-        counters.add_calls("control.head")
-        counters.add_serial_stages()
+        current_counters().add_calls("control.head")
+        current_counters().add_serial_stages()
         store = self._readable()
         if store is None:
             return False
@@ -142,7 +142,7 @@ class ControlObjects:
                 return False
         return True
 
-    def list_keys(self, prefix: str, counters: Counters) -> tuple[str, ...]:
+    def list_keys(self, prefix: str) -> tuple[str, ...]:
         """Return the keys below the folder ``prefix``, at any depth, sorted."""
         store = self._readable()
         keys: tuple[str, ...] = ()
@@ -150,11 +150,11 @@ class ControlObjects:
             with translating("list control objects", prefix):
                 keys = tuple(sorted(meta["path"] for meta in obstore.list(store, self._key(prefix)).collect()))
         pages = max(1, -(-len(keys) // _KEYS_PER_CALL))
-        counters.add_calls("control.list", pages)
-        counters.add_serial_stages(pages)
+        current_counters().add_calls("control.list", pages)
+        current_counters().add_serial_stages(pages)
         return keys
 
-    def list_objects(self, prefix: str, counters: Counters) -> tuple[StoredObject, ...]:
+    def list_objects(self, prefix: str) -> tuple[StoredObject, ...]:
         """Return the objects below the folder ``prefix``, at any depth, with their sizes and ages, by key."""
         store = self._readable()
         found: list[StoredObject] = []
@@ -164,16 +164,16 @@ class ControlObjects:
                     modified_ms = int(meta["last_modified"].timestamp() * 1000)
                     found.append(StoredObject(key=meta["path"], size=meta["size"], modified_ms=modified_ms))
         pages = max(1, -(-len(found) // _KEYS_PER_CALL))
-        counters.add_calls("control.list", pages)
-        counters.add_serial_stages(pages)
+        current_counters().add_calls("control.list", pages)
+        current_counters().add_serial_stages(pages)
         return tuple(sorted(found, key=lambda item: item.key))
 
-    def delete_keys(self, keys: Sequence[str], counters: Counters) -> None:
+    def delete_keys(self, keys: Sequence[str]) -> None:
         """Remove many objects; harmless for those that are not there."""
         for start in range(0, len(keys), _KEYS_PER_CALL):
             piece = keys[start : start + _KEYS_PER_CALL]
-            counters.add_calls("control.delete")
-            counters.add_serial_stages()
+            current_counters().add_calls("control.delete")
+            current_counters().add_serial_stages()
             with translating("delete stored objects", piece[0], effect=Effect.UNKNOWN):
                 if not self._storage.is_local:
                     obstore.delete(self._writable(), list(piece))
@@ -194,10 +194,10 @@ class ControlObjects:
                     at.rmdir()
                     at = at.parent
 
-    def delete(self, key: str, counters: Counters) -> None:
+    def delete(self, key: str) -> None:
         """Remove the object; harmless when there is none."""
-        counters.add_calls("control.delete")
-        counters.add_serial_stages()
+        current_counters().add_calls("control.delete")
+        current_counters().add_serial_stages()
         store = self._readable()
         if store is None:
             return
@@ -207,9 +207,9 @@ class ControlObjects:
             except FileNotFoundError:
                 return
 
-    def delete_prefix(self, prefix: str, counters: Counters) -> None:
+    def delete_prefix(self, prefix: str) -> None:
         """Remove everything below the folder ``prefix``; what appears meanwhile may survive."""
-        keys = self.list_keys(prefix, counters)
+        keys = self.list_keys(prefix)
         if self._storage.is_local:
             with translating("delete control objects", prefix, effect=Effect.UNKNOWN):
                 # Lance takes an empty directory that is left behind for a half-made dataset.
@@ -219,8 +219,8 @@ class ControlObjects:
                 obstore.delete(self._writable(), keys)
         if keys:
             calls = -(-len(keys) // _KEYS_PER_CALL)
-            counters.add_calls("control.delete", calls)
-            counters.add_serial_stages(calls)
+            current_counters().add_calls("control.delete", calls)
+            current_counters().add_serial_stages(calls)
 
     def _key(self, key: str) -> str:
         self._storage.uri(key)

@@ -23,7 +23,7 @@ from omnigraph.errors import (
     TableRef,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, current_counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.handles import SCAN_STAGES, CacheSizes, Handles, apart, metered
 from omnigraph.store.location import Storage
@@ -50,48 +50,48 @@ class Branches:
         self._handles = handles
         self._control = control
 
-    def create(self, source: TablePin, new_branch: str, counters: Counters) -> LanceDataset:
+    def create(self, source: TablePin, new_branch: str) -> LanceDataset:
         """Create ``new_branch`` at a pinned version and return its handle, which stands at the same version number.
 
         Raises:
             AlreadyExistsError: a branch of that name is there.
         """
-        handle = self._handles.open(source, counters)
+        handle = self._handles.open(source)
         target = TablePin(location=source.location, branch=new_branch, version=source.version)
-        outcome = self._try_create(handle, target, counters)
-        if outcome is Fault.BRANCH_TREE_EXISTS and not self.exists(source.location, new_branch, counters):
-            self._control.delete_prefix(_tree(source.location, new_branch), counters)
-            outcome = self._try_create(handle, target, counters)
+        outcome = self._try_create(handle, target)
+        if outcome is Fault.BRANCH_TREE_EXISTS and not self.exists(source.location, new_branch):
+            self._control.delete_prefix(_tree(source.location, new_branch))
+            outcome = self._try_create(handle, target)
         if isinstance(outcome, LanceDataset):
             return self._handles.remember(target, outcome)
         if outcome is Fault.EXISTS:
             # A ref without a tree: Lance has written the missing tree before it met the ref, so the branch is whole.
-            return self._handles.open(target, counters)
+            return self._handles.open(target)
         raise AlreadyExistsError(
             f"the branch exists already location={source.location} branch={new_branch}",
             details=TableRef(location=source.location, branch=new_branch),
         )
 
-    def exists(self, location: str, branch: str, counters: Counters) -> bool:
+    def exists(self, location: str, branch: str) -> bool:
         """Whether a ref of that name exists; one call."""
-        return self._control.exists(branch_ref_file(location, branch), counters)
+        return self._control.exists(branch_ref_file(location, branch))
 
-    def delete(self, location: str, branch: str, counters: Counters) -> None:
+    def delete(self, location: str, branch: str) -> None:
         """Remove the ref, and with it the branch, then its files; harmless when either is gone.
 
         Lance's own delete reads every branch to find children. Callers know from the manifest that there are none.
         """
-        self._control.delete(branch_ref_file(location, branch), counters)
+        self._control.delete(branch_ref_file(location, branch))
         self._handles.forget(location, branch)
-        self._control.delete_prefix(_tree(location, branch), counters)
+        self._control.delete_prefix(_tree(location, branch))
 
-    def _try_create(self, handle: LanceDataset, target: TablePin, counters: Counters) -> LanceDataset | Fault:
+    def _try_create(self, handle: LanceDataset, target: TablePin) -> LanceDataset | Fault:
         # The listing that opens the new tree is missing from the statistics of the handle.
-        counters.add_calls("lance.read")
-        counters.add_serial_stages()
+        current_counters().add_calls("lance.read")
+        current_counters().add_serial_stages()
         with (
             translating("create a branch", target.location, effect=Effect.UNKNOWN),
-            metered(handle, counters, at_most=_CREATE_STAGES),
+            metered(handle, at_most=_CREATE_STAGES),
         ):
             try:
                 return apart(handle).create_branch(
@@ -156,7 +156,6 @@ class DatasetStore:
         schema: pa.Schema,
         tables: Sequence[pa.Table],
         properties: Mapping[str, str],
-        counters: Counters,
         *,
         before_landing: Callable[[TablePin, Sequence[FragmentRef]], None] | None = None,
     ) -> ReplaceableDataset:
@@ -167,15 +166,12 @@ class DatasetStore:
             schema: its columns.
             tables: its rows.
             properties: what its first version says about itself.
-            counters: where the calls go.
             before_landing: told what the first version will consist of before there is one.
 
         Raises:
             AlreadyExistsError: there is one, or another creator was faster.
         """
-        staged = [
-            fragment for table in tables for fragment in write_new(self.handles, location, table, schema, counters)[0]
-        ]
+        staged = [fragment for table in tables for fragment in write_new(self.handles, location, table, schema)[0]]
         if before_landing is not None:
             pin = TablePin(location=location, branch=None, version=1)
             before_landing(pin, [FragmentRef.of(fragment) for fragment in staged])
@@ -185,20 +181,20 @@ class DatasetStore:
             identity=fresh_uuid(self.world),
             properties=properties,
         )
-        if not land_creation(self.handles, location, transaction, counters):
+        if not land_creation(self.handles, location, transaction):
             raise _exists(location)
-        return self.open_version(location, None, 1, counters)
+        return self.open_version(location, None, 1)
 
-    def open_latest(self, location: str, branch: str | None, counters: Counters) -> ReplaceableDataset:
+    def open_latest(self, location: str, branch: str | None) -> ReplaceableDataset:
         """Open the newest version.
 
         Raises:
             TableMissingError: no such dataset or branch.
         """
-        pin, handle = self.handles.open_latest(location, branch, counters)
+        pin, handle = self.handles.open_latest(location, branch)
         return _dataset(pin, handle)
 
-    def open_version(self, location: str, branch: str | None, version: int, counters: Counters) -> ReplaceableDataset:
+    def open_version(self, location: str, branch: str | None, version: int) -> ReplaceableDataset:
         """Open one version.
 
         Raises:
@@ -206,22 +202,18 @@ class DatasetStore:
             VersionMissingError: the dataset is there, the version is not.
         """
         pin = TablePin(location=location, branch=branch, version=version)
-        return _dataset(pin, self.handles.open(pin, counters))
+        return _dataset(pin, self.handles.open(pin))
 
-    def latest_version(self, location: str, branch: str | None, counters: Counters) -> int:
+    def latest_version(self, location: str, branch: str | None) -> int:
         """Return the newest version's number: the probe, one call on a warm handle.
 
         Raises:
             TableMissingError: no such dataset or branch.
         """
-        return self.handles.latest_version(location, branch, counters)
+        return self.handles.latest_version(location, branch)
 
     def read(
-        self,
-        dataset: ReplaceableDataset,
-        fragments: Sequence[int] | None,
-        columns: Sequence[str] | None,
-        counters: Counters,
+        self, dataset: ReplaceableDataset, fragments: Sequence[int] | None, columns: Sequence[str] | None
     ) -> pa.Table:
         """Return the rows of the fragments at the given positions, or of all of them, in that order."""
         self.handles.check_process()
@@ -232,7 +224,7 @@ class DatasetStore:
         width = len(dataset.fragments if fragments is None else fragments)
         with (
             translating("read a dataset", dataset.location, handle=handle),
-            metered(handle, counters, at_most=SCAN_STAGES, side_by_side=width),
+            metered(handle, at_most=SCAN_STAGES, side_by_side=width),
         ):
             chosen = None
             if fragments is not None:
@@ -243,20 +235,14 @@ class DatasetStore:
             return table
 
     def read_rows(
-        self,
-        dataset: ReplaceableDataset,
-        fragment: int,
-        start: int,
-        count: int,
-        columns: Sequence[str] | None,
-        counters: Counters,
+        self, dataset: ReplaceableDataset, fragment: int, start: int, count: int, columns: Sequence[str] | None
     ) -> pa.Table:
         """Return ``count`` rows of one fragment from row ``start`` on, without reading the others."""
         self.handles.check_process()
         handle = dataset.handle
         with (
             translating("read a dataset", dataset.location, handle=handle),
-            metered(handle, counters, at_most=SCAN_STAGES),
+            metered(handle, at_most=SCAN_STAGES),
         ):
             chosen = [handle.get_fragments()[fragment]]
             names = None if columns is None else list(columns)
@@ -264,10 +250,10 @@ class DatasetStore:
             table: pa.Table = scanner.to_table()
             return table
 
-    def stage_fragment(self, dataset: ReplaceableDataset, table: pa.Table, counters: Counters) -> FragmentRef:
+    def stage_fragment(self, dataset: ReplaceableDataset, table: pa.Table) -> FragmentRef:
         """Upload rows as one fragment that no version lists yet."""
         self.handles.check_process()
-        written = write_into(dataset.handle, table, dataset.location, counters)
+        written = write_into(dataset.handle, table, dataset.location)
         if len(written) != 1:
             raise InternalError(f"rows became {len(written)} fragments instead of one location={dataset.location}")
         return FragmentRef.of(written[0])
@@ -279,7 +265,6 @@ class DatasetStore:
         schema: pa.Schema,
         properties: Mapping[str, str],
         uuid: str,
-        counters: Counters,
     ) -> ReplaceableDataset:
         """Make the version after ``dataset`` consist of exactly these fragments. One of many callers wins.
 
@@ -291,9 +276,9 @@ class DatasetStore:
         """
         operation = LanceOperation.Overwrite(schema, [fragment.metadata for fragment in fragments])
         transaction = transaction_of(operation, read_version=dataset.version, identity=uuid, properties=properties)
-        handle = land(self.handles, dataset.pin, transaction, counters)
+        handle = land(self.handles, dataset.pin, transaction)
         if handle is None:
-            raise self._lost(dataset, counters)
+            raise self._lost(dataset)
         if handle.version != dataset.version + 1:
             raise InternalError(
                 f"a strict overwrite landed elsewhere location={dataset.location} version={handle.version}",
@@ -301,9 +286,7 @@ class DatasetStore:
             )
         return _dataset(dataset.pin.at(handle.version), handle)
 
-    def create_branch(
-        self, location: str, source_branch: str | None, source_version: int, new_branch: str, counters: Counters
-    ) -> int:
+    def create_branch(self, location: str, source_branch: str | None, source_version: int, new_branch: str) -> int:
         """Create a native branch at a version and return the version it starts at, which is the same number.
 
         Raises:
@@ -311,16 +294,16 @@ class DatasetStore:
             VersionMissingError: the source version does not exist.
         """
         source = TablePin(location=location, branch=source_branch, version=source_version)
-        return self._branches.create(source, new_branch, counters).version
+        return self._branches.create(source, new_branch).version
 
-    def delete_branch_files(self, location: str, branch: str, counters: Counters) -> None:
+    def delete_branch_files(self, location: str, branch: str) -> None:
         """Remove a branch: its ref first, then its files. The caller knows that nothing else refers to them."""
-        self._branches.delete(location, branch, counters)
+        self._branches.delete(location, branch)
 
-    def _lost(self, dataset: ReplaceableDataset, counters: Counters) -> CompareAndSwapLostError:
+    def _lost(self, dataset: ReplaceableDataset) -> CompareAndSwapLostError:
         actual: int | None
         try:
-            actual = self.latest_version(dataset.location, dataset.branch, counters)
+            actual = self.latest_version(dataset.location, dataset.branch)
         except OmnigraphError:
             actual = None
         return CompareAndSwapLostError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from omnigraph.errors import Effect
+from omnigraph.runtime import in_context
 from omnigraph.store.control import sync_directory, sync_file
 from omnigraph.store.datasets import branch_ref_file
 from omnigraph.store.location import Storage
@@ -105,7 +106,7 @@ class DiskSync:
 
     def _side_by_side(self, jobs: Sequence[Callable[[], None]]) -> None:
         """Run jobs at once, the first one on this thread; all have ended before a failure is raised."""
-        others = [self._pool.submit(job) for job in jobs[1:]]
+        others = [self._pool.submit(in_context(job)) for job in jobs[1:]]
         try:
             jobs[0]()
         finally:

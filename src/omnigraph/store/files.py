@@ -19,7 +19,7 @@ from obstore.store import S3Store
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import current_counters
 from omnigraph.store.control import ControlObjects, open_s3, sync_directory
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import translating
@@ -209,19 +209,19 @@ class FileFolder:
             # Only closing makes the object; one that is not closed never was.
             writer.close()
 
-    def put(self, path: str, data: bytes, counters: Counters) -> None:
+    def put(self, path: str, data: bytes) -> None:
         """Write a small file at once."""
         with self.create(path) as sink:
             sink.write(data)
-        counters.add_calls("control.put", bytes_written=len(data))
+        current_counters().add_calls("control.put", bytes_written=len(data))
 
-    def claim(self, path: str, data: bytes, counters: Counters) -> bool:
+    def claim(self, path: str, data: bytes) -> bool:
         """Create a small file unless there is one; return whether this call created it."""
-        return ControlObjects(self.storage).put_if_absent(path, data, counters, sync=self.is_durable)
+        return ControlObjects(self.storage).put_if_absent(path, data, sync=self.is_durable)
 
-    def get(self, path: str, counters: Counters) -> bytes | None:
+    def get(self, path: str) -> bytes | None:
         """Return the bytes of a small file; None when there is none."""
-        return ControlObjects(self.storage).get(path, counters)
+        return ControlObjects(self.storage).get(path)
 
     def size_of(self, path: str) -> int | None:
         """Return how long a file is; None when there is none."""
@@ -256,13 +256,13 @@ class FileFolder:
                 return not root.exists() or (root.is_dir() and next(root.iterdir(), None) is None)
             return not any(obstore.list(open_s3(self.storage), chunk_size=1))
 
-    def remove(self, path: str, counters: Counters) -> None:
+    def remove(self, path: str) -> None:
         """Remove a file; harmless when there is none."""
-        ControlObjects(self.storage).delete(path, counters)
+        ControlObjects(self.storage).delete(path)
 
-    def remove_folder(self, path: str, counters: Counters) -> None:
+    def remove_folder(self, path: str) -> None:
         """Remove everything below a folder; harmless when there is none."""
-        ControlObjects(self.storage).delete_prefix(path, counters)
+        ControlObjects(self.storage).delete_prefix(path)
 
     @contextmanager
     def _local(self, path: Path) -> Iterator[FileSink]:

@@ -28,7 +28,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import current_counters
 from omnigraph.store.control import VERSIONS
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import TablePin
@@ -47,18 +47,12 @@ LOOKUP_STAGES = 3
 
 @contextmanager
 def metered(
-    handle: LanceDataset,
-    counters: Counters,
-    *,
-    stages: int | None = None,
-    at_most: int | None = None,
-    side_by_side: int = 1,
+    handle: LanceDataset, *, stages: int | None = None, at_most: int | None = None, side_by_side: int = 1
 ) -> Iterator[None]:
     """Count the calls that the block makes through ``handle``.
 
     Args:
         handle: the handle whose statistics are read.
-        counters: where the calls go.
         stages: how many of the calls follow one another, when the shape of the work tells.
         at_most: how many of them follow one another if nothing that the work needs is in memory.
         side_by_side: how many files the work reads at once.
@@ -68,28 +62,23 @@ def metered(
     try:
         yield
     finally:
-        collect(handle, counters, stages=stages, at_most=at_most, side_by_side=side_by_side)
+        collect(handle, stages=stages, at_most=at_most, side_by_side=side_by_side)
 
 
 def collect(
-    handle: LanceDataset,
-    counters: Counters,
-    *,
-    stages: int | None = None,
-    at_most: int | None = None,
-    side_by_side: int = 1,
+    handle: LanceDataset, *, stages: int | None = None, at_most: int | None = None, side_by_side: int = 1
 ) -> int:
     """Count the calls made through ``handle`` since its statistics were last read; return how many were reads."""
     stats = handle.io_stats_incremental()
     if stats.read_iops:
-        counters.add_calls("lance.read", stats.read_iops, bytes_read=stats.read_bytes)
+        current_counters().add_calls("lance.read", stats.read_iops, bytes_read=stats.read_bytes)
     if stats.write_iops:
-        counters.add_calls("lance.write", stats.write_iops, bytes_written=stats.written_bytes)
+        current_counters().add_calls("lance.write", stats.write_iops, bytes_written=stats.written_bytes)
     calls = stats.read_iops + stats.write_iops
     if stages is None:
         in_turn = -(-calls // max(1, side_by_side))
         stages = in_turn if at_most is None else min(in_turn, at_most)
-    counters.add_serial_stages(stages)
+    current_counters().add_serial_stages(stages)
     return int(stats.read_iops)
 
 
@@ -169,7 +158,7 @@ class Handles:
         """Return the address of a dataset, or of one of its branches."""
         return self.storage.uri(location if branch is None else f"{location}/tree/{branch}")
 
-    def open(self, pin: TablePin, counters: Counters) -> LanceDataset:
+    def open(self, pin: TablePin) -> LanceDataset:
         """Return the handle of a pinned version.
 
         Raises:
@@ -183,33 +172,33 @@ class Handles:
                 self._by_pin.move_to_end(pin)
                 return known
         try:
-            handle = self._open(pin.location, pin.branch, pin.version, counters)
+            handle = self._open(pin.location, pin.branch, pin.version)
         except TableMissingError:
             # Only this road of an error pays for the second look.
-            self._open(pin.location, pin.branch, None, counters)
+            self._open(pin.location, pin.branch, None)
             raise VersionMissingError(
                 f"that version does not exist location={pin.location} version={pin.version}",
                 details=TableRef(location=pin.location, branch=pin.branch, version=pin.version),
             ) from None
         return self.remember(pin, handle)
 
-    def open_apart(self, pin: TablePin, counters: Counters) -> LanceDataset:
+    def open_apart(self, pin: TablePin) -> LanceDataset:
         """Return a handle of a pinned version that nobody else gets and that is not kept.
 
         Raises:
             TableMissingError: no such dataset, branch or version.
         """
         self.check_process()
-        return self._open(pin.location, pin.branch, pin.version, counters)
+        return self._open(pin.location, pin.branch, pin.version)
 
-    def open_latest(self, location: str, branch: str | None, counters: Counters) -> tuple[TablePin, LanceDataset]:
+    def open_latest(self, location: str, branch: str | None) -> tuple[TablePin, LanceDataset]:
         """Return the newest version of a branch and its handle.
 
         Raises:
             TableMissingError: no such dataset or branch.
         """
         self.check_process()
-        handle = self._open(location, branch, None, counters)
+        handle = self._open(location, branch, None)
         if handle.version == 0:
             # Lance takes a version file full of zeros for an empty dataset.
             details = StorageFault(doing="open a dataset", location=location, reason="the newest version has no number")
@@ -217,15 +206,15 @@ class Handles:
         pin = TablePin(location=location, branch=branch, version=handle.version)
         return pin, self.remember(pin, handle)
 
-    def latest_version(self, location: str, branch: str | None, counters: Counters) -> int:
+    def latest_version(self, location: str, branch: str | None) -> int:
         """Return the number of the newest version: one call when any version of the branch is open already."""
         self.check_process()
         with self._lock:
             newest = self._newest.get((location, branch))
             handle = self._by_pin.get(newest) if newest is not None else None
         if handle is None:
-            return self.open_latest(location, branch, counters)[0].version
-        with translating("look for the newest version", location), metered(handle, counters, stages=PROBE_STAGES):
+            return self.open_latest(location, branch)[0].version
+        with translating("look for the newest version", location), metered(handle, stages=PROBE_STAGES):
             try:
                 return handle.latest_version
             except (OSError, ValueError) as error:
@@ -289,7 +278,7 @@ class Handles:
             for pin in [pin for pin in self._by_pin if _is_of(pin, location, branch)]:
                 self._drop(pin)
 
-    def _open(self, location: str, branch: str | None, version: int | None, counters: Counters) -> LanceDataset:
+    def _open(self, location: str, branch: str | None, version: int | None) -> LanceDataset:
         session = self.session
         name = self._version_key(location, branch, version)
         with translating("open a dataset", name):
@@ -301,12 +290,12 @@ class Handles:
                     session=session,
                 )
             except Exception as error:
-                counters.add_calls("lance.read")
-                counters.add_serial_stages()
+                current_counters().add_calls("lance.read")
+                current_counters().add_serial_stages()
                 if fault_of(error) is Fault.MISSING and not isinstance(error, OmnigraphError):
                     raise _missing(location, branch) from error
                 raise
-            collect(handle, counters, at_most=OPEN_STAGES)
+            collect(handle, at_most=OPEN_STAGES)
         # Bytes that are all zero read as a version of no number and no rows.
         if handle.version < 1 or (version is not None and handle.version != version):
             raise _other_version(name, handle.version)

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.control import StoredObject
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import metered
@@ -159,14 +158,14 @@ class References:
         )
 
 
-def references_of(datasets: DatasetStore, pin: TablePin, counters: Counters) -> References:
+def references_of(datasets: DatasetStore, pin: TablePin) -> References:
     """Return what one version needs; reads its description and nothing else.
 
     Raises:
         TableMissingError, VersionMissingError: there is no such version.
     """
-    handle = datasets.handles.open_apart(pin, counters)
-    with translating("read what a version needs", pin.location, handle=handle), metered(handle, counters):
+    handle = datasets.handles.open_apart(pin)
+    with translating("read what a version needs", pin.location, handle=handle), metered(handle):
         fragments = [fragment.metadata for fragment in handle.get_fragments()]
         segments = [segment.uuid for index in handle.describe_indices() for segment in index.segments]
     data, deletions = set[str](), set[str]()

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import stores_of
@@ -33,11 +32,11 @@ class ScratchPlace:
         if isinstance(data, pa.Table):
             self.write_arrow(name, data)
         else:
-            self._objects().put(self._key(name), data, Counters())
+            self._objects().put(self._key(name), data)
 
     def get(self, name: str) -> bytes | None:
         """Return the bytes of an object, or None when there is none."""
-        return self._objects().get(self._key(name), Counters())
+        return self._objects().get(self._key(name))
 
     def write_arrow(
         self, name: str, batches: Iterable[pa.RecordBatch] | pa.Table, *, schema: pa.Schema | None = None
@@ -76,12 +75,12 @@ class ScratchPlace:
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all objects, sorted."""
-        keys = self._objects().list_keys(self._prefix, Counters())
+        keys = self._objects().list_keys(self._prefix)
         return tuple(key.removeprefix(f"{self._prefix}/") for key in keys)
 
     def clear(self) -> None:
         """Remove all objects; harmless when there are none."""
-        self._objects().delete_prefix(self._prefix, Counters())
+        self._objects().delete_prefix(self._prefix)
 
     @property
     def _prefix(self) -> str:

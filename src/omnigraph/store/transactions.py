@@ -19,7 +19,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, current_counters
 from omnigraph.store.handles import OPEN_STAGES, Handles, apart, metered
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.translate import Fault, fault_of, is_foreign, to_omnigraph_error, translating
@@ -41,9 +41,9 @@ class CommitMark:
     operation: str | None = None
 
 
-def read_mark(handle: LanceDataset, version: int, location: str, counters: Counters) -> CommitMark:
+def read_mark(handle: LanceDataset, version: int, location: str) -> CommitMark:
     """Return the mark of ``version`` on the branch of ``handle``."""
-    with translating("read a transaction", location), metered(handle, counters, at_most=OPEN_STAGES):
+    with translating("read a transaction", location), metered(handle, at_most=OPEN_STAGES):
         transaction = apart(handle).read_transaction(version)
     if transaction is None:
         return CommitMark(uuid="", operation_id=None, read_version=max(0, version - 1), properties={})
@@ -100,7 +100,7 @@ _OVERWRITE_STAGES = 2
 _REFUSALS = {Fault.DENIED, Fault.UNAUTHENTICATED, Fault.INVALID, Fault.DAMAGED, Fault.BAD_ADDRESS}
 
 
-def land(handles: Handles, base: TablePin, transaction: Transaction, counters: Counters) -> LanceDataset | None:
+def land(handles: Handles, base: TablePin, transaction: Transaction) -> LanceDataset | None:
     """Commit ``transaction`` on top of ``base``, or find that it already is there.
 
     Returns:
@@ -111,22 +111,22 @@ def land(handles: Handles, base: TablePin, transaction: Transaction, counters: C
         OutcomeUnknownError: storage did not say whether it landed, and looking did not tell either.
         StorageDeniedError: the store refused; nothing landed.
     """
-    handle = handles.open(base, counters)
+    handle = handles.open(base)
     target = TablePin(location=base.location, branch=base.branch, version=base.version + 1)
     stages = _OVERWRITE_STAGES if isinstance(transaction.operation, LanceOperation.Overwrite) else _COMMIT_STAGES
     try:
-        with metered(handle, counters, stages=stages):
+        with metered(handle, stages=stages):
             landed = LanceDataset.commit(handle, transaction, max_retries=0)
     except CommitConflictError:
-        return find_landed(handles, target, transaction.uuid, counters)
+        return find_landed(handles, target, transaction.uuid)
     except BaseException as error:
         if not is_foreign(error):
             raise
-        return _after_doubtful_commit(handles, target, transaction.uuid, error, counters)
+        return _after_doubtful_commit(handles, target, transaction.uuid, error)
     return handles.remember(TablePin(location=base.location, branch=base.branch, version=landed.version), landed)
 
 
-def land_creation(handles: Handles, location: str, transaction: Transaction, counters: Counters) -> bool:
+def land_creation(handles: Handles, location: str, transaction: Transaction) -> bool:
     """Commit version 1 of a dataset unless there is one; return whether this call did.
 
     Raises:
@@ -135,9 +135,9 @@ def land_creation(handles: Handles, location: str, transaction: Transaction, cou
     """
     handles.check_process()
     # Two listings, the transaction and the manifest; a dataset that does not exist keeps no statistics.
-    counters.add_calls("lance.read", 2)
-    counters.add_calls("lance.write", 2)
-    counters.add_serial_stages(4)
+    current_counters().add_calls("lance.read", 2)
+    current_counters().add_calls("lance.write", 2)
+    current_counters().add_serial_stages(4)
     try:
         LanceDataset.commit(
             handles.uri(location, None),
@@ -163,13 +163,13 @@ def land_creation(handles: Handles, location: str, transaction: Transaction, cou
     return True
 
 
-def find_landed(handles: Handles, target: TablePin, uuid: str, counters: Counters) -> LanceDataset | None:
+def find_landed(handles: Handles, target: TablePin, uuid: str) -> LanceDataset | None:
     """Return the handle of ``target`` when the transaction ``uuid`` made it, ``None`` when another one did."""
     try:
-        handle = handles.open(target, counters)
+        handle = handles.open(target)
     except (VersionMissingError, TableMissingError):
         return None
-    return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
+    return handle if read_mark(handle, target.version, target.location).uuid == uuid else None
 
 
 def unknown_outcome(target: TablePin, uuid: str) -> OutcomeUnknownError:
@@ -180,12 +180,10 @@ def unknown_outcome(target: TablePin, uuid: str) -> OutcomeUnknownError:
     )
 
 
-def _after_doubtful_commit(
-    handles: Handles, target: TablePin, uuid: str, error: BaseException, counters: Counters
-) -> LanceDataset | None:
+def _after_doubtful_commit(handles: Handles, target: TablePin, uuid: str, error: BaseException) -> LanceDataset | None:
     try:
-        handle = handles.open(target, counters)
-        return handle if read_mark(handle, target.version, target.location, counters).uuid == uuid else None
+        handle = handles.open(target)
+        return handle if read_mark(handle, target.version, target.location).uuid == uuid else None
     except VersionMissingError:
         if fault_of(error) in _REFUSALS:
             raise to_omnigraph_error(error, doing="commit", location=target.location, effect=Effect.STAGED) from error

@@ -21,7 +21,7 @@ from omnigraph.errors import (
     TagMissingError,
     UsageError,
 )
-from omnigraph.runtime import Counters, World, counted
+from omnigraph.runtime import World, counted
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
@@ -82,10 +82,10 @@ def create_graph(
     # Only the manifest decides between two initialisers; looking first keeps a mistaken call from writing.
     if _has_graph(stores):
         raise _exists(stores)
-    world, counters = stores.world, Counters()
+    world = stores.world
     operation_id, commit_id = OperationId(world.ids.ulid()), CommitId(world.ids.ulid())
     services = BranchServices(stores, MAIN_LIFE, FormatChain())
-    staged = services.stager.register(tables, operation_id, counters)
+    staged = services.stager.register(tables, operation_id)
     commit = Commit(
         id=commit_id,
         parent=None,
@@ -112,7 +112,7 @@ def create_graph(
     rows = [encode_state(state), encode_schema(schema)]
     try:
         created = stores.datasets.create(
-            LOCATION, manifest_schema(), rows, {}, counters, before_landing=stores.syncing.before_publish
+            LOCATION, manifest_schema(), rows, {}, before_landing=stores.syncing.before_publish
         )
     except AlreadyExistsError as error:
         raise _exists(stores) from error
@@ -122,7 +122,7 @@ def create_graph(
 
 def _has_graph(stores: GraphStores) -> bool:
     try:
-        stores.datasets.latest_version(LOCATION, None, Counters())
+        stores.datasets.latest_version(LOCATION, None)
     except TableMissingError:
         return False
     return True
@@ -186,7 +186,6 @@ class GraphStore:
         settings: TxnSettings | None = None,
         formats: FormatChain | None = None,
         group_commit: bool = False,
-        counters: Counters | None = None,
     ) -> Self:
         """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
@@ -197,7 +196,7 @@ class GraphStore:
         stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
         graph = cls(stores, formats or FormatChain(), mode, group_commit=group_commit)
         try:
-            graph.refresh(counters)
+            graph.refresh()
         except TableMissingError as error:
             graph.close()
             details = MissingThing(what="graph", name=storage.root)
@@ -234,13 +233,12 @@ class GraphStore:
         return self._stores.datasets.storage
 
     @counted
-    def refresh(self, counters: Counters | None = None) -> None:
+    def refresh(self) -> None:
         """Look at the newest state of main and, when open for writing, recover what dead writers left."""
-        count = counters or Counters()
-        self.snapshot(BranchName(MAIN), count)
+        self.snapshot(BranchName(MAIN))
         if self._mode == "read_write":
-            self._recover_all(count)
-            self._upgrade(self.authority(BranchName(MAIN), count), count)
+            self._recover_all()
+            self._upgrade(self.authority(BranchName(MAIN)))
 
     def close(self) -> None:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
@@ -248,33 +246,33 @@ class GraphStore:
         self._branches.close()
         self._stores.close()
 
-    def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
+    def snapshot(self, branch: BranchName) -> Snapshot:
         """Return the newest published state of a branch."""
-        return self._branches.snapshot(branch, counters)
+        return self._branches.snapshot(branch)
 
-    def snapshot_at(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Snapshot:
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> Snapshot:
         """Return the state that a commit made visible: looked for in the history of ``branch``, then of all others.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
             HistoryGoneError: that state was reclaimed.
         """
-        return self.past.snapshot_at(branch, commit_id, counters)
+        return self.past.snapshot_at(branch, commit_id)
 
-    def snapshot_of(self, commit: Commit, counters: Counters) -> Snapshot:
+    def snapshot_of(self, commit: Commit) -> Snapshot:
         """Return the state that a commit made visible, without looking for the commit.
 
         Raises:
             CommitMissingError: its branch is gone, or another one has its name.
             HistoryGoneError: that state was reclaimed.
         """
-        return self.past.snapshot_of(commit, counters)
+        return self.past.snapshot_of(commit)
 
-    def iter_commits(self, snapshot: Snapshot, counters: Counters) -> Iterator[Commit]:
+    def iter_commits(self, snapshot: Snapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
-        return self.past.iter_commits(snapshot, counters)
+        return self.past.iter_commits(snapshot)
 
-    def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
+    def authority(self, branch: BranchName) -> GraphPublishAuthority:
         """Return what writes to a branch go through.
 
         Raises:
@@ -282,9 +280,9 @@ class GraphStore:
             BranchMissingError: there is no such branch.
         """
         self._refuse_reading()
-        return self._branches.authority(branch, counters)
+        return self._branches.authority(branch)
 
-    def current(self, branch: BranchName, counters: Counters) -> tuple[GraphPublishAuthority, Snapshot]:
+    def current(self, branch: BranchName) -> tuple[GraphPublishAuthority, Snapshot]:
         """Return what writes to a branch go through, and the newest state; a branch made again is opened again.
 
         Raises:
@@ -292,17 +290,11 @@ class GraphStore:
             BranchMissingError: there is no such branch.
         """
         self._refuse_reading()
-        return self._branches.current(branch, counters)
+        return self._branches.current(branch)
 
     @counted
     def create_branch(
-        self,
-        name: BranchName,
-        *,
-        source: BranchName | None = None,
-        at: str | None = None,
-        actor: str | None = None,
-        counters: Counters | None = None,
+        self, name: BranchName, *, source: BranchName | None = None, at: str | None = None, actor: str | None = None
     ) -> BranchRef:
         """Create a branch at the newest state of ``source`` (main unless given), or at what the reference ``at`` names.
 
@@ -316,41 +308,39 @@ class GraphStore:
         if name.casefold() == MAIN:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
             raise UsageError("cannot create branch 'main'", details=details)
-        count, branch = counters or Counters(), source or BranchName(MAIN)
+        branch = source or BranchName(MAIN)
         started_s = self._stores.world.clock.monotonic_s()
         actor = checked_text("actor", actor)
-        state = self.past.resolve_ref(branch if at is None else at, branch, count)
+        state = self.past.resolve_ref(branch if at is None else at, branch)
         if state.snapshot.is_past:
             # A branch must be able to read all of what it inherits.
             for table_key in state.snapshot.state.tables:
-                state.snapshot.table(table_key, count)
-        made = self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor, count)
+                state.snapshot.table(table_key)
+        made = self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor)
         if state.snapshot.is_past or self._stores.world.clock.monotonic_s() - started_s >= SETTLE_S:
-            self._refuse_reclaimed(made, count)
+            self._refuse_reclaimed(made)
         return made
 
-    def _refuse_reclaimed(self, ref: BranchRef, counters: Counters) -> None:
+    def _refuse_reclaimed(self, ref: BranchRef) -> None:
         """Take a branch back whose beginning a cleanup may be removing.
 
         The cleanup records its floor and looks for branches then; this looks at the floor after the branch is there.
         """
-        if self._is_whole(ref.parent, ref.forked_version, ref.name, counters):
+        if self._is_whole(ref.parent, ref.forked_version, ref.name):
             return
-        self._refs.take_back(ref, counters)
+        self._refs.take_back(ref)
         details = GoneState(commit_id=ref.forked_at, branch=ref.parent.name)
         raise HistoryGoneError(f"the state of commit '{ref.forked_at}' was reclaimed", details=details)
 
-    def _is_whole(self, line: BranchLine, version: int, asker: str, counters: Counters) -> bool:
+    def _is_whole(self, line: BranchLine, version: int, asker: str) -> bool:
         """Whether a version is one that cleanup leaves alone: not below the floor, or needed by more than ``asker``."""
-        if version >= self.past.floor_of(line.name, counters):
+        if version >= self.past.floor_of(line.name):
             return True
-        others = (other for other in self.protected_versions(counters) if other.name != asker)
+        others = (other for other in self.protected_versions() if other.name != asker)
         return any((other.line, other.version) == (line, version) for other in others)
 
     @counted
-    def delete_branch(
-        self, name: BranchName, *, actor: str | None = None, counters: Counters | None = None
-    ) -> BranchRef:
+    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> BranchRef:
         """Delete a branch, its own commits and what it alone holds, for good; return what it was.
 
         Raises:
@@ -360,45 +350,36 @@ class GraphStore:
             ClaimBusyError: writers kept it busy for too long.
         """
         self._refuse_reading()
-        count = counters or Counters()
         if name.is_main:
             details = BadValue(what="branch", value=name, expected="a branch other than main")
             raise UsageError("cannot delete branch 'main'", details=details)
         actor = checked_text("actor", actor)
         try:
-            return self._delete_known(name, actor, count)
+            return self._delete_known(name, actor)
         except BranchMissingError:
-            if self._refs.end_orphan(name, count):
+            if self._refs.end_orphan(name):
                 raise
         # What was known of it may be a branch that others deleted and made again.
-        return self._delete_known(name, actor, count)
+        return self._delete_known(name, actor)
 
-    def branch_names(self, counters: Counters) -> list[BranchName]:
+    def branch_names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
-        return self._refs.names(counters)
+        return self._refs.names()
 
-    def branches(self, counters: Counters) -> tuple[BranchStatus, ...]:
+    def branches(self) -> tuple[BranchStatus, ...]:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
-        return list_branches(self._branches, counters)
+        return list_branches(self._branches)
 
-    def branch_status(self, ref: BranchRef, counters: Counters) -> BranchStatus:
+    def branch_status(self, ref: BranchRef) -> BranchStatus:
         """Return how one branch stands to the one it came from."""
-        return branch_status(self._branches, ref.name, ref, counters)
+        return branch_status(self._branches, ref.name, ref)
 
-    def protected_versions(self, counters: Counters) -> tuple[ProtectedVersion, ...]:
+    def protected_versions(self) -> tuple[ProtectedVersion, ...]:
         """Return the manifest versions that cleanup must leave whole: heads, fork points and tags."""
-        return protected_versions(self._branches, self.tags, counters)
+        return protected_versions(self._branches, self.tags)
 
     @counted
-    def create_tag(
-        self,
-        name: TagName,
-        at: str = MAIN,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        counters: Counters | None = None,
-    ) -> Tag:
+    def create_tag(self, name: TagName, at: str = MAIN, *, actor: str | None = None, message: str | None = None) -> Tag:
         """Name the state that the reference ``at`` means at this moment.
 
         Raises:
@@ -406,32 +387,29 @@ class GraphStore:
             BranchMissingError, CommitMissingError, HistoryGoneError: there is no such state.
         """
         self._refuse_reading()
-        count = counters or Counters()
         actor, message = checked_text("actor", actor), checked_text("message", message)
-        state = self.past.resolve_ref(at, BranchName(MAIN), count)
+        state = self.past.resolve_ref(at, BranchName(MAIN))
         commit = state.commit
         # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
-        line = state.line if commit.branch == state.line.name else self.branch_line(commit.branch, count)
+        line = state.line if commit.branch == state.line.name else self.branch_line(commit.branch)
         version = commit.manifest_version
-        return self.tags.create(
-            name, commit, line, lambda: self._is_whole(line, version, name, count), actor, message, count
-        )
+        return self.tags.create(name, commit, line, lambda: self._is_whole(line, version, name), actor, message)
 
     @counted
-    def delete_tag(self, name: TagName, *, counters: Counters | None = None) -> Tag:
+    def delete_tag(self, name: TagName) -> Tag:
         """Remove a tag and return it; its commit may be reclaimed from here on.
 
         Raises:
             TagMissingError: there is none of that name.
         """
         self._refuse_reading()
-        return self.tags.delete(name, counters or Counters())
+        return self.tags.delete(name)
 
-    def _delete_known(self, name: BranchName, actor: str | None, counters: Counters) -> BranchRef:
-        authority = self._branches.authority(name, counters)
+    def _delete_known(self, name: BranchName, actor: str | None) -> BranchRef:
+        authority = self._branches.authority(name)
         ref = self._branches.ref(name)
         try:
-            authority.delete(self._deletion, ref, actor, counters)
+            authority.delete(self._deletion, ref, actor)
         except BranchMissingError:
             self._branches.forget(name, authority)
             raise
@@ -444,57 +422,57 @@ class GraphStore:
             raise ReadOnlyError("the graph is open for reading only", details=details)
 
     @counted
-    def reclaim_older(self, pins: Sequence[TablePin], counters: Counters) -> int:
+    def reclaim_older(self, pins: Sequence[TablePin]) -> int:
         """Remove the versions of tables before ``pins`` for good; return how many.
 
         What the newest state of any branch and the state of any tag names stays. Earlier states that need a version
         that goes can no longer be read.
         """
-        kept = [newest for _, _, newest in live_branches(self._branches, counters)]
-        for tag in self.tags.list(counters):
+        kept = [newest for _, _, newest in live_branches(self._branches)]
+        for tag in self.tags.list():
             # One that is removed meanwhile keeps nothing any more.
             with suppress(TagMissingError):
-                kept.append(self.past.resolve_ref(f"tag:{tag.name}", BranchName(MAIN), counters).snapshot)
+                kept.append(self.past.resolve_ref(f"tag:{tag.name}", BranchName(MAIN)).snapshot)
         named = {entry.pin for snapshot in kept for entry in snapshot.state.tables.values()}
         count = 0
         for pin in pins:
             spared = {other.version for other in named if (other.location, other.branch) == (pin.location, pin.branch)}
-            count += self.tables.reclaim_older(pin, spared, counters)
+            count += self.tables.reclaim_older(pin, spared)
         return count
 
-    def branch_line(self, branch: BranchName, counters: Counters) -> BranchLine:
+    def branch_line(self, branch: BranchName) -> BranchLine:
         """Return the line that a branch is at this moment, whatever it was when it was first used.
 
         Raises:
             BranchMissingError: there is no such branch.
         """
-        return self._line(branch, counters)
+        return self._line(branch)
 
-    def _line(self, branch: BranchName, counters: Counters) -> BranchLine:
-        return MAIN_LINE if branch.is_main else self._refs.get(branch, counters).line
+    def _line(self, branch: BranchName) -> BranchLine:
+        return MAIN_LINE if branch.is_main else self._refs.get(branch).line
 
-    def _recover_all(self, counters: Counters) -> None:
+    def _recover_all(self) -> None:
         """One listing tells every branch that has something in flight, be it live or gone."""
-        keys = self._stores.control.list_keys(RECOVERY_PREFIX, counters)
+        keys = self._stores.control.list_keys(RECOVERY_PREFIX)
         for name, incarnation in sorted({branch_of_key(key) for key in keys}):
             branch = BranchName(name)
-            ref = None if branch.is_main else self._refs.find(branch, counters)
+            ref = None if branch.is_main else self._refs.find(branch)
             if branch.is_main or (ref is not None and ref.line.incarnation == incarnation):
                 try:
-                    authority = self.authority(branch, counters)
+                    authority = self.authority(branch)
                 except BranchMissingError:
                     # Deleted since it was looked up.
                     pass
                 else:
-                    authority.recover(counters)
-                    if not branch.is_main and self._refs.find(branch, counters) is None:
+                    authority.recover()
+                    if not branch.is_main and self._refs.find(branch) is None:
                         self._branches.forget(branch, authority)
                     continue
             gone = BranchLine(name=branch, incarnation=incarnation, line=line_name(name, incarnation))
-            Recoverer(self._branches.services(gone)).recover_abandoned(counters)
+            Recoverer(self._branches.services(gone)).recover_abandoned()
 
-    def _upgrade(self, authority: GraphPublishAuthority, counters: Counters) -> None:
-        if authority.services.manifest.is_outdated(authority.snapshot(counters).manifest):
+    def _upgrade(self, authority: GraphPublishAuthority) -> None:
+        if authority.services.manifest.is_outdated(authority.snapshot().manifest):
             txn = authority.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
             txn.is_upgrade = True
             authority.commit(txn)

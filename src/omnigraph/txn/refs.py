@@ -18,7 +18,6 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.tags import Tag, Tags
@@ -157,42 +156,42 @@ class Past:
         self._branches = branches
         self._tags = tags
 
-    def log(self, branch: BranchName, wanted: LogFilter, limit: int, after: str | None, counters: Counters) -> LogPage:
+    def log(self, branch: BranchName, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
         """Return commits of a branch's history, newest first."""
-        return read_log(self.line_of(self._branches.snapshot(branch, counters), counters), wanted, limit, after)
+        return read_log(self.line_of(self._branches.snapshot(branch)), wanted, limit, after)
 
-    def iter_commits(self, snapshot: Snapshot, counters: Counters) -> Iterator[Commit]:
+    def iter_commits(self, snapshot: Snapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
-        return (commit for _, commit in self.line_of(snapshot, counters).back())
+        return (commit for _, commit in self.line_of(snapshot).back())
 
-    def show(self, commit_id: CommitId, branch: BranchName, counters: Counters) -> Commit:
+    def show(self, commit_id: CommitId, branch: BranchName) -> Commit:
         """Return a commit: looked for in the history of ``branch``, then of main, then of all others by name.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
         """
-        found = self._find(branch, commit_id, counters)
+        found = self._find(branch, commit_id)
         if found is not None:
             return found
-        for name in self._branches.refs.names(counters):
-            found = None if name == branch else self._find(name, commit_id, counters)
+        for name in self._branches.refs.names():
+            found = None if name == branch else self._find(name, commit_id)
             if found is not None:
                 return found
         raise _no_commit(commit_id)
 
-    def snapshot_at(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Snapshot:
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> Snapshot:
         """Return the state that a commit made visible.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
             HistoryGoneError: that state was reclaimed.
         """
-        newest = self._branches.snapshot(branch, counters)
+        newest = self._branches.snapshot(branch)
         if newest.state.head.commit == commit_id:
             return newest
-        return self.snapshot_of(self.show(commit_id, branch, counters), counters)
+        return self.snapshot_of(self.show(commit_id, branch))
 
-    def snapshot_of(self, commit: Commit, counters: Counters) -> Snapshot:
+    def snapshot_of(self, commit: Commit) -> Snapshot:
         """Open the version that a commit names; a later branch of the same name is not taken for its own.
 
         Raises:
@@ -200,13 +199,13 @@ class Past:
             HistoryGoneError: that state was reclaimed.
         """
         try:
-            loaded = self._branches.load_version(commit.branch, commit.manifest_version, counters)
+            loaded = self._branches.load_version(commit.branch, commit.manifest_version)
         except BranchMissingError:
             raise _no_commit(commit.id) from None
         except (VersionMissingError, StorageCorruptError) as error:
             # Below the floor files may be missing whose version is still there.
             is_reclaimed = isinstance(error, VersionMissingError)
-            if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch, counters):
+            if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch):
                 raise
             details = GoneState(commit_id=commit.id, branch=commit.branch)
             raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
@@ -215,7 +214,7 @@ class Past:
             raise _no_commit(commit.id)
         return Snapshot(loaded, self._branches.tables, is_past=True)
 
-    def resolve_ref(self, text: str, branch: BranchName, counters: Counters) -> ResolvedState:
+    def resolve_ref(self, text: str, branch: BranchName) -> ResolvedState:
         """Return the state that a reference names; ``branch`` is the one that a reference without a branch is about.
 
         Raises:
@@ -227,52 +226,50 @@ class Past:
         ref = parse_ref(f"{branch}{trimmed}" if trimmed[:1] in {"~", "@"} else trimmed)
         match ref:
             case BranchRef():
-                newest = self._branches.snapshot(ref.branch, counters)
-                line = self.line_of(newest, counters)
-                return self._resolved(ref, line.at(len(line) - 1), newest, ref.branch, counters)
+                newest = self._branches.snapshot(ref.branch)
+                line = self.line_of(newest)
+                return self._resolved(ref, line.at(len(line) - 1), newest, ref.branch)
             case AncestorRef():
-                line = self.line_of(self._branches.snapshot(ref.branch, counters), counters)
+                line = self.line_of(self._branches.snapshot(ref.branch))
                 position: int | None = len(line) - 1 - ref.steps
             case TimeRef():
-                line = self.line_of(self._branches.snapshot(ref.branch, counters), counters)
+                line = self.line_of(self._branches.snapshot(ref.branch))
                 position = line.newest_until(ref.at_ms)
             case CommitRef():
-                commit = self.show(ref.commit, branch, counters)
-                return self._resolved(ref, commit, self.snapshot_of(commit, counters), commit.branch, counters)
+                commit = self.show(ref.commit, branch)
+                return self._resolved(ref, commit, self.snapshot_of(commit), commit.branch)
             case TagRef():
-                return self._resolve_tag(ref, self._tags.get(ref.tag, counters), counters)
+                return self._resolve_tag(ref, self._tags.get(ref.tag))
             case _:
                 assert_never(ref)
         if position is None or position < 0:
             details = MissingThing(what="commit", name=str(ref))
             raise CommitMissingError(f"the history of branch '{ref.branch}' begins later ref={ref}", details=details)
         commit = line.at(position)
-        return self._resolved(ref, commit, self.snapshot_of(commit, counters), commit.branch, counters)
+        return self._resolved(ref, commit, self.snapshot_of(commit), commit.branch)
 
-    def floor_of(self, branch: BranchName, counters: Counters) -> int:
+    def floor_of(self, branch: BranchName) -> int:
         """Return the oldest version of a branch that cleanup has left whole."""
-        return self._branches.snapshot(branch, counters).state.head.floor
+        return self._branches.snapshot(branch).state.head.floor
 
-    def line_of(self, snapshot: Snapshot, counters: Counters) -> CommitLine:
+    def line_of(self, snapshot: Snapshot) -> CommitLine:
         """Return the history that a state ends, by position."""
-        return self._branches.commit_line(snapshot.manifest, counters)
+        return self._branches.commit_line(snapshot.manifest)
 
-    def _resolve_tag(self, ref: TagRef, tag: Tag, counters: Counters) -> ResolvedState:
-        found = self._find(tag.line.name, tag.commit_id, counters)
+    def _resolve_tag(self, ref: TagRef, tag: Tag) -> ResolvedState:
+        found = self._find(tag.line.name, tag.commit_id)
         if found is None:
             raise _no_commit(tag.commit_id)
-        return self._resolved(ref, found, self.snapshot_of(found, counters), tag.line.name, counters)
+        return self._resolved(ref, found, self.snapshot_of(found), tag.line.name)
 
-    def _resolved(
-        self, ref: Ref, commit: Commit, snapshot: Snapshot, branch: BranchName, counters: Counters
-    ) -> ResolvedState:
-        line = self._branches.authority(branch, counters).services.line
-        depth = len(self.line_of(snapshot, counters))
+    def _resolved(self, ref: Ref, commit: Commit, snapshot: Snapshot, branch: BranchName) -> ResolvedState:
+        line = self._branches.authority(branch).services.line
+        depth = len(self.line_of(snapshot))
         return ResolvedState(ref=ref, commit=commit, snapshot=snapshot, line=line, depth=depth)
 
-    def _find(self, branch: BranchName, commit_id: CommitId, counters: Counters) -> Commit | None:
+    def _find(self, branch: BranchName, commit_id: CommitId) -> Commit | None:
         try:
-            line = self.line_of(self._branches.snapshot(branch, counters), counters)
+            line = self.line_of(self._branches.snapshot(branch))
             position = line.position_of(commit_id)
             return None if position is None else line.at(position)
         except BranchMissingError:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from omnigraph.errors import BadValue, GraphClosedError
-from omnigraph.runtime import Calls, Counters, World
+from omnigraph.runtime import Calls, World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables.store import TableStore
@@ -79,6 +79,6 @@ class BranchServices:
         """Return the snapshot of a loaded manifest."""
         return Snapshot(loaded, self.tables)
 
-    def load(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+    def load(self, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return the newest manifest of the branch; one probe when ``known`` still is it."""
-        return self.manifest.load_latest(counters, known)
+        return self.manifest.load_latest(known)

@@ -14,7 +14,6 @@ from omnigraph.errors import (
     TypeMissingError,
     VersionMissingError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.store import TableStore
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.manifest.file import LoadedManifest
@@ -49,7 +48,7 @@ class Snapshot:
             raise TypeMissingError(f"type does not exist at this snapshot type={table_key}", details=details)
         return entry
 
-    def table(self, table_key: str, counters: Counters) -> Table:
+    def table(self, table_key: str) -> Table:
         """Open a table at its pinned version.
 
         Raises:
@@ -58,8 +57,8 @@ class Snapshot:
         """
         entry = self.entry(table_key)
         try:
-            with self.manifest.life.reading(counters):
-                return self._tables.open(entry.pin, counters)
+            with self.manifest.life.reading():
+                return self._tables.open(entry.pin)
         except (VersionMissingError, TableMissingError) as error:
             if not self.is_past:
                 raise
@@ -74,7 +73,7 @@ class Snapshot:
             HistoryGoneError: this is not the newest state any more, and was reclaimed.
         """
         try:
-            with self.manifest.life.reading(Counters()):
+            with self.manifest.life.reading():
                 yield
         except VersionMissingError as error:
             for table_key, entry in self.state.tables.items():
@@ -83,9 +82,9 @@ class Snapshot:
                     raise self._gone(table_key) from error
             raise
 
-    def existing_ids(self, table_key: str, ids: Sequence[str], counters: Counters) -> set[str]:
+    def existing_ids(self, table_key: str, ids: Sequence[str]) -> set[str]:
         """Return those of ``ids`` that the table holds."""
-        return set(self.table(table_key, counters).lookup(ids, (), counters)["id"].to_pylist())
+        return set(self.table(table_key).lookup(ids, ())["id"].to_pylist())
 
     def _gone(self, table_key: str) -> HistoryGoneError:
         head = self.state.head

@@ -43,13 +43,11 @@ class CommitView:
         self,
         snapshot: Snapshot,
         changes: Mapping[str, TableChange],
-        counters: Counters,
         before: Mapping[str, TableChange] = MappingProxyType({}),
     ) -> None:
         self.snapshot = snapshot
         self.changes = changes
         self.before = before
-        self._counters = counters
 
     def existing_ids(self, table_key: str, ids: Sequence[str]) -> frozenset[str]:
         """Return those of ``ids`` that the table would hold after the changes."""
@@ -79,7 +77,7 @@ class CommitView:
     def _stored(self, table_key: str, ids: pa.Array) -> pa.ChunkedArray:
         if not len(ids):
             return pa.chunked_array([], pa.string())
-        return self.snapshot.table(table_key, self._counters).lookup(ids, (), self._counters).column("id")
+        return self.snapshot.table(table_key).lookup(ids, ()).column("id")
 
 
 Check = Callable[[CommitView], None]

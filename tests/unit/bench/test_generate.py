@@ -9,7 +9,6 @@ from bench.generate import EDGES, SCHEMA_PATH, SIZES, Stream, generate, make_tab
 from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.load import load
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 
 XS = SIZES["XS"]
@@ -70,7 +69,7 @@ def test_both_forms_load_as_the_same_graph(dataset, tmp_path):
     for name, sources in (("lines", [str(dataset.jsonl)]), ("columns", [str(path) for path in dataset.parquet])):
         create_graph(tmp_path / name, SCHEMA_PATH.read_text(encoding="utf-8"))
         with open_session(tmp_path / name) as session:
-            authority = session.store.authority(BranchName(MAIN), Counters())
+            authority = session.store.authority(BranchName(MAIN))
             assert load(authority, session.catalog(), sources, "append").total == XS.records
             graphs.append({key: _comparable(key, rows) for key, rows in read_graph(session).items()})
     assert graphs[0] == graphs[1]

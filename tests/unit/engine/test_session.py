@@ -20,7 +20,6 @@ from omnigraph.errors import (
     ValueFormatError,
     WrongQueryKindError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import BranchName
 
@@ -35,7 +34,7 @@ def root(tmp_path):
 
 def test_every_type_gets_an_empty_table_named_by_its_numbers(root):
     with open_session(root) as session:
-        catalog, snapshot, counters = session.catalog(), session.snapshot(), Counters()
+        catalog, snapshot = session.catalog(), session.snapshot()
         owners = [*catalog.nodes.values(), *catalog.edges.values()]
         assert set(snapshot.state.tables) == {owner.table_key for owner in owners}
         for owner in owners:
@@ -44,7 +43,7 @@ def test_every_type_gets_an_empty_table_named_by_its_numbers(root):
             assert entry.object_id == f"{owner.id:016x}-{owner.incarnation:016x}"
             assert entry.pin.location.startswith(f"{folder}/{entry.object_id}")
             assert entry.row_count == 0
-            assert snapshot.table(owner.table_key, counters).schema.equals(arrow_schema(owner), check_metadata=True)
+            assert snapshot.table(owner.table_key).schema.equals(arrow_schema(owner), check_metadata=True)
 
 
 def test_accepted_schema_keeps_its_source_and_its_identities(root):

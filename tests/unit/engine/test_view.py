@@ -9,7 +9,7 @@ from omnigraph.engine import comparison as predicates
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import TypeMissingError
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange, TableDrop, TableReplace
@@ -75,14 +75,14 @@ def session(tmp_path_factory):
 
 
 def _write(session, change):
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.ENSURE_INDICES if isinstance(change, IndexBuilds) else WriteKind.INSERT)
     txn.change(change)
     authority.commit(txn)
 
 
 def view_on(session, pending=None):
-    return GraphView(session.snapshot(), session.catalog(), Counters(), pending or {})
+    return GraphView(session.snapshot(), session.catalog(), pending or {})
 
 
 def strings(*texts):
@@ -164,7 +164,8 @@ def test_an_unknown_type_is_an_error_of_ours(session):
 
 def test_small_tables_are_asked_in_memory_once_they_are_there(session):
     view = view_on(session)
-    view.rows_where("edge:Link", "src", strings("t1"), ("id",))
-    before = view.counters.cost()
-    assert view.rows_where("edge:Link", "dst", strings("t0"), ("id",)).num_rows == len(LINKS)
-    assert view.counters.cost() == before
+    with counting() as counters:
+        view.rows_where("edge:Link", "src", strings("t1"), ("id",))
+        before = counters.cost()
+        assert view.rows_where("edge:Link", "dst", strings("t0"), ("id",)).num_rows == len(LINKS)
+    assert counters.cost() == before

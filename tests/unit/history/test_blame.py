@@ -6,7 +6,7 @@ from tests.session_graph import add_rows, create_graph, open_session
 
 from omnigraph.errors import CommitMissingError, HistoryGoneError, TypeMissingError
 from omnigraph.history.feed.blame import blame
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.values import BranchName
 
 
@@ -107,19 +107,18 @@ def test_long_stretches_without_a_change_are_leapt_over(store):
     write(store, {PERSON: {chosen: person() for chosen in "abc"}})
     for age in range(70):
         write(store, {PERSON: {"b": person(age)}})
-    with_leaps = Counters()
-    assert len(blame(store, PERSON, "a", counters=with_leaps).events) == 1
+    with counting() as with_leaps:
+        assert len(blame(store, PERSON, "a").events) == 1
     assert with_leaps.cost().total_calls < 70
 
 
 def test_a_state_on_the_way_that_goes_while_it_is_read_is_history_that_is_gone(store):
     commits = [write(store, {PERSON: {"a": person(age)}}) for age in range(3)]
     compact(store, PERSON)
-    counters = Counters()
     with open_store(store.storage) as reader:
         # Tables that are open when somebody else reclaims them: only reading them can tell.
-        opened = [reader.snapshot_of(commit, counters).table(PERSON, counters) for commit in commits]
-        store.reclaim_older([store.snapshot(BranchName("main"), counters).entry(PERSON).pin], counters)
+        opened = [reader.snapshot_of(commit).table(PERSON) for commit in commits]
+        store.reclaim_older([store.snapshot(BranchName("main")).entry(PERSON).pin])
         assert [table.row_count for table in opened] == [1, 1, 1]
         with pytest.raises(HistoryGoneError, match="was reclaimed table=node:Person"):
             blame(reader, PERSON, "a")

@@ -19,7 +19,6 @@ from omnigraph.errors import (
 from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 
 
@@ -130,7 +129,7 @@ def test_a_commit_that_only_moves_bytes_shows_nothing(store, do):
 
 
 def test_the_first_commit_and_unknown_ones_have_no_changes(store):
-    genesis = str(store.snapshot(BranchName(MAIN), Counters()).state.head.commit)
+    genesis = str(store.snapshot(BranchName(MAIN)).state.head.commit)
     with pytest.raises(CommitHasNoParentError) as caught:
         pages(store, genesis)
     assert caught.value.details.reason == "parentless_commit"
@@ -175,8 +174,8 @@ def test_ids_longer_than_a_token_are_resumed_exactly(store):
 def test_history_that_was_reclaimed_is_a_gap(store):
     commit = filled(store)
     write(store, {PERSON: {"z": person()}})
-    pin = store.snapshot(BranchName(MAIN), Counters()).entry(PERSON).pin
-    assert store.reclaim_older([pin], Counters()) > 0
+    pin = store.snapshot(BranchName(MAIN)).entry(PERSON).pin
+    assert store.reclaim_older([pin]) > 0
     with pytest.raises(ChangeFeedGapError) as caught:
         pages(store, commit)
     assert caught.value.details.first_unreadable_commit_id == commit

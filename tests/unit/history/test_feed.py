@@ -16,7 +16,6 @@ from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.history.merge import merge_branch
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -224,8 +223,8 @@ def test_a_gap_is_reported_by_the_poll_that_begins_with_it(store):
     cursor = reader.poll().cursor
     made = [str(write(store, {FILE: {"f": {"content": b"x", "size": 1}}}).id), add(store, "a"), add(store, "b")]
     add(store, "c")
-    pin = store.snapshot(BranchName(MAIN), Counters()).entry(PERSON).pin
-    assert store.reclaim_older([pin], Counters()) > 0
+    pin = store.snapshot(BranchName(MAIN)).entry(PERSON).pin
+    assert store.reclaim_older([pin]) > 0
     page = ChangeReader(store).poll(cursor=cursor)
     assert commits(page) == made[:1]
     assert not page.is_caught_up
@@ -268,7 +267,7 @@ def test_a_rename_is_an_empty_commit_and_keeps_the_identity_of_the_type(tmp_path
 
 def test_commits_that_were_published_together_are_each_delivered_once(root):
     with open_store(Storage.open(str(root)), group_commit=True) as store:
-        authority = store.authority(BranchName(MAIN), Counters())
+        authority = store.authority(BranchName(MAIN))
         txns = []
         for chosen in "abc":
             txn = authority.begin(WriteKind.INSERT, actor=chosen)

@@ -11,7 +11,6 @@ from omnigraph.history.diff import selection
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.diff.rows import table_delta
 from omnigraph.history.diff.selection import select_differing
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 
@@ -33,11 +32,11 @@ def person(age=1, **values):
 
 
 def table(store, key=PERSON, branch=MAIN):
-    return store.snapshot(BranchName(branch), Counters()).table(key, Counters())
+    return store.snapshot(BranchName(branch)).table(key)
 
 
 def delta(before, after):
-    found = table_delta(before, after, Counters())
+    found = table_delta(before, after)
     assert found.before.column("id").to_pylist() == found.after.column("id").to_pylist()
     return tuple(found_rows.column("id").to_pylist() for found_rows in (found.inserted, found.after, found.deleted))
 
@@ -49,7 +48,7 @@ def test_rows_that_came_went_and_changed_are_told_apart_and_sorted_by_id(store):
     after = table(store)
     assert delta(before, after) == (["e", "f"], ["a", "c"], ["b"])
     assert delta(after, before) == (["b"], ["a", "c"], ["e", "f"])
-    found = table_delta(before, after, Counters())
+    found = table_delta(before, after)
     assert found.before.column("age").to_pylist() == [1, 1]
     assert found.after.column("age").to_pylist() == [2, 2]
     assert found.row_count == 5
@@ -76,7 +75,7 @@ def test_blobs_are_compared_by_their_bytes(store):
     write(store, {FILE: {"a": {"content": b"one", "size": 3}, "b": {"content": b"", "size": 0}}})
     before = table(store, FILE)
     write(store, {FILE: {"a": {"content": b"two", "size": 3}, "b": {"content": b"", "size": 0}}})
-    found = table_delta(before, table(store, FILE), Counters())
+    found = table_delta(before, table(store, FILE))
     assert found.before.column("content").to_pylist() == [b"one"]
     assert found.after.column("content").to_pylist() == [b"two"]
     compact(store, FILE)
@@ -91,7 +90,7 @@ def test_branches_share_what_neither_of_them_changed(store):
     write(store, {PERSON: {"a": person(2)}}, branch="side")
     write(store, {PERSON: {"b": None}})
     assert delta(table(store), table(store, branch="side")) == (["b"], ["a"], [])
-    lost, gained = select_differing(table(store), table(store, branch="side"), Counters())
+    lost, gained = select_differing(table(store), table(store, branch="side"))
     assert (lost.row_count, gained.row_count) == (1, 2)
 
 
@@ -100,12 +99,12 @@ def test_a_missing_side_makes_every_row_a_change(store):
     assert delta(None, table(store, KNOWS)) == (["k"], [], [])
     assert delta(table(store, KNOWS), None) == ([], [], ["k"])
     with pytest.raises(InternalError):
-        table_delta(None, None, Counters())
+        table_delta(None, None)
 
 
 def test_tables_with_other_columns_are_refused(store):
     with pytest.raises(InternalError, match="different columns"):
-        table_delta(table(store, PERSON), table(store, FILE), Counters())
+        table_delta(table(store, PERSON), table(store, FILE))
 
 
 @pytest.mark.parametrize("key", [PERSON, FILE])
@@ -155,9 +154,9 @@ def test_the_caller_hears_how_much_is_held_and_may_stop_it(store):
 
     write(store, {PERSON: {"a": person()}})
     with pytest.raises(TooMuchError):
-        table_delta(None, table(store), Counters(), refuse)
+        table_delta(None, table(store), refuse)
     told = []
-    table_delta(None, table(store), Counters(), told.append)
+    table_delta(None, table(store), told.append)
     assert max(told) > 10
 
 
@@ -181,9 +180,8 @@ def test_deletions_are_found_the_same_way_wherever_they_are_read(root, monkeypat
 
 
 def _deleted_between(store, first, last):
-    counters = Counters()
-    old, new = (store.snapshot_of(commit, counters).table(PERSON, counters) for commit in (first, last))
-    head = store.snapshot(BranchName(MAIN), counters).table(PERSON, counters)
+    old, new = (store.snapshot_of(commit).table(PERSON) for commit in (first, last))
+    head = store.snapshot(BranchName(MAIN)).table(PERSON)
     forth, back = delta(old, new), delta(new, old)
     assert forth[:2] == back[1:] == ([], [])
     assert forth[2] == back[0]

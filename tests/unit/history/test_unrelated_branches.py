@@ -11,7 +11,7 @@ from omnigraph.errors import CommitMissingError, MergeConflictsError
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import merge_branch, preview_merge
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 PERSON, SIDE = "node:Person", "aside"
@@ -57,7 +57,7 @@ def _delete_rows_first(session):
     world = World.system()
     tear_at(world, "txn.branch_delete.after_end")
     with open_session(session.store.storage.root, world=world) as other:
-        line = other.store.branch_line(BranchName(SIDE), Counters()).line
+        line = other.store.branch_line(BranchName(SIDE)).line
         with pytest.raises(Torn):
             other.store.delete_branch(BranchName(SIDE))
     for path in session.store.storage.path(f"__manifest/tree/{line}/data").iterdir():
@@ -72,8 +72,8 @@ def _after_listing(session, action):
     refs, done = session.store.lines.refs, []
     listing = refs.names
 
-    def names(counters):
-        found = listing(counters)
+    def names():
+        found = listing()
         if not done:
             done.append(True)
             action(session)
@@ -87,8 +87,8 @@ def _after_opening(session, action):
     lines, done = session.store.lines, []
     opening = lines.snapshot
 
-    def snapshot(branch, counters):
-        found = opening(branch, counters)
+    def snapshot(branch):
+        found = opening(branch)
         if branch == SIDE and not done:
             done.append(True)
             action(session)
@@ -123,8 +123,8 @@ ASKING = {
     "a cleanup that looks": lambda session: session.cleanup(keep=1),
     "a cleanup": lambda session: session.cleanup(keep=1, confirm=True),
     "a status": lambda session: session.status(),
-    "protected versions": lambda session: session.store.protected_versions(Counters()),
-    "reclaimed versions": lambda session: session.store.reclaim_older([], Counters()),
+    "protected versions": lambda session: session.store.protected_versions(),
+    "reclaimed versions": lambda session: session.store.reclaim_older([]),
     "a tag of an earlier state": lambda session: session.create_tag("t", "main~1"),
 }
 

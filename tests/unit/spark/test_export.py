@@ -10,7 +10,7 @@ from tests.load_graph import make_graph
 
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.export.folder import ExportJob
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.spark.export import ExecutorExport
 from omnigraph.spark.load.job import LoadRequest
 from omnigraph.spark.load.load_files import run_load
@@ -31,10 +31,10 @@ class TwiceRunner(InProcessRunner):
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_repeated_attempts_write_the_same_files_and_a_spark_load_reads_them(tmp_path, form):
     with make_full_graph(tmp_path) as graph, make_graph(tmp_path / "copy", SCHEMA) as copy:
-        counters, storage = Counters(), graph.store.storage
-        cut = graph.export_cut("main", None, None, counters)
-        job = ExportJob.plan(cut, tmp_path / "out", form, graph=storage, settings=ExportSettings(), counters=counters)
-        done = job.run(ExecutorExport(job, storage, TwiceRunner()).write, World.system(), counters)
+        storage = graph.store.storage
+        cut = graph.export_cut("main", None, None)
+        job = ExportJob.plan(cut, tmp_path / "out", form, graph=storage, settings=ExportSettings())
+        done = job.run(ExecutorExport(job, storage, TwiceRunner()).write, World.system())
         assert done.rows == 9
         files = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
         assert files == ["manifest.json", *[f"part-00000.{form}"] * 4, "schema.pg"]

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import StagedCommit, stage_change, stage_create
@@ -29,7 +29,6 @@ class Bench:
 
     storage: Storage
     world: World = field(default_factory=World.system)
-    counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self):
         self.datasets = DatasetStore(self.storage, self.world)
@@ -42,7 +41,7 @@ class Bench:
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world, "counters": self.counters}
+        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
 
     def rows(self, *ids, n=0, vec=None):
         values = {"id": ids, "n": [n] * len(ids), "text": [f"word{n}"] * len(ids), "vec": [vec] * len(ids)}
@@ -53,13 +52,13 @@ class Bench:
         return self.commit(staged)
 
     def open(self, pin):
-        return self.tables.open(pin, self.counters)
+        return self.tables.open(pin)
 
     def commit(self, staged):
         """Commit after a trip through JSON, as recovery would."""
         copy = msgspec.json.decode(msgspec.json.encode(staged, enc_hook=str), type=StagedCommit)
         assert copy == staged
-        return self.tables.commit(copy, self.counters)
+        return self.tables.commit(copy)
 
     def stage(self, pin, *, upserts=(), deletes=(), n=0, **options):
         rows = self.rows(*upserts, n=n) if upserts else None
@@ -70,14 +69,14 @@ class Bench:
 
     def content(self, pin, column="n"):
         table = self.open(pin)
-        read = table.read(["id", column], counters=self.counters)
+        read = table.read(["id", column])
         assert read.num_rows == table.row_count
         ids = read["id"].to_pylist()
         assert len(set(ids)) == len(ids)
         return dict(zip(ids, read[column].to_pylist(), strict=True))
 
     def row_ids(self, pin):
-        read = self.open(pin).read(["id"], with_row_meta=True, counters=self.counters)
+        read = self.open(pin).read(["id"], with_row_meta=True)
         return dict(zip(read["id"].to_pylist(), read["_rowid"].to_pylist(), strict=True))
 
     def at(self, version, location="nodes/1", branch=None):

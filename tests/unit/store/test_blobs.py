@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import stage_change, stage_compaction, stage_create, stage_overwrite
@@ -31,30 +31,28 @@ class Tables:
     """One table of a fresh or reopened store, moved from version to version."""
 
     def __init__(self, root, pin=None):
-        self.world, self.counters = World.seeded(5), Counters()
+        self.world = World.seeded(5)
         datasets = DatasetStore(Storage.open(str(root)), self.world)
         self.store = TableStore(datasets, datasets.control)
         if pin is None:
-            pin = self.land(
-                stage_create(datasets, "t", SCHEMA, operation_id="op", world=self.world, counters=Counters())
-            )
+            pin = self.land(stage_create(datasets, "t", SCHEMA, operation_id="op", world=self.world))
         self.pin = pin
 
     def land(self, staged):
-        self.pin = self.store.commit(staged, self.counters)
+        self.pin = self.store.commit(staged)
         return self.pin
 
     @property
     def table(self):
-        return self.store.open(self.pin, self.counters)
+        return self.store.open(self.pin)
 
     def change(self, upserts=None, deletes=(), **options):
         upserts = None if upserts is None else rows(upserts)
-        options = {"operation_id": "op", "world": self.world, "counters": self.counters, **options}
+        options = {"operation_id": "op", "world": self.world, **options}
         self.land(stage_change(self.table, upserts=upserts, deletes=deletes, **options))
 
     def read(self):
-        found = self.table.read(counters=self.counters)
+        found = self.table.read()
         return dict(zip(found["id"].to_pylist(), found["body"].to_pylist(), strict=True))
 
 
@@ -74,14 +72,12 @@ def test_columns_look_the_same_before_and_after_the_first_row(tables):
 
 
 def test_a_table_created_with_rows_keeps_the_columns_behind_a_blob(tmp_path):
-    world, counters = World.seeded(5), Counters()
+    world = World.seeded(5)
     datasets = DatasetStore(Storage.open(str(tmp_path)), world)
     store = TableStore(datasets, datasets.control)
-    staged = stage_create(
-        datasets, "t", SCHEMA, rows({"a": b"x"}, n=7), operation_id="op", world=world, counters=counters
-    )
-    table = store.open(store.commit(staged, counters), counters)
-    assert table.read(["id", "n"], counters=counters).to_pylist() == [{"id": "a", "n": 7}]
+    staged = stage_create(datasets, "t", SCHEMA, rows({"a": b"x"}, n=7), operation_id="op", world=world)
+    table = store.open(store.commit(staged))
+    assert table.read(["id", "n"]).to_pylist() == [{"id": "a", "n": 7}]
     assert table.schema.equals(SCHEMA, check_metadata=True)
 
 
@@ -98,12 +94,12 @@ def test_lookup_gives_bytes_in_this_process_and_in_another(tables, tmp_path):
     tables.change({"a": b"x", "b": None})
     tables.change({"c": b"y" * 70_000})
     for each in (tables, Tables(tmp_path, tables.pin)):
-        found = each.table.lookup(["a", "c"], ["body"], Counters())
+        found = each.table.lookup(["a", "c"], ["body"])
         assert dict(zip(found["id"].to_pylist(), found["body"].to_pylist(), strict=True)) == {
             "a": b"x",
             "c": b"y" * 70_000,
         }
-        assert each.table.lookup(["b"], ["n"], Counters())["n"].to_pylist() == [0]
+        assert each.table.lookup(["b"], ["n"])["n"].to_pylist() == [0]
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
@@ -116,7 +112,7 @@ def test_blobs_survive_folds_and_compaction(tables, tmp_path, is_cold):
         expected[f"k{number}"] = bytes([number]) * 10
     del expected["k3"]
     assert tables.read() == expected
-    staged = stage_compaction(tables.table, operation_id="op", world=tables.world, counters=Counters())
+    staged = stage_compaction(tables.table, operation_id="op", world=tables.world)
     if staged is not None:
         tables.land(staged)
     assert tables.read() == expected
@@ -124,7 +120,7 @@ def test_blobs_survive_folds_and_compaction(tables, tmp_path, is_cold):
 
 def test_replaced_table_holds_the_blobs_it_was_given(tables):
     tables.change({"a": b"x"})
-    options = {"operation_id": "op", "world": tables.world, "counters": Counters()}
+    options = {"operation_id": "op", "world": tables.world}
     tables.land(stage_overwrite(tables.table, rows({"b": b"y", "c": None}), **options))
     assert tables.read() == {"b": b"y", "c": None}
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.errors import Effect, InternalError, KeyExistsError
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.store.staging import IndexBuild, stage_change, stage_indexes, stage_overwrite
 from omnigraph.store.tables.pinned import Search
 
@@ -16,7 +16,7 @@ def test_inserts_updates_and_deletes_land_in_one_version(bench):
     staged = bench.stage(pin, upserts=["b", "d"], deletes=["c"], n=2)
     assert staged.row_count == 3
     assert all(file.startswith("nodes/1/") for file in staged.files)
-    assert set(staged.files) <= set(bench.control.list_keys("nodes/1", bench.counters))
+    assert set(staged.files) <= set(bench.control.list_keys("nodes/1"))
     after = bench.commit(staged)
     assert bench.content(after) == {"a": 1, "b": 2, "d": 2}
     assert bench.content(pin) == {"a": 1, "b": 1, "c": 1}
@@ -26,7 +26,7 @@ def test_an_updated_row_keeps_its_row_id_and_its_birth(bench):
     pin = bench.create("a", "b")
     after = bench.change(pin, upserts=["b", "c"], n=2)
     assert bench.row_ids(after)["b"] == bench.row_ids(pin)["b"]
-    meta = bench.open(after).read(["id"], with_row_meta=True, counters=bench.counters).to_pylist()
+    meta = bench.open(after).read(["id"], with_row_meta=True).to_pylist()
     versions = {row["id"]: (row["_row_created_at_version"], row["_row_last_updated_at_version"]) for row in meta}
     assert versions == {"a": (1, 1), "b": (1, 2), "c": (2, 2)}
 
@@ -101,7 +101,7 @@ def test_any_text_can_be_an_id(bench, key):
     indexed = bench.commit(stage_indexes(bench.open(pin), [BTREE], **bench.origin).commit)
     for base in (pin, indexed):
         fresh = bench.another_process()
-        found = fresh.open(base).lookup([key, "nope"], ["n"], fresh.counters)
+        found = fresh.open(base).lookup([key, "nope"], ["n"])
         assert found["id"].to_pylist() == [key]
     assert bench.content(bench.change(indexed, upserts=[key], n=4)) == {"plain": 0, key: 4}
 
@@ -157,7 +157,7 @@ def test_full_text_follows_updates_of_indexed_rows(bench):
     pin = bench.change(pin, upserts=["a"], n=2)
 
     def search(word):
-        found = bench.open(pin).read(["id"], counters=bench.counters, search=Search(full_text=word))
+        found = bench.open(pin).read(["id"], search=Search(full_text=word))
         return found["id"].to_pylist()
 
     assert search("word1") == ["b"]
@@ -171,11 +171,11 @@ def test_look_ups_agree_warm_and_cold_covered_and_not(bench):
     pin = bench.change(pin, upserts=["e"], deletes=["d"], n=3)
     expected = {"a": 2, "c": 1, "e": 3}
     for store in (bench, bench.another_process()):
-        found = store.open(pin).lookup(["a", "b", "c", "d", "e", "e", "zz"], ["n"], store.counters)
+        found = store.open(pin).lookup(["a", "b", "c", "d", "e", "e", "zz"], ["n"])
         assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == expected
         assert found.num_rows == 3
         assert dict(zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True)) == bench.row_ids(pin)
-        taken = store.open(pin).take(found["_rowid"].to_pylist(), ["n"], store.counters)
+        taken = store.open(pin).take(found["_rowid"].to_pylist(), ["n"])
         assert dict(zip(taken["_rowid"].to_pylist(), taken["n"].to_pylist(), strict=True)) == dict(
             zip(found["_rowid"].to_pylist(), found["n"].to_pylist(), strict=True)
         )
@@ -185,8 +185,8 @@ def test_a_warm_writer_checks_its_own_tail_without_a_call(bench):
     pin = bench.create("a")
     for key in ("b", "c", "d"):
         pin = bench.change(pin, upserts=[key])
-    counters = Counters()
-    found = bench.tables.open(pin, counters).lookup(["b", "d", "zz"], ["n", "text"], counters)
+    with counting() as counters:
+        found = bench.tables.open(pin).lookup(["b", "d", "zz"], ["n", "text"])
     assert sorted(found["id"].to_pylist()) == ["b", "d"]
     assert counters.cost().total_calls == 0
 
@@ -194,28 +194,28 @@ def test_a_warm_writer_checks_its_own_tail_without_a_call(bench):
 def test_many_ids_are_found_in_one_pass(local):
     keys = [f"k{number}" for number in range(15_000)]
     pin = local.create(*keys)
-    found = local.open(pin).lookup([*keys, "zz"], ["n"], local.counters)
+    found = local.open(pin).lookup([*keys, "zz"], ["n"])
     assert sorted(found["id"].to_pylist()) == sorted(keys)
 
 
 def test_nothing_is_found_in_nothing(bench):
     pin = bench.create()
-    assert bench.open(pin).lookup(["a"], ["n"], bench.counters).column_names == ["id", "_rowid", "_rowaddr", "n"]
-    assert bench.open(pin).lookup([], [], bench.counters).num_rows == 0
-    assert bench.open(pin).take([], ["n"], bench.counters).num_rows == 0
+    assert bench.open(pin).lookup(["a"], ["n"]).column_names == ["id", "_rowid", "_rowaddr", "n"]
+    assert bench.open(pin).lookup([], []).num_rows == 0
+    assert bench.open(pin).take([], ["n"]).num_rows == 0
 
 
 def test_a_scan_streams_filters_limits_and_counts(bench):
     pin = bench.change(bench.create("a", "b", n=1), upserts=["c", "d"], n=2)
     table = bench.open(pin)
-    counters = Counters()
-    reader = table.scan(["id"], "n = 2", counters=counters)
-    assert sorted(row["id"] for batch in reader for row in batch.to_pylist()) == ["c", "d"]
+    with counting() as counters:
+        reader = table.scan(["id"], "n = 2")
+        assert sorted(row["id"] for batch in reader for row in batch.to_pylist()) == ["c", "d"]
     assert counters.cost().serial_stages <= 2
-    assert table.read(["id"], counters=counters, limit=3).num_rows == 3
-    assert (table.count_rows(counters), table.count_rows(counters, "n = 1")) == (4, 2)
+    assert table.read(["id"], limit=3).num_rows == 3
+    assert (table.count_rows(), table.count_rows("n = 1")) == (4, 2)
 
 
 def test_a_predicate_that_makes_no_sense_is_our_error(local):
     with pytest.raises(InternalError):
-        local.open(local.create("a")).read(filter="nope = 1", counters=local.counters)
+        local.open(local.create("a")).read(filter="nope = 1")

@@ -3,7 +3,6 @@
 import pytest
 from tests.history_graph import PERSON, create, open_store, write
 
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.row_versions import read_deletions
 from omnigraph.values import MAIN, BranchName
@@ -20,9 +19,9 @@ def root(tmp_path):
 
 
 def places(store, branch=MAIN):
-    table = store.snapshot(BranchName(branch), Counters()).table(PERSON, Counters())
+    table = store.snapshot(BranchName(branch)).table(PERSON)
     (fragment,) = table.fragments
-    return read_deletions(table, fragment.metadata, Counters())
+    return read_deletions(table, fragment.metadata)
 
 
 def test_places_come_in_order_on_main_and_on_a_fork(root):

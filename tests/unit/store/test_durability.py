@@ -86,7 +86,7 @@ def test_the_way_to_a_folder_is_synced_once_and_the_folder_itself_every_time(loc
 
 
 def test_an_index_and_a_fork_are_synced_too(local, disk_of, synced):
-    fork = local.tables.fork(local.create("a", "b"), "draft", local.counters)
+    fork = local.tables.fork(local.create("a", "b"), "draft")
     build = IndexBuild(column="text", kind="fulltext", name="t")
     staged = stage_indexes(local.open(fork), [build], **local.origin).commit
     _land(local, disk_of(local), staged)
@@ -94,7 +94,7 @@ def test_an_index_and_a_fork_are_synced_too(local, disk_of, synced):
 
 
 def test_the_beginning_of_a_fork_is_synced_with_its_ref(local, disk_of, synced):
-    fork = local.tables.fork(local.create("a", "b"), "draft", local.counters)
+    fork = local.tables.fork(local.create("a", "b"), "draft")
     disk_of(local).sync_branch(fork)
     assert sorted(path.suffix for path in synced if path.is_file()) == [".json", ".manifest"]
     assert {path.parent for path in synced if path.is_file()} < {path for path in synced if path.is_dir()}
@@ -102,7 +102,7 @@ def test_the_beginning_of_a_fork_is_synced_with_its_ref(local, disk_of, synced):
 
 def test_a_control_object_has_its_name_when_its_bytes_are_on_the_disk(local, monkeypatch):
     """The other way round a power failure leaves a name with nothing behind it."""
-    control, counters, seen = ControlObjects(local.storage), local.counters, []
+    control, seen = ControlObjects(local.storage), []
     real, path = os.fsync, local.storage.path("a/b.json")
 
     def spy(descriptor):
@@ -111,24 +111,24 @@ def test_a_control_object_has_its_name_when_its_bytes_are_on_the_disk(local, mon
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", spy)
-    assert control.put_if_absent("a/b.json", b"1", counters, sync=True)
+    assert control.put_if_absent("a/b.json", b"1", sync=True)
     assert seen[0] == (False, False)
     assert [is_dir for is_dir, _ in seen[1:]] == [True, True]
-    assert not control.put_if_absent("a/b.json", b"2", counters, sync=True)
+    assert not control.put_if_absent("a/b.json", b"2", sync=True)
     seen.clear()
-    control.put("a/b.json", b"3", counters, sync=True)
-    assert (seen[0], control.get("a/b.json", counters)) == ((False, True), b"3")
-    assert control.list_keys("a", counters) == ("a/b.json",)
+    control.put("a/b.json", b"3", sync=True)
+    assert (seen[0], control.get("a/b.json")) == ((False, True), b"3")
+    assert control.list_keys("a") == ("a/b.json",)
     assert [found.name for found in path.parent.iterdir()] == ["b.json"]
 
 
 def test_a_dataset_version_is_synced(local, disk_of, synced):
-    made = local.datasets.create("__manifest", SCHEMA, [rows("a")], {}, local.counters)
-    staged = local.datasets.stage_fragment(made, rows("b"), local.counters)
+    made = local.datasets.create("__manifest", SCHEMA, [rows("a")], {})
+    staged = local.datasets.stage_fragment(made, rows("b"))
     identity = str(uuid.uuid4())
     disk = disk_of(local)
     disk.sync_data(made.pin, staged.files)
-    landed = local.datasets.replace(made, [staged], SCHEMA, {}, identity, local.counters)
+    landed = local.datasets.replace(made, [staged], SCHEMA, {}, identity)
     disk.sync_version(landed.pin, uuid=identity)
     assert sorted(path.suffix for path in synced if path.is_file()) == [".lance", ".manifest", ".txn"]
 

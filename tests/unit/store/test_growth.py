@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from lance import LanceDataset
 
+from omnigraph.runtime import counting
 from omnigraph.store import handles
 from omnigraph.store.staging import IndexBuild, change, stage_compacted, stage_compaction, stage_indexes
 from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
@@ -33,7 +34,7 @@ def one_by_one(bench, pin, numbers, **options):
 
 
 def ages(bench, pin):
-    rows = bench.open(pin).read(["id"], with_row_meta=True, counters=bench.counters).to_pylist()
+    rows = bench.open(pin).read(["id"], with_row_meta=True).to_pylist()
     return {row["id"]: (row["_row_created_at_version"], row["_row_last_updated_at_version"]) for row in rows}
 
 
@@ -90,7 +91,7 @@ def test_compacted_rows_stay_in_the_order_of_their_row_ids_though_others_came_me
     *_, moved = one_by_one(local, base, range(12, 20), tail_limit=100)
     staged = stage_compacted(local.open(moved), base, results, **local.origin)
     after = local.commit(staged)
-    scanned = local.open(after).read(["id"], with_row_meta=True, counters=local.counters)["_rowid"].to_pylist()
+    scanned = local.open(after).read(["id"], with_row_meta=True)["_rowid"].to_pylist()
     assert scanned == sorted(scanned)
     assert len(local.open(after).fragments) == 9
 
@@ -114,7 +115,7 @@ def test_an_index_of_words_knows_which_rows_it_has_seen_whatever_their_fragment_
     pin = local.change(pin, upserts=["k3"], n=901)
     pin = local.commit(stage_indexes(local.open(pin), [TEXT], **local.origin).commit)
     for word, keys in (("word901", ["k3"]), ("word3", []), ("word70", ["k70"]), ("word900", ["first"])):
-        found = local.open(pin).read(["id"], search=Search(full_text=word), counters=local.counters)
+        found = local.open(pin).read(["id"], search=Search(full_text=word))
         assert found["id"].to_pylist() == keys
 
 
@@ -140,9 +141,9 @@ def test_handles_are_bounded_by_number_too_and_the_newest_of_a_line_goes_last(lo
     pins = [local.create("a", location=f"nodes/{number}") for number in range(1, 7)]
     for pin in pins:
         local.open(pin)
-    before = local.counters.cost().total_calls
-    assert local.datasets.handles.latest_version("nodes/6", None, local.counters) == 1
-    assert local.counters.cost().total_calls <= before + 1
+    with counting() as counters:
+        assert local.datasets.handles.latest_version("nodes/6", None) == 1
+    assert counters.cost().total_calls <= 1
     assert local.content(pins[0]) == {"a": 0}
 
 

@@ -29,14 +29,14 @@ def search(bench, pin, *, full_text=None, **what):
     if full_text is not None:
         # Naming the column makes the search work with and without an index.
         what["full_text"] = MatchQuery(full_text, "text")
-    found = bench.open(pin).read(["id"], counters=bench.counters, search=Search(**what))
+    found = bench.open(pin).read(["id"], search=Search(**what))
     return sorted(found["id"].to_pylist())
 
 
 def coverage(bench, pin):
     table = bench.open(pin)
     present = {fragment.metadata.id for fragment in table.fragments}
-    return {found.name: len(found.fragment_ids & present) for found in table.indexes(bench.counters)}
+    return {found.name: len(found.fragment_ids & present) for found in table.indexes()}
 
 
 def test_several_kinds_of_index_land_in_one_commit(bench):
@@ -58,7 +58,7 @@ def test_an_index_is_extended_over_what_it_lacks(bench):
     assert coverage(bench, pin) == {"id_idx": 1, "text_idx": 1}
     pin = index(bench, pin, BTREE, TEXT)
     assert coverage(bench, pin) == {"id_idx": 2, "text_idx": 2}
-    assert [len(found.segments) for found in bench.open(pin).indexes(bench.counters)] == [2, 2]
+    assert [len(found.segments) for found in bench.open(pin).indexes()] == [2, 2]
     assert search(bench, pin, full_text="word2", fast=True) == ["c"]
     current = stage_indexes(bench.open(pin), [BTREE, TEXT], **bench.origin)
     assert current.commit is None
@@ -76,7 +76,7 @@ def test_an_index_that_is_extended_forgets_old_values_of_rewritten_rows(bench, c
         assert [search(bench, pin, full_text=word) for word in ("word1", "word2")] == [["b"], ["a"]]
     else:
         table = bench.open(pin)
-        found = [table.read(["id"], f"n = {n}", counters=bench.counters)["id"].to_pylist() for n in (1, 2)]
+        found = [table.read(["id"], f"n = {n}")["id"].to_pylist() for n in (1, 2)]
         assert found == [["b"], ["a"]]
 
 
@@ -84,10 +84,10 @@ def test_an_index_of_many_segments_is_built_anew(local):
     pin = index(local, local.create("k0"), BTREE)
     for number in range(1, 9):
         pin = index(local, local.change(pin, upserts=[f"k{number}"], n=number), BTREE)
-    (found,) = local.open(pin).indexes(local.counters)
+    (found,) = local.open(pin).indexes()
     assert len(found.segments) == 1
     assert coverage(local, pin) == {"id_idx": 9}
-    looked = local.open(pin).lookup([f"k{number}" for number in range(9)], ["n"], local.counters)
+    looked = local.open(pin).lookup([f"k{number}" for number in range(9)], ["n"])
     assert sorted(looked["n"].to_pylist()) == list(range(9))
 
 
@@ -105,7 +105,7 @@ def test_a_search_filters_before_it_picks_its_best(local):
     pin = local.create("a", "b", n=1)
     pin = local.change(pin, upserts=["c"], n=1)
     pin = index(local, pin, TEXT)
-    found = local.open(pin).read(["id"], "id = 'c'", counters=local.counters, limit=1, search=Search(full_text="word1"))
+    found = local.open(pin).read(["id"], "id = 'c'", limit=1, search=Search(full_text="word1"))
     assert found["id"].to_pylist() == ["c"]
     assert found.column_names == ["id", "_score"]
 
@@ -120,7 +120,7 @@ def test_compaction_keeps_rows_row_ids_and_row_versions(bench):
     assert len(after.fragments) < len(before.fragments)
 
     def facts(table):
-        return table.read(with_row_meta=True, counters=bench.counters).drop_columns(["_rowaddr"]).sort_by("id")
+        return table.read(with_row_meta=True).drop_columns(["_rowaddr"]).sort_by("id")
 
     assert facts(after) == facts(before)
     assert stage_compaction(after, **bench.origin) is None
@@ -137,8 +137,8 @@ def test_compaction_never_lets_an_index_claim_rows_it_does_not_know(bench):
     compacted = bench.commit(stage_compaction(bench.open(pin), **bench.origin))
     for number, key in enumerate("abcdef", start=1):
         assert search(bench, compacted, full_text=f"word{number}") == [key]
-        assert bench.open(compacted).lookup([key], ["n"], bench.counters)["n"].to_pylist() == [number]
-    assert all(found.fragment_ids.isdisjoint({0}) for found in bench.open(compacted).indexes(bench.counters))
+        assert bench.open(compacted).lookup([key], ["n"])["n"].to_pylist() == [number]
+    assert all(found.fragment_ids.isdisjoint({0}) for found in bench.open(compacted).indexes())
     assert coverage(bench, index(bench, compacted, BTREE, TEXT)) == {"id_idx": 2, "text_idx": 2}
 
 
@@ -187,17 +187,17 @@ def test_indexes_of_columns_that_go_on_stay_right(local):
     row_ids = local.row_ids(pin)
     pin = reshape(local, pin, {"n": "m"}, [pa.field("x", pa.string())], drops=["text"], nullable={"m": False})
     assert local.row_ids(pin) == row_ids
-    assert {found.name: found.columns for found in local.open(pin).indexes(local.counters)} == {
+    assert {found.name: found.columns for found in local.open(pin).indexes()} == {
         "id_idx": ("id",),
         "n_idx": ("m",),
     }
-    read = local.open(pin).read(["id"], "m = 1", counters=local.counters)
+    read = local.open(pin).read(["id"], "m = 1")
     assert read["id"].to_pylist() == ["b"]
     rows = pa.table({"id": ["b", "d"], "m": [2, 1], "vec": [None, None], "x": ["q", None]})
     pin = local.commit(stage_change(local.open(pin), upserts=rows, **local.origin))
     for other in (local, local.another_process()):
-        assert sorted(other.open(pin).read(["id"], "m = 2", counters=other.counters)["id"].to_pylist()) == ["b", "c"]
-        assert other.open(pin).read(["id"], "m = 1", counters=other.counters)["id"].to_pylist() == ["d"]
+        assert sorted(other.open(pin).read(["id"], "m = 2")["id"].to_pylist()) == ["b", "c"]
+        assert other.open(pin).read(["id"], "m = 1")["id"].to_pylist() == ["d"]
 
 
 def test_a_column_is_made_required_and_nullable_again(local):
@@ -308,15 +308,15 @@ def test_an_undo_brings_the_pinned_content_back(local, kind, indexed, punched):
     head = drifted(local, pin, kind)
     staged = stage_undo(local.open(pin), local.open(head), **local.origin)
     assert (staged.before, staged.row_count) == (head, 3)
-    assert set(staged.files) <= set(local.control.list_keys("nodes/1", local.counters))
+    assert set(staged.files) <= set(local.control.list_keys("nodes/1"))
     undone = local.commit(staged)
     for store in (local, local.another_process()):
         assert store.content(undone) == {"a": 1, "b": 1, "c": 2}
         assert store.row_ids(undone) == local.row_ids(pin)
-        found = store.open(undone).lookup(["a", "b", "c", "gone", "x", "z"], ["n"], store.counters)
+        found = store.open(undone).lookup(["a", "b", "c", "gone", "x", "z"], ["n"])
         assert dict(zip(found["id"].to_pylist(), found["n"].to_pylist(), strict=True)) == {"a": 1, "b": 1, "c": 2}
         for key, number in (("a", 1), ("b", 1), ("c", 2)):
-            assert store.open(undone).read(["n"], f"id = '{key}'", counters=store.counters)["n"].to_pylist() == [number]
+            assert store.open(undone).read(["n"], f"id = '{key}'")["n"].to_pylist() == [number]
         assert search(store, undone, full_text="word1") == ["a", "b"]
         assert search(store, undone, full_text="word9") == []
     assert local.open(undone).schema.equals(local.open(pin).schema)

@@ -50,15 +50,10 @@ def ticket_of(bench, pin):
     return sent(TableTicket(storage=bench.storage, pin=pin))
 
 
-def commit_origin(bench):
-    """What staging needs to know of whose work it is."""
-    return {name: value for name, value in bench.origin.items() if name != "counters"}
-
-
 def write_beside(bench, pin, *ids, n=0, **options):
     """Upload rows as an executor does and stage them on ``pin``."""
     fragments = write_fragments_for(ticket_of(bench, pin), bench.rows(*ids, n=n), **options)
-    return stage_written(bench.open(pin), fragments, **commit_origin(bench))
+    return stage_written(bench.open(pin), fragments, **bench.origin)
 
 
 def test_a_ticket_travels_with_its_credentials_and_never_shows_them(local):
@@ -89,18 +84,18 @@ def test_uploads_for_one_version_cannot_both_land(local):
 def test_rows_that_landed_and_were_undone_can_land_again(local):
     pin = local.create("a")
     fragments = write_fragments_for(ticket_of(local, pin), local.rows("b", "c", n=5))
-    landed = local.commit(stage_written(local.open(pin), fragments, **commit_origin(local)))
+    landed = local.commit(stage_written(local.open(pin), fragments, **local.origin))
     undone = local.commit(stage_undo(local.open(pin), local.open(landed), **local.origin))
-    again = local.commit(stage_written(local.open(undone), fragments, **commit_origin(local)))
+    again = local.commit(stage_written(local.open(undone), fragments, **local.origin))
     assert local.content(again) == {"a": 0, "b": 5, "c": 5}
     assert len(set(local.row_ids(again).values())) == 3
-    assert local.open(again).lookup(["b", "c"], ("n",), local.counters)["n"].to_pylist() == [5, 5]
+    assert local.open(again).lookup(["b", "c"], ("n",))["n"].to_pylist() == [5, 5]
 
 
 def test_an_upload_of_no_rows_is_no_commit(local):
     pin = local.create("a")
     assert write_fragments_for(ticket_of(local, pin), iter(local.rows().to_batches())) == []
-    assert stage_written(local.open(pin), [], **commit_origin(local)) is None
+    assert stage_written(local.open(pin), [], **local.origin) is None
 
 
 def test_what_the_rows_themselves_fail_with_comes_out_of_an_upload(local):
@@ -118,16 +113,16 @@ def test_an_overwrite_holds_exactly_what_was_uploaded(local):
     pin = local.create("a", "b")
     fragments = write_fragments_for(ticket_of(local, pin), local.rows("c", n=9))
     assert sum(map(fragment_rows, fragments)) == 1
-    whole = local.commit(stage_written_whole(local.open(pin), fragments, **commit_origin(local)))
+    whole = local.commit(stage_written_whole(local.open(pin), fragments, **local.origin))
     assert local.content(whole) == {"c": 9}
-    nothing = local.commit(stage_written_whole(local.open(whole), [], **commit_origin(local)))
+    nothing = local.commit(stage_written_whole(local.open(whole), [], **local.origin))
     assert local.content(nothing) == {}
 
 
 def merged_elsewhere(bench, pin, rows):
     """Merge rows as executors do: look up, upload with carried row ids, shrink the fragments that lose rows."""
     ticket = ticket_of(bench, pin)
-    found = ticket.open().lookup(rows["id"].combine_chunks(), (), bench.counters)
+    found = ticket.open().lookup(rows["id"].combine_chunks(), ())
     row_ids = dict(zip(found["id"].to_pylist(), found["_rowid"].to_pylist(), strict=True))
     known = pa.array([key in row_ids for key in rows["id"].to_pylist()])
     updates, inserts = rows.filter(known), rows.filter(pa.compute.invert(known))
@@ -140,21 +135,21 @@ def merged_elsewhere(bench, pin, rows):
         outcome = shrink_fragment(ticket, owner, offsets)
         shrunk += [] if outcome is None else [outcome]
         removed += [owner] if outcome is None else []
-    return stage_written(bench.open(pin), fragments, shrunk=shrunk, removed=removed, **commit_origin(bench))
+    return stage_written(bench.open(pin), fragments, shrunk=shrunk, removed=removed, **bench.origin)
 
 
 def test_a_merge_made_elsewhere_keeps_row_ids_and_says_which_rows_changed(bench):
     pin = bench.change(bench.create("a", "b", "c"), upserts=("d",))
-    before, files = bench.row_ids(pin), set(bench.control.list_keys("nodes", bench.counters))
+    before, files = bench.row_ids(pin), set(bench.control.list_keys("nodes"))
     staged = merged_elsewhere(bench, pin, bench.rows("d", "c", "new", "a", n=7))
     # What a commit does not name is not synced either.
-    assert set(staged.files) == set(bench.control.list_keys("nodes", bench.counters)) - files
+    assert set(staged.files) == set(bench.control.list_keys("nodes")) - files
     after = bench.commit(staged)
     assert bench.content(after) == {"a": 7, "b": 0, "c": 7, "d": 7, "new": 7}
     row_ids = bench.row_ids(after)
     assert {key: row_ids[key] for key in before} == before
     assert row_ids["new"] not in before.values()
-    meta = bench.open(after).read(["id"], with_row_meta=True, counters=bench.counters).to_pylist()
+    meta = bench.open(after).read(["id"], with_row_meta=True).to_pylist()
     changed = {row["id"] for row in meta if row["_row_last_updated_at_version"] == after.version}
     born = {row["id"] for row in meta if row["_row_created_at_version"] == after.version}
     assert (changed, born) == ({"a", "c", "d", "new"}, {"new"})
@@ -193,7 +188,7 @@ def built_elsewhere(bench, pin, builds, group_rows=2):
     """Build indexes as executors do."""
     ticket, built = ticket_of(bench, pin), []
     for build in builds:
-        work = index_work(bench.open(pin), build, group_rows=group_rows, counters=bench.counters)
+        work = index_work(bench.open(pin), build, group_rows=group_rows)
         if work is not None:
             segments = [build_segment(ticket, build, group) for group in work.groups]
             if build.kind == "fulltext":
@@ -205,7 +200,7 @@ def built_elsewhere(bench, pin, builds, group_rows=2):
 def told(bench, table):
     """Which rows are found by these words."""
     words = ("word1", "word9")
-    found = [table.read(["id"], search=Search(full_text=word), counters=bench.counters) for word in words]
+    found = [table.read(["id"], search=Search(full_text=word)) for word in words]
     return {word: sorted(rows["id"].to_pylist()) for word, rows in zip(words, found, strict=True)}
 
 
@@ -216,7 +211,7 @@ def test_index_segments_built_elsewhere_answer_like_one_index(local):
         stage_written(
             local.open(pin),
             write_fragments_for(ticket_of(local, pin), local.rows("e", "f", n=3, vec=[1.0, 2.0])),
-            **commit_origin(local),
+            **local.origin,
         )
     )
     built = built_elsewhere(local, pin, [BY_ID, BY_TEXT, BY_VECTOR])
@@ -224,15 +219,15 @@ def test_index_segments_built_elsewhere_answer_like_one_index(local):
     # A row is added and one that the segments hold is rewritten before they land.
     moved = local.change(local.change(pin, upserts=("late",), n=1), upserts=("b",), n=9)
     staged = stage_built_indexes(local.open(moved), local.open(pin), built, **local.origin)
-    assert set(staged.files) < set(local.control.list_keys("nodes", local.counters))
+    assert set(staged.files) < set(local.control.list_keys("nodes"))
     indexed = local.commit(staged)
     table = local.open(indexed)
-    segments = {segment.uuid for index in table.indexes(local.counters) for segment in index.segments}
+    segments = {segment.uuid for index in table.indexes() for segment in index.segments}
     assert {file.split("/")[3] for file in staged.files} == segments
-    assert sorted(table.lookup(["b", "e", "late"], (), local.counters)["id"].to_pylist()) == ["b", "e", "late"]
+    assert sorted(table.lookup(["b", "e", "late"], ())["id"].to_pylist()) == ["b", "e", "late"]
     assert told(local, table) == {"word1": ["a", "late"], "word9": ["b"]}
     nearest = {"column": "vec", "q": [1.0, 2.0], "k": 2}
-    near = table.read(["id"], search=Search(nearest=nearest), counters=local.counters)
+    near = table.read(["id"], search=Search(nearest=nearest))
     assert sorted(near["id"].to_pylist()) == ["e", "f"]
     with pytest.raises(TableMovedError):
         stage_built_indexes(table, local.open(pin), built, **local.origin)

@@ -20,7 +20,7 @@ from omnigraph.errors import (
     TableMovedError,
     VersionMissingError,
 )
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.store.staging import (
     IndexBuild,
     stage_compaction,
@@ -36,7 +36,7 @@ def test_a_table_is_created_once_and_creating_it_again_is_success(bench):
     assert (staged.before.version, staged.after.version, staged.row_count) == (0, 1, 2)
     for store in (bench, bench, bench.another_process()):
         assert store.commit(staged) == staged.after
-    assert bench.tables.head("nodes/1", None, bench.counters) == 1
+    assert bench.tables.head("nodes/1", None) == 1
     assert bench.content(staged.after) == {"a": 0, "b": 0}
 
 
@@ -60,8 +60,8 @@ def test_a_creation_by_somebody_else_is_a_conflict(bench):
 
 def test_a_pin_is_opened_once_and_costs_nothing_after_its_commit(bench):
     pin = bench.change(bench.create("a"), upserts=["b"])
-    counters = Counters()
-    assert bench.tables.open(pin, counters) is bench.tables.open(pin, counters)
+    with counting() as counters:
+        assert bench.tables.open(pin) is bench.tables.open(pin)
     assert counters.cost().total_calls == 0
 
 
@@ -72,7 +72,7 @@ def test_what_is_missing_has_a_type(bench):
     with pytest.raises(TableMissingError):
         bench.open(bench.at(1, location="nodes/2"))
     with pytest.raises(TableMissingError):
-        bench.tables.head("nodes/1", "nope", bench.counters)
+        bench.tables.head("nodes/1", "nope")
 
 
 def test_staging_moves_no_head(bench):
@@ -80,7 +80,7 @@ def test_staging_moves_no_head(bench):
     bench.stage(pin, upserts=["b"], deletes=["a"])
     stage_overwrite(bench.open(pin), bench.rows("z"), **bench.origin)
     stage_indexes(bench.open(pin), [IndexBuild(column="id", kind="btree", name="i")], **bench.origin)
-    assert bench.tables.head("nodes/1", None, bench.counters) == 1
+    assert bench.tables.head("nodes/1", None) == 1
     assert bench.content(pin) == {"a": 0}
 
 
@@ -118,7 +118,7 @@ def test_two_commits_on_one_version_never_both_land(local, first, second):
         local.commit(loser)
     assert (caught.value.details.expected, caught.value.details.actual) == (2, 3)
     assert (caught.value.retry, caught.value.effect) == (Retry.AFTER_REFRESH, Effect.STAGED)
-    assert local.tables.head("nodes/1", None, local.counters) == 3
+    assert local.tables.head("nodes/1", None) == 3
     assert local.content(winner.after) == expected
 
 
@@ -137,7 +137,7 @@ def test_simultaneous_writers_lose_nothing(bench):
     def write(number):
         other = bench.another_process()
         while True:
-            head = other.tables.head("nodes/1", None, other.counters)
+            head = other.tables.head("nodes/1", None)
             try:
                 return other.change(bench.at(head), upserts=[f"w{number}"], assume_new=True).version
             except TableMovedError:
@@ -162,7 +162,7 @@ def test_maintenance_never_lands_on_another_version_than_its_own(bench, kind):
     moved = other.change(pin, upserts=["c"])
     with pytest.raises(TableMovedError):
         bench.commit(staged)
-    assert bench.tables.head("nodes/1", None, bench.counters) == moved.version
+    assert bench.tables.head("nodes/1", None) == moved.version
 
 
 def test_the_mark_tells_who_made_a_version(bench):
@@ -170,67 +170,67 @@ def test_the_mark_tells_who_made_a_version(bench):
     staged = bench.stage(created, upserts=["b"])
     pin = bench.commit(staged)
     other = bench.another_process()
-    mark = other.tables.commit_mark(pin, other.counters)
+    mark = other.tables.commit_mark(pin)
     assert (mark.uuid, mark.operation_id, mark.read_version) == (staged.uuid, staged.operation_id, 1)
 
 
 def test_a_strangers_commit_has_no_operation_id(bench):
     pin = bench.create("a")
-    bench.datasets.handles.open(pin, bench.counters).checkout_version(1).delete("id = 'a'")
-    assert bench.tables.commit_mark(bench.at(2), bench.counters).operation_id is None
+    bench.datasets.handles.open(pin).checkout_version(1).delete("id = 'a'")
+    assert bench.tables.commit_mark(bench.at(2)).operation_id is None
 
 
 def test_the_mark_of_a_native_compaction_of_an_indexed_table_can_be_read(bench):
     pin = bench.change(bench.create("a", "b"), upserts=["c"])
     indexes = stage_indexes(bench.open(pin), [IndexBuild(column="id", kind="btree", name="i")], **bench.origin)
     pin = bench.commit(indexes.commit)
-    bench.datasets.handles.open(pin, bench.counters).checkout_version(1).checkout_version(3).optimize.compact_files()
-    head = bench.tables.head("nodes/1", None, bench.counters)
+    bench.datasets.handles.open(pin).checkout_version(1).checkout_version(3).optimize.compact_files()
+    head = bench.tables.head("nodes/1", None)
     assert head > 3
-    assert bench.tables.commit_mark(bench.at(head), bench.counters).operation_id is None
+    assert bench.tables.commit_mark(bench.at(head)).operation_id is None
 
 
 def test_a_fork_starts_at_its_pin_and_goes_its_own_way(bench):
     pin = bench.change(bench.create("a"), upserts=["b"])
-    fork = bench.tables.fork(pin, "draft.1", bench.counters)
+    fork = bench.tables.fork(pin, "draft.1")
     assert fork == bench.at(2, branch="draft.1")
     ahead = bench.change(fork, upserts=["a", "c"], deletes=["b"], n=5)
     assert bench.content(ahead) == {"a": 5, "c": 5}
     assert bench.content(pin) == {"a": 0, "b": 0}
     assert bench.row_ids(ahead)["a"] == bench.row_ids(pin)["a"]
-    grandchild = bench.tables.fork(ahead, "draft.2", bench.counters)
+    grandchild = bench.tables.fork(ahead, "draft.2")
     assert bench.content(bench.change(grandchild, upserts=["d"], n=1)) == {"a": 5, "c": 5, "d": 1}
 
 
 def test_an_untouched_fork_of_the_same_pin_is_taken_over(bench):
     pin = bench.create("a")
-    first = bench.tables.fork(pin, "draft", bench.counters)
+    first = bench.tables.fork(pin, "draft")
     other = bench.another_process()
-    assert other.tables.fork(pin, "draft", other.counters) == first
+    assert other.tables.fork(pin, "draft") == first
 
 
 def test_a_fork_with_commits_is_not_taken_over(bench):
     pin = bench.create("a")
-    bench.change(bench.tables.fork(pin, "draft", bench.counters), upserts=["b"])
+    bench.change(bench.tables.fork(pin, "draft"), upserts=["b"])
     with pytest.raises(ForkOccupiedError) as caught:
-        bench.tables.fork(pin, "draft", bench.counters)
+        bench.tables.fork(pin, "draft")
     assert (caught.value.details.expected, caught.value.details.actual) == (1, 2)
 
 
 def test_a_fork_of_another_branch_at_the_same_number_is_not_taken_over(bench):
     pin = bench.change(bench.create("a"), upserts=["b"])
-    side = bench.change(bench.tables.fork(bench.at(1), "side", bench.counters), upserts=["c"])
+    side = bench.change(bench.tables.fork(bench.at(1), "side"), upserts=["c"])
     assert side.version == pin.version
-    bench.tables.fork(side, "draft", bench.counters)
+    bench.tables.fork(side, "draft")
     with pytest.raises(ForkOccupiedError):
-        bench.tables.fork(pin, "draft", bench.counters)
+        bench.tables.fork(pin, "draft")
 
 
 def test_a_removed_fork_can_be_made_again(bench):
     pin = bench.create("a")
-    bench.change(bench.tables.fork(pin, "draft", bench.counters), upserts=["b"])
-    bench.tables.delete_fork("nodes/1", "draft", bench.counters)
-    fork = bench.tables.fork(pin, "draft", bench.counters)
+    bench.change(bench.tables.fork(pin, "draft"), upserts=["b"])
+    bench.tables.delete_fork("nodes/1", "draft")
+    fork = bench.tables.fork(pin, "draft")
     assert bench.content(fork) == {"a": 0}
 
 
@@ -257,28 +257,28 @@ def test_a_reclaimed_version_and_a_lost_file_are_told_apart(local):
     table = held.open(local.at(2))
     local.open(later).handle.checkout_version(later.version).cleanup_old_versions(versions=[1, 2])
     with pytest.raises(VersionMissingError, match="reclaimed"):
-        table.read(counters=held.counters)
+        table.read()
     for file in local.storage.path("nodes/1/data").iterdir():
         file.unlink()
     fresh = local.another_process()
     with pytest.raises(StorageCorruptError):
-        fresh.open(later).read(counters=fresh.counters)
+        fresh.open(later).read()
 
 
 FORKING = """
 import os, sys
 from omnigraph.errors import ForkedProcessError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 
 datasets = DatasetStore(Storage.open(sys.argv[1]), World.system())
-datasets.open_latest("nodes/1", None, Counters())
+datasets.open_latest("nodes/1", None)
 child = os.fork()
 if child == 0:
     status = 1
     try:
-        datasets.open_latest("nodes/1", None, Counters())
+        datasets.open_latest("nodes/1", None)
     except ForkedProcessError:
         status = 0
     finally:
@@ -298,13 +298,13 @@ def test_a_staged_commit_of_an_unknown_operation_is_refused(local):
     staged = local.stage(local.create("a"), upserts=["b"])
     for damaged in ({"op": "append"}, {"op": "update"}, {}):
         with pytest.raises(StorageCorruptError):
-            local.tables.commit(msgspec.structs.replace(staged, transaction=damaged), local.counters)
+            local.tables.commit(msgspec.structs.replace(staged, transaction=damaged))
 
 
 def test_threads_that_share_a_version_are_not_in_each_others_way(bench):
     """Reading a transaction, forking and indexing take a handle of Lance for themselves while they last."""
     pin = bench.create("a", "b", "c")
-    table = bench.tables.open(pin, bench.counters)
+    table = bench.tables.open(pin)
     build = IndexBuild(column="id", kind="btree", name="by_id")
     stop = threading.Event()
 
@@ -314,11 +314,11 @@ def test_threads_that_share_a_version_are_not_in_each_others_way(bench):
 
     with ThreadPoolExecutor(max_workers=3) as pool:
         looking = pool.submit(look)
-        marks = pool.submit(lambda: [bench.tables.commit_mark(pin, Counters()) for _ in range(60)])
+        marks = pool.submit(lambda: [bench.tables.commit_mark(pin) for _ in range(60)])
         try:
             for number in range(5):
                 stage_indexes(table, [build], **bench.origin)
-                bench.tables.fork(pin, f"b{number}", Counters())
+                bench.tables.fork(pin, f"b{number}")
             assert len(marks.result()) == 60
         finally:
             stop.set()

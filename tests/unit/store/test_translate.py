@@ -18,7 +18,6 @@ from omnigraph.errors import (
     UsageError,
     VersionMissingError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import Fault, fault_of, to_omnigraph_error, translating
@@ -106,14 +105,14 @@ def test_a_store_that_refuses_or_fails_is_named_on_every_road(on_s3, clean_s3_en
     clean_s3_endpoint.add_fault(EndpointFault(action="error", status=status, times=FOREVER))
     cold = DatasetStore(on_s3.storage, on_s3.world)
     for call in (
-        lambda: cold.open_latest("nodes/1", None, Counters()),
-        lambda: cold.open_version("nodes/1", None, 1, Counters()),
-        lambda: cold.control.get("x", Counters()),
-        lambda: cold.control.list_keys("x", Counters()),
+        lambda: cold.open_latest("nodes/1", None),
+        lambda: cold.open_version("nodes/1", None, 1),
+        lambda: cold.control.get("x"),
+        lambda: cold.control.list_keys("x"),
         lambda: on_s3.stage(pin, upserts=["c"]),
-        lambda: on_s3.tables.head("nodes/1", None, Counters()),
-        lambda: on_s3.tables.fork(pin, "draft", Counters()),
-        lambda: on_s3.tables.commit_mark(on_s3.at(1), Counters()),
+        lambda: on_s3.tables.head("nodes/1", None),
+        lambda: on_s3.tables.fork(pin, "draft"),
+        lambda: on_s3.tables.commit_mark(on_s3.at(1)),
     ):
         with pytest.raises(ours):
             call()
@@ -132,18 +131,18 @@ def odd(tmp_path):
 
 def test_words_in_the_name_of_a_folder_are_not_taken_for_the_message(odd):
     with pytest.raises(TableMissingError):
-        odd.datasets.open_latest("nodes/1", None, Counters())
+        odd.datasets.open_latest("nodes/1", None)
     pin = odd.create("a")
     with pytest.raises(VersionMissingError):
-        odd.datasets.open_version("nodes/1", None, 9, Counters())
-    assert odd.control.get("x", Counters()) is None
-    assert odd.control.put_if_absent("x", b"1", Counters())
-    assert not odd.control.put_if_absent("x", b"2", Counters())
+        odd.datasets.open_version("nodes/1", None, 9)
+    assert odd.control.get("x") is None
+    assert odd.control.put_if_absent("x", b"1")
+    assert not odd.control.put_if_absent("x", b"2")
     (data,) = odd.storage.path("nodes/1/data").iterdir()
     assert odd.commit(odd.stage(pin, upserts=["b"])).version == 2
     data.unlink()
     with pytest.raises(StorageCorruptError) as told:
-        odd.another_process().open(pin).read(counters=Counters())
+        odd.another_process().open(pin).read()
     assert told.value.details.location == f"nodes/1/data/{data.name}"
 
 

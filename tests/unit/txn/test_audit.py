@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
@@ -36,19 +36,19 @@ def _row(world, **changes):
 
 
 def test_no_recovery_no_rows(log):
-    assert log.rows(Counters()) == []
+    assert log.rows() == []
 
 
 def test_a_recovery_that_is_repeated_is_recorded_once(log):
     row = _row(World.system({}))
     for _ in range(3):
-        log.record(row, Counters())
-    assert [found["operation_id"] for found in log.rows(Counters())] == [row.operation_id]
+        log.record(row)
+    assert [found["operation_id"] for found in log.rows()] == [row.operation_id]
 
 
 def test_each_attempt_of_one_operation_has_a_row_of_its_own(log):
     world = World.system({})
     first = _row(world)
-    log.record(first, Counters())
-    log.record(dataclasses.replace(first, plan_id=world.ids.uuid(), recovery_kind="RolledForward"), Counters())
-    assert [row["recovery_kind"] for row in log.rows(Counters())] == ["RolledBack", "RolledForward"]
+    log.record(first)
+    log.record(dataclasses.replace(first, plan_id=world.ids.uuid(), recovery_kind="RolledForward"))
+    assert [row["recovery_kind"] for row in log.rows()] == ["RolledBack", "RolledForward"]

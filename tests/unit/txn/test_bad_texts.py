@@ -8,7 +8,7 @@ from tests.crash.later import Torn, tear_at
 from tests.txn_graph import PERSON, SCHEMA, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import ValueFormatError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import ManifestFile
@@ -50,7 +50,7 @@ def test_an_actor_or_message_that_cannot_be_stored_is_refused_before_anything_ha
     graph.create_branch(BranchName("side"))
     with pytest.raises(ValueFormatError):
         graph.delete_branch(BranchName("side"), actor=bad)
-    assert graph.branch_names(Counters()) == ["main", "side"]
+    assert graph.branch_names() == ["main", "side"]
     insert(graph, PERSON, node_rows(["b"]))
     assert len(history(graph)) == 3
     assert not (Path(storage.root) / "other").exists()
@@ -67,10 +67,10 @@ def poisoned(monkeypatch):
     """No manifest can hold a commit with the message "poison": staging one fails as a library would."""
     real = ManifestFile.stage
 
-    def stage(self, base, change, counters):
+    def stage(self, base, change):
         if any(commit.message == "poison" for commit in change.commits):
             raise ValueError("no manifest can hold this")
-        return real(self, base, change, counters)
+        return real(self, base, change)
 
     monkeypatch.setattr(ManifestFile, "stage", stage)
 

@@ -9,7 +9,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BatchRepeatedError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.manifest.rows import MAX_APPS, BatchMark, ManifestChange, apply_change
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -36,7 +36,7 @@ def tear():
 
 
 def batches(graph):
-    return dict(graph.snapshot(BranchName(MAIN), Counters()).state.batches)
+    return dict(graph.snapshot(BranchName(MAIN)).state.batches)
 
 
 def test_a_batch_that_comes_again_is_recognised_behind_other_writers(graph):
@@ -101,7 +101,7 @@ def test_streams_are_told_apart_and_a_branch_knows_those_of_where_it_came_from(t
 
 
 def test_the_list_of_streams_has_a_bound(graph):
-    state = graph.snapshot(BranchName(MAIN), Counters()).state
+    state = graph.snapshot(BranchName(MAIN)).state
     deliver(graph, 0, ["a"], app="first")
     (commit,) = [found for found in history(graph) if found.batch is not None]
     for number in range(MAX_APPS + 3):

@@ -14,7 +14,7 @@ from omnigraph.errors import (
     ReadOnlyError,
     UsageError,
 )
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, TagName
 
@@ -35,15 +35,15 @@ def graph(storage):
 
 
 def names(graph):
-    return graph.branch_names(Counters())
+    return graph.branch_names()
 
 
 def leftovers(graph):
     """Everything on storage that belongs to some branch other than main, apart from what remembers its name."""
     control = graph._stores.control
     folders = ("__recovery", "__branches", "__dependants", "__manifest/tree", "__manifest/_refs")
-    keys = [key for folder in folders for key in control.list_keys(folder, Counters())]
-    keys += [key for key in control.list_keys("nodes", Counters()) if "/tree/" in key or "/_refs/" in key]
+    keys = [key for folder in folders for key in control.list_keys(folder)]
+    keys += [key for key in control.list_keys("nodes") if "/tree/" in key or "/_refs/" in key]
     return [key for key in keys if not key.endswith(".gone")]
 
 
@@ -120,10 +120,10 @@ def test_a_branch_whose_commit_is_tagged_goes_after_the_tag(graph):
 def test_the_commits_of_a_deleted_branch_are_unknown(graph):
     graph.create_branch(DRAFT)
     own = insert(graph, PERSON, node_rows(["x"]), branch=DRAFT).commit
-    assert graph.past.show(own.id, BranchName(MAIN), Counters()) == own
+    assert graph.past.show(own.id, BranchName(MAIN)) == own
     graph.delete_branch(DRAFT)
     with pytest.raises(CommitMissingError):
-        graph.past.show(own.id, BranchName(MAIN), Counters())
+        graph.past.show(own.id, BranchName(MAIN))
 
 
 def test_several_forked_tables_go_with_their_branch(graph):
@@ -133,7 +133,7 @@ def test_several_forked_tables_go_with_their_branch(graph):
     insert(graph, KNOWS, edge_rows([("e", "p", "p")]), branch=DRAFT)
     graph.delete_branch(DRAFT)
     assert leftovers(graph) == []
-    assert [key for key in graph._stores.control.list_keys("edges", Counters()) if "/tree/" in key] == []
+    assert [key for key in graph._stores.control.list_keys("edges") if "/tree/" in key] == []
 
 
 def test_another_open_graph_learns_that_a_branch_is_gone_and_finds_the_next_of_its_name(storage, graph):
@@ -161,7 +161,7 @@ def test_a_write_that_was_prepared_before_the_deletion_is_refused_and_leaves_not
         with pytest.raises(BranchMissingError):
             authority.commit(txn)
     assert names(graph) == [MAIN]
-    assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+    assert graph._stores.control.list_keys("__recovery") == ()
     assert audit(storage.root) == []
 
 
@@ -234,7 +234,7 @@ def test_what_a_dead_writer_left_on_a_deleted_branch_is_discarded_and_recorded_o
         graph.delete_branch(DRAFT)
     for _ in range(2):
         with open_graph(storage, world=later_world()) as graph:
-            assert graph._stores.control.list_keys("__recovery", Counters()) == ()
+            assert graph._stores.control.list_keys("__recovery") == ()
     assert audit(storage.root) == []
 
 
@@ -249,7 +249,7 @@ def test_nothing_is_forked_or_tagged_from_a_branch_that_is_being_deleted(storage
         with pytest.raises(BranchClosingError):
             graph.create_tag(TagName("kept"), "draft")
         assert names(graph) == [MAIN, DRAFT]
-        assert graph.tags.list(Counters()) == ()
+        assert graph.tags.list() == ()
     with open_graph(storage, world=later_world()) as graph:
         assert names(graph) == [MAIN]
         assert leftovers(graph) == []
@@ -261,8 +261,8 @@ def test_a_slow_deletion_never_hits_the_next_branch_of_the_name(storage):
         slow = graph._branches.ref(DRAFT)
         graph.delete_branch(DRAFT)
         graph.create_branch(DRAFT)
-        graph._refs.end(slow, Counters())
-        graph._refs.sweep(slow, Counters())
+        graph._refs.end(slow)
+        graph._refs.sweep(slow)
         assert names(graph) == [MAIN, DRAFT]
         assert ids_of(graph, PERSON, DRAFT) == []
 
@@ -283,7 +283,7 @@ def test_a_branch_whose_creator_died_while_its_source_was_deleted_is_none(storag
                 deleter.delete_branch(DRAFT)
         with pytest.raises(BranchMissingError):
             ids_of(graph, PERSON, child)
-        assert [status.name for status in graph.branches(Counters())] == [MAIN]
+        assert [status.name for status in graph.branches()] == [MAIN]
         with pytest.raises(BranchMissingError):
             graph.delete_branch(child)
         graph.create_branch(child)

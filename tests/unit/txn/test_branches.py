@@ -4,7 +4,7 @@ import pytest
 from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BranchExistsError, BranchInUseError, BranchMissingError, FailpointError, UsageError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName, TagName
@@ -22,7 +22,7 @@ def graph(storage):
 
 
 def _pin(graph, table_key, branch):
-    return graph.snapshot(BranchName(branch), Counters()).entry(table_key).pin
+    return graph.snapshot(BranchName(branch)).entry(table_key).pin
 
 
 def test_a_branch_starts_where_its_source_is_and_then_goes_its_own_way(graph):
@@ -67,7 +67,7 @@ def test_branches_of_branches_fork_again(graph):
     assert read_ids(graph, PERSON, "two") == ["a", "b", "c"]
     assert read_ids(graph, PERSON, "one") == ["a", "b", "d"]
     assert read_ids(graph, PERSON) == ["a"]
-    assert graph.branch_names(Counters()) == ["main", "one", "two"]
+    assert graph.branch_names() == ["main", "one", "two"]
 
 
 def test_several_tables_fork_in_one_commit_and_another_process_sees_it(storage, graph):
@@ -100,7 +100,7 @@ def test_a_creator_that_died_before_the_ref_leaves_the_name_free(storage):
     with open_graph(storage, world=world) as graph:
         with pytest.raises(FailpointError):
             graph.create_branch(BranchName("feature"))
-        assert graph.branch_names(Counters()) == ["main"]
+        assert graph.branch_names() == ["main"]
         world.failpoints.disable("txn.branch.after_line")
         graph.create_branch(BranchName("feature"))
         insert(graph, PERSON, node_rows(["a"]), branch="feature")
@@ -121,7 +121,7 @@ def test_everything_works_with_full_durability(tmp_path):
 def test_main_cannot_be_created_in_any_letter_case(graph, name):
     with pytest.raises(UsageError, match="cannot create branch 'main'"):
         graph.create_branch(BranchName(name))
-    assert graph.branch_names(Counters()) == ["main"]
+    assert graph.branch_names() == ["main"]
 
 
 LONG_NAMES = {
@@ -146,15 +146,15 @@ def test_a_name_of_the_documented_length_works_on_a_local_disk(tmp_path, name):
         insert(graph, PERSON, node_rows(["q"]), branch=child)
         graph.create_tag(tag, branch)
     with open_graph(storage) as graph:
-        assert {status.name for status in graph.branches(Counters())} == {MAIN, branch, child}
+        assert {status.name for status in graph.branches()} == {MAIN, branch, child}
         assert (read_ids(graph, PERSON, branch), read_ids(graph, PERSON, child)) == (["p"], ["p", "q"])
-        assert [found.name for found in graph.tags.list(Counters())] == [tag]
+        assert [found.name for found in graph.tags.list()] == [tag]
         with pytest.raises(BranchInUseError):
             graph.delete_branch(branch)
         graph.delete_branch(child)
         graph.delete_tag(tag)
         graph.delete_branch(branch)
-        assert graph.branch_names(Counters()) == [MAIN]
+        assert graph.branch_names() == [MAIN]
         graph.create_branch(branch)
         assert read_ids(graph, PERSON, branch) == []
 

@@ -30,7 +30,6 @@ from omnigraph.errors import (
     TypeMissingError,
     UsageError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.location import Storage
 from omnigraph.txn.changes import Compaction, TableDrop, TableRegister, TableReplace
 from omnigraph.txn.graph_store import GraphStore
@@ -78,7 +77,7 @@ def test_row_counts_of_the_manifest_follow_the_rows(graph):
     txn.upsert(PERSON, node_rows(["c", "d"], value=1))
     txn.delete(PERSON, ["a", "zzz"])
     authority.commit(txn)
-    snapshot = graph.snapshot(BranchName(MAIN), Counters())
+    snapshot = graph.snapshot(BranchName(MAIN))
     assert snapshot.entry(PERSON).row_count == 3
     assert read_ids(graph, PERSON) == ["b", "c", "d"]
 
@@ -103,9 +102,8 @@ def test_the_last_word_of_a_transaction_counts(graph):
     txn.upsert(PERSON, node_rows(["a"], value=2))
     txn.delete(PERSON, ["b"])
     authority.commit(txn)
-    counters = Counters()
-    table = graph.snapshot(BranchName(MAIN), counters).table(PERSON, counters)
-    assert table.read(columns=["id", "value"], counters=counters).to_pylist() == [{"id": "a", "value": 2}]
+    table = graph.snapshot(BranchName(MAIN)).table(PERSON)
+    assert table.read(columns=["id", "value"]).to_pylist() == [{"id": "a", "value": 2}]
 
 
 def test_inserting_an_id_twice_in_one_transaction_is_refused(graph):
@@ -144,21 +142,20 @@ def test_overwrite_replaces_all_rows_also_by_none(graph):
 def test_tables_come_and_go_with_the_schema_in_one_commit(graph):
     insert(graph, PERSON, node_rows(["a"]))
     authority = authority_of(graph)
-    before = graph.snapshot(BranchName(MAIN), Counters())
+    before = graph.snapshot(BranchName(MAIN))
     txn = authority.begin(WriteKind.SCHEMA_APPLY)
     rows = node_rows(["c1"])
     txn.change(TableRegister(table_key="node:City", object_id="7", folder="nodes", schema=NODE_SCHEMA, rows=rows))
     txn.change(TableDrop(table_key=PERSON))
     txn.set_schema(AcceptedSchema(source="two", compiled="{}", hash="sha256:2"))
     authority.commit(txn)
-    after = graph.snapshot(BranchName(MAIN), Counters())
+    after = graph.snapshot(BranchName(MAIN))
     assert after.state.schema.source == "two"
     assert read_ids(graph, "node:City") == ["c1"]
     with pytest.raises(TypeMissingError, match="node:Person"):
         after.entry(PERSON)
     assert [stone.table_key for stone in after.state.tombstones] == [PERSON]
-    counters = Counters()
-    assert before.table(PERSON, counters).row_count == 1
+    assert before.table(PERSON).row_count == 1
     insert(graph, "node:City", node_rows(["c2"]))
     assert read_ids(graph, "node:City") == ["c1", "c2"]
 
@@ -251,10 +248,9 @@ def test_checks_see_the_state_that_is_published_on(graph):
 
 def test_a_snapshot_stays_as_it_is(graph):
     insert(graph, PERSON, node_rows(["a"]))
-    counters = Counters()
-    old = graph.snapshot(BranchName(MAIN), counters)
+    old = graph.snapshot(BranchName(MAIN))
     insert(graph, PERSON, node_rows(["b"]))
-    assert old.table(PERSON, counters).read(columns=["id"], counters=counters)["id"].to_pylist() == ["a"]
+    assert old.table(PERSON).read(columns=["id"])["id"].to_pylist() == ["a"]
 
 
 def test_many_commits_keep_one_line_of_history(graph):

@@ -6,7 +6,6 @@ import pytest
 from tests.session_graph import create_graph, open_session
 
 from omnigraph.errors import CommitMissingError
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 SCHEMA = "node Person { name: String @key  age: I32? }"
@@ -58,4 +57,4 @@ def test_an_inherited_commit_is_read_from_the_branch_it_landed_on(session):
 def test_an_unknown_commit_is_refused(session):
     add(session, "a")
     with pytest.raises(CommitMissingError, match="not found"):
-        session.store.snapshot_at(BranchName(MAIN), CommitId(Ulid.parse("01ARZ3NDEKTSV4RRFFQ69G5FAV")), Counters())
+        session.store.snapshot_at(BranchName(MAIN), CommitId(Ulid.parse("01ARZ3NDEKTSV4RRFFQ69G5FAV")))

@@ -9,7 +9,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import FormatUnsupportedError, ManifestCorruptError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.txn.manifest.codec import FORMAT_KEY, FormatChain
 from omnigraph.txn.publish.plan import WriteKind
@@ -36,13 +36,13 @@ OLDER = FormatChain(oldest=0, newest=1, steps={0: _add_floor})
 
 def _make_format(storage, stamp, line=None):
     """Turn a fresh graph into one of a synthetic older or newer format: no floor in the head row, another stamp."""
-    datasets, counters = DatasetStore(storage, World.system({})), Counters()
-    dataset = datasets.open_latest("__manifest", line, counters)
-    state = datasets.read(dataset, [0], None, counters)
+    datasets = DatasetStore(storage, World.system({}))
+    dataset = datasets.open_latest("__manifest", line)
+    state = datasets.read(dataset, [0], None)
     older = _rewrite_metadata(state, lambda metadata: metadata.pop("floor"))
-    fragment = datasets.stage_fragment(dataset, older, counters)
+    fragment = datasets.stage_fragment(dataset, older)
     schema = dataset.schema.with_metadata({FORMAT_KEY: stamp} if stamp is not None else {})
-    datasets.replace(dataset, (fragment, *dataset.fragments[1:]), schema, {}, World.system({}).ids.uuid(), counters)
+    datasets.replace(dataset, (fragment, *dataset.fragments[1:]), schema, {}, World.system({}).ids.uuid())
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_an_older_format_is_read_without_being_changed(storage):
     _make_format(storage, "0")
     with open_graph(storage, mode="read_only", formats=OLDER) as graph:
         assert read_ids(graph, PERSON) == []
-        assert graph.snapshot(BranchName("main"), Counters()).manifest.format == 0
+        assert graph.snapshot(BranchName("main")).manifest.format == 0
 
 
 def test_opening_for_writing_upgrades_once_and_keeps_history(storage):
@@ -79,7 +79,7 @@ def test_opening_for_writing_upgrades_once_and_keeps_history(storage):
     _make_format(storage, "0")
     for _ in range(2):
         with open_graph(storage, formats=OLDER) as graph:
-            assert graph.snapshot(BranchName("main"), Counters()).manifest.format == 1
+            assert graph.snapshot(BranchName("main")).manifest.format == 1
             operations = [commit.operation for commit in history(graph)]
             assert operations == ["upgrade", "insert", "init"]
             assert history(graph)[1].id == first.id
@@ -131,8 +131,8 @@ def test_a_branch_is_upgraded_when_it_is_first_written(storage):
         line = graph.create_branch(feature).line.line
     _make_format(storage, "0", line)
     with open_graph(storage, formats=OLDER) as graph:
-        assert graph.snapshot(feature, Counters()).manifest.format == 0
+        assert graph.snapshot(feature).manifest.format == 0
         insert(graph, PERSON, node_rows(["b"]), branch="feature")
-        assert graph.snapshot(feature, Counters()).manifest.format == 1
+        assert graph.snapshot(feature).manifest.format == 1
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON, "feature") == ["b"]

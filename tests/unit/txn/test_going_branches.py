@@ -10,7 +10,7 @@ from tests.crash.later import Torn, later_world, tear_at
 from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
@@ -27,10 +27,10 @@ GOING = {
     "all of it": lambda line: [line],
 }
 ASKING = {
-    "its newest state": lambda graph: graph.snapshot(DRAFT, Counters()),
+    "its newest state": lambda graph: graph.snapshot(DRAFT),
     "its rows": lambda graph: read_ids(graph, PERSON, DRAFT),
-    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), 10, None, Counters()),
-    "an earlier state": lambda graph: graph.past.resolve_ref(f"{DRAFT}~3", DRAFT, Counters()),
+    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), 10, None),
+    "an earlier state": lambda graph: graph.past.resolve_ref(f"{DRAFT}~3", DRAFT),
     "a write": lambda graph: insert(graph, PERSON, node_rows(["late"]), branch=DRAFT),
     "its deletion": lambda graph: graph.delete_branch(DRAFT),
 }
@@ -55,7 +55,7 @@ def delete_partly(storage, going):
     world = World.system()
     tear_at(world, "txn.branch_delete.after_end")
     deleting = open_graph(storage, world=world)
-    line = deleting.branch_line(DRAFT, Counters()).line
+    line = deleting.branch_line(DRAFT).line
     with pytest.raises(Torn):
         deleting.delete_branch(DRAFT)
     forks = storage.path().glob(f"nodes/*/tree/{line}.*")
@@ -72,24 +72,24 @@ def test_a_branch_that_goes_is_not_found_whatever_is_left_of_it(storage, going, 
     with ExitStack() as stack:
         graphs = {asking: stack.enter_context(open_graph(storage)) for asking in ASKING}
         for graph in graphs.values():
-            graph.snapshot(DRAFT if is_known else BranchName(MAIN), Counters())
+            graph.snapshot(DRAFT if is_known else BranchName(MAIN))
         delete_partly(storage, going)
         for asking, graph in graphs.items():
-            assert [status.name for status in graph.branches(Counters())] == [MAIN], asking
-            assert {one.name for one in graph.protected_versions(Counters())} == {MAIN}, asking
+            assert [status.name for status in graph.branches()] == [MAIN], asking
+            assert {one.name for one in graph.protected_versions()} == {MAIN}, asking
             with pytest.raises(BranchMissingError, match="branch 'draft' not found"):
                 ASKING[asking](graph)
 
 
 @pytest.mark.parametrize("going", GOING)
 def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
-    counters, loses_rows = Counters(), going in {"the rows", "all of it"}
+    loses_rows = going in {"the rows", "all of it"}
     # For somebody who comes later, the deletion is dead, and need not be waited for.
     with open_graph(storage, world=later_world()) as graph:
         write(graph, range(5, LONG_HISTORY if loses_rows else 5))
-        snapshot = graph.snapshot(DRAFT, counters)
-        table = snapshot.table(PERSON, counters)
-        history = graph.iter_commits(snapshot, counters)
+        snapshot = graph.snapshot(DRAFT)
+        table = snapshot.table(PERSON)
+        history = graph.iter_commits(snapshot)
         authority = authority_of(graph, DRAFT)
         txn = authority.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows(["late"]))
@@ -97,10 +97,10 @@ def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
         with pytest.raises(BranchMissingError):
             authority.commit(txn)
         with pytest.raises(BranchMissingError), snapshot.reading():
-            table.read(columns=["id"], counters=counters)
+            table.read(columns=["id"])
         graph.tables.forget(snapshot.entry(PERSON).pin.location)
         with pytest.raises(BranchMissingError):
-            snapshot.table(PERSON, counters)
+            snapshot.table(PERSON)
         if loses_rows:
             with pytest.raises(BranchMissingError):
                 list(history)
@@ -109,7 +109,7 @@ def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
 def test_files_that_are_missing_from_a_branch_that_is_there_are_no_deletion(storage):
     """What has to be repaired is never told as something that somebody wanted."""
     with open_graph(storage) as graph:
-        line = graph.branch_line(DRAFT, Counters()).line
+        line = graph.branch_line(DRAFT).line
     shutil.rmtree(storage.path(f"__manifest/tree/{line}/data"))
     with open_graph(storage, mode="read_only") as graph, pytest.raises(StorageCorruptError):
-        graph.snapshot(DRAFT, Counters())
+        graph.snapshot(DRAFT)

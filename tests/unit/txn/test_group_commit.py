@@ -7,7 +7,7 @@ import pytest
 from tests.txn_graph import KNOWS, PERSON, authority_of, edge_rows, history, init_graph, node_rows, open_graph, read_ids
 
 from omnigraph.errors import KeyExistsError
-from omnigraph.runtime import Counters, World, start_thread
+from omnigraph.runtime import World, start_thread
 from omnigraph.txn.publish.plan import WriteKind
 
 
@@ -117,4 +117,4 @@ def test_thirty_two_threads_lose_nothing(tmp_path):
         line = history(graph)
         assert len(line) == 97
         assert len({commit.id for commit in line}) == 97
-        assert authority.snapshot(Counters()).state.version <= 97
+        assert authority.snapshot().state.version <= 97

@@ -18,7 +18,7 @@ from omnigraph.errors import (
     TagMissingError,
     ValueFormatError,
 )
-from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, SystemRandomness, World
 from omnigraph.store.tables.store import reclaim_older
 from omnigraph.txn.manifest.codec import encode_commits, encode_state
 from omnigraph.txn.manifest.file import StagedManifest
@@ -49,14 +49,13 @@ def add(graph, name, *, table=PERSON, branch=MAIN, actor=None):
     return insert(graph, table, node_rows([name]), branch=branch, actor=actor).commit
 
 
-def log(graph, *, branch=ROOT, limit=1000, after=None, counters=None, **wanted):
-    return graph.past.log(branch, LogFilter(**wanted), limit, after, counters or Counters())
+def log(graph, *, branch=ROOT, limit=1000, after=None, **wanted):
+    return graph.past.log(branch, LogFilter(**wanted), limit, after)
 
 
 def ids_at(graph, text, branch=ROOT, table=PERSON):
-    counters = Counters()
-    snapshot = graph.past.resolve_ref(text, branch, counters).snapshot
-    return sorted(snapshot.table(table, counters).read(columns=["id"], counters=counters)["id"].to_pylist())
+    snapshot = graph.past.resolve_ref(text, branch).snapshot
+    return sorted(snapshot.table(table).read(columns=["id"])["id"].to_pylist())
 
 
 class TestLog:
@@ -71,7 +70,7 @@ class TestLog:
                 break
             add(graph, f"meanwhile{turn}")
         assert seen[:-1] == made[::-1]
-        assert graph.past.show(seen[-1], ROOT, Counters()).parent is None
+        assert graph.past.show(seen[-1], ROOT).parent is None
 
     def test_a_page_may_go_on_behind_a_commit(self, graph):
         first, second, third = (add(graph, name).id for name in "abc")
@@ -101,7 +100,7 @@ class TestLog:
     def test_commits_are_found_by_actor_operation_and_type(self, graph):
         person = add(graph, "p", actor="mira").id
         team = add(graph, "t", table=TEAM, actor="jo").id
-        authority = graph.authority(ROOT, Counters())
+        authority = graph.authority(ROOT)
         txn = authority.begin(WriteKind.LOAD_MERGE, actor="mira")
         txn.upsert(TEAM, node_rows(["t", "u"], 1))
         merged = authority.commit(txn).commit.id
@@ -145,19 +144,19 @@ class TestLog:
             newest = add(graph, f"p{number}")
         authority = authority_of(graph)
         services = authority.services
-        base = services.load(Counters())
+        base = services.load()
         assert len(base.state.recent) == RECENT_LIMIT
-        rows = services.manifest._stage_rows(base, encode_commits(base.state.recent), Counters())
+        rows = services.manifest._stage_rows(base, encode_commits(base.state.recent))
         state = replace(base.state, version=base.state.version + 1, recent=())
-        fragments = (services.manifest._stage_rows(base, encode_state(state), Counters()),)
+        fragments = (services.manifest._stage_rows(base, encode_state(state)),)
         staged = StagedManifest(state=state, fragments=(*fragments, *base.dataset.fragments[1:], rows))
         uuid = graph.stores.world.ids.uuid()
-        services.manifest.publish(base, staged, uuid=uuid, properties={}, counters=Counters())
+        services.manifest.publish(base, staged, uuid=uuid, properties={})
         clock.set_back(3600)
         assert add(graph, "clock went back").published_at_ms >= newest.published_at_ms
 
     def test_publishing_times_never_go_back_and_creation_is_when_it_was_asked_for(self, graph, clock):
-        authority = graph.authority(ROOT, Counters())
+        authority = graph.authority(ROOT)
         slow = authority.begin(WriteKind.INSERT)
         begun = clock.now_ms()
         clock.sleep(100)
@@ -185,9 +184,9 @@ class TestLog:
 
 def test_positions_hold_however_history_is_folded(graph):
     made = [add(graph, f"p{number}").id for number in range(140)]
-    loaded = graph.snapshot(ROOT, Counters()).manifest
+    loaded = graph.snapshot(ROOT).manifest
     assert loaded.lineage
-    line = CommitLine(graph._stores.datasets, loaded, CommitCache(), Counters())
+    line = CommitLine(graph._stores.datasets, loaded, CommitCache())
     assert [line.at(position).id for position in range(1, len(line))] == made
     assert [line.position_of(commit_id) for commit_id in made[::20]] == list(range(1, 141, 20))
 
@@ -243,12 +242,11 @@ class TestReferences:
     def test_a_reclaimed_state_is_gone_and_says_which_commit(self, graph):
         first = add(graph, "a")
         add(graph, "b")
-        counters = Counters()
-        state = graph.past.resolve_ref(str(first.id), ROOT, counters)
-        pin = graph.snapshot(ROOT, counters).entry(PERSON).pin
-        graph.reclaim_older([pin], counters)
+        state = graph.past.resolve_ref(str(first.id), ROOT)
+        pin = graph.snapshot(ROOT).entry(PERSON).pin
+        graph.reclaim_older([pin])
         with pytest.raises(HistoryGoneError, match=first.id) as caught:
-            state.snapshot.table(PERSON, counters)
+            state.snapshot.table(PERSON)
         assert caught.value.details.commit_id == first.id
         assert caught.value.kind.http_status == 410
         with pytest.raises(HistoryGoneError):
@@ -257,9 +255,9 @@ class TestReferences:
     def test_a_manifest_version_that_was_reclaimed_is_gone_while_its_commit_is_still_listed(self, graph):
         first = add(graph, "a")
         add(graph, "b")
-        stores, counters = graph._stores, Counters()
-        newest = graph.snapshot(ROOT, counters).manifest.dataset.pin
-        reclaim_older(stores.datasets, newest, (), counters)
+        stores = graph._stores
+        newest = graph.snapshot(ROOT).manifest.dataset.pin
+        reclaim_older(stores.datasets, newest, ())
         stores.datasets.handles.forget(newest.location)
         assert first in log(graph).commits
         with pytest.raises(HistoryGoneError, match=first.id):
@@ -275,7 +273,7 @@ class TestReferences:
         later = add(graph, "later", branch=DRAFT)
         assert later.manifest_version == old.manifest_version
         with pytest.raises(CommitMissingError):
-            graph.snapshot_of(old, Counters())
+            graph.snapshot_of(old)
         with pytest.raises(CommitMissingError):
             ids_at(graph, str(old.id), branch=DRAFT)
 
@@ -286,7 +284,7 @@ class TestTags:
         tag = graph.create_tag(TagName("v1"), actor="mira", message="first")
         add(graph, "b")
         assert ids_at(graph, "tag:v1") == ["a"]
-        assert graph.tags.list(Counters()) == (tag,)
+        assert graph.tags.list() == (tag,)
         shown = tag.to_json()
         assert (shown["graph_branch"], shown["actor_id"], shown["message"]) == (MAIN, "mira", "first")
 
@@ -313,18 +311,17 @@ class TestTags:
         graph.create_tag(TagName("v1"))
         add(graph, "b")
         add(graph, "c")
-        counters = Counters()
-        graph.reclaim_older([graph.snapshot(ROOT, counters).entry(PERSON).pin], counters)
+        graph.reclaim_older([graph.snapshot(ROOT).entry(PERSON).pin])
         assert ids_at(graph, "tag:v1") == ["a"]
         with pytest.raises(HistoryGoneError):
             ids_at(graph, "main~1")
 
     def test_a_state_that_a_cleanup_may_be_removing_cannot_be_tagged(self, graph):
         commit = add(graph, "a")
-        line = graph.branch_line(ROOT, Counters())
+        line = graph.branch_line(ROOT)
         with pytest.raises(HistoryGoneError):
-            graph.tags.create(TagName("v1"), commit, line, lambda: False, None, None, Counters())
-        assert graph.tags.list(Counters()) == ()
+            graph.tags.create(TagName("v1"), commit, line, lambda: False, None, None)
+        assert graph.tags.list() == ()
 
 
 class TestBranches:
@@ -350,12 +347,12 @@ class TestBranches:
     def test_the_list_tells_how_branches_stand_to_each_other(self, graph):
         add(graph, "a", actor="ann")
         fork = graph.create_branch(DRAFT, actor="jo")
-        (untouched,) = [status for status in graph.branches(Counters()) if status.name == DRAFT]
+        (untouched,) = [status for status in graph.branches() if status.name == DRAFT]
         assert (untouched.ahead, untouched.behind, untouched.last_actor) == (0, 0, "ann")
         add(graph, "b", branch=DRAFT, actor="mira")
         add(graph, "c", branch=DRAFT, actor="mira")
         add(graph, "d")
-        main, draft = graph.branches(Counters())
+        main, draft = graph.branches()
         assert (main.name, main.parent, main.ahead, main.behind) == (MAIN, None, 0, 0)
         assert (draft.name, draft.parent, draft.forked_at) == (DRAFT, MAIN, fork.forked_at)
         assert (draft.ahead, draft.behind, draft.last_actor, draft.created_by) == (2, 1, "mira", "jo")
@@ -366,7 +363,7 @@ class TestBranches:
         add(graph, "b", branch=DRAFT)
         head = add(graph, "c", branch=DRAFT).id
         insert(graph, PERSON, node_rows(["c"]), merged_parent=CommitId(head))
-        _, draft = graph.branches(Counters())
+        _, draft = graph.branches()
         assert (draft.ahead, draft.behind) == (0, 1)
 
     def test_heads_forks_and_tags_are_protected(self, graph):
@@ -375,16 +372,16 @@ class TestBranches:
         add(graph, "b", branch=DRAFT)
         add(graph, "c")
         graph.create_tag(TagName("v1"), "main~1")
-        found = {(item.line.name, item.version, item.why) for item in graph.protected_versions(Counters())}
+        found = {(item.line.name, item.version, item.why) for item in graph.protected_versions()}
         assert found == {(MAIN, 3, "head"), (DRAFT, 3, "head"), (MAIN, 2, "fork"), (MAIN, 2, "tag")}
 
     @pytest.mark.parametrize(("first", "second"), [("a", "a/b"), ("a/b", "a")])
     def test_overlapping_names_are_refused_before_anything_is_written(self, graph, first, second):
         graph.create_branch(BranchName(first))
-        before = graph._stores.control.list_keys("__manifest", Counters())
+        before = graph._stores.control.list_keys("__manifest")
         with pytest.raises(BranchExistsError):
             graph.create_branch(BranchName(second))
-        assert graph._stores.control.list_keys("__manifest", Counters()) == before
+        assert graph._stores.control.list_keys("__manifest") == before
 
 
 def test_a_session_reads_at_any_reference_and_tells_its_history(tmp_path):

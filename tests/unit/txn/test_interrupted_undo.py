@@ -16,7 +16,7 @@ from tests.txn_graph import (
 )
 
 from omnigraph.errors import FailpointError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
@@ -66,9 +66,9 @@ def test_a_takeover_that_outlived_its_claim_is_removed(tmp_path):
         insert(graph, PERSON, node_rows(["a"]))
         services = authority_of(graph).services
         key = "__recovery/main~main/2.takeover-1.json"
-        services.stores.control.put(key, b'{"writer": {}, "at_ms": 0}', Counters())
+        services.stores.control.put(key, b'{"writer": {}, "at_ms": 0}')
     with open_graph(storage, settings=RELAXED) as graph:
-        assert authority_of(graph).services.stores.control.list_keys("__recovery", Counters()) == ()
+        assert authority_of(graph).services.stores.control.list_keys("__recovery") == ()
 
 
 def test_a_window_that_fails_is_undone_and_says_so(tmp_path):

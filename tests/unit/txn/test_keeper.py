@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.txn_graph import authority_of, init_graph, open_graph
 
-from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.claims.heartbeat import ClaimKeeper
 
@@ -31,5 +30,5 @@ def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeyp
         may_land.set()
         assert forgetting.result(300)
         keeper.close()
-        keys = services.stores.control.list_keys("__recovery", Counters())
+        keys = services.stores.control.list_keys("__recovery")
         assert [key.rpartition("/")[2] for key in keys] == ["7.renewed.json"]

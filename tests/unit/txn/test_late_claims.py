@@ -8,7 +8,7 @@ import pytest
 from tests.auditor import Auditor, audit
 from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.runtime import Counters, ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, SystemRandomness, World
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.store import control as control_module
 from omnigraph.store.control import ControlObjects
@@ -121,9 +121,9 @@ def test_an_object_that_is_removed_before_it_is_durable_was_not_created(storage,
 
     sync_directory = control_module.sync_directory
     monkeypatch.setattr(control_module, "sync_directory", remove_first)
-    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is False
+    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", sync=True) is False
     monkeypatch.undo()
-    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", Counters(), sync=True) is True
+    assert control.put_if_absent("__recovery/main~main/9.json", b"{}", sync=True) is True
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError, GraphReplacedError, OmnigraphError
-from omnigraph.runtime import Counters, World, start_thread
+from omnigraph.runtime import World, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
@@ -76,7 +76,7 @@ def test_a_closed_graph_says_so_and_closing_twice_is_harmless(tmp_path):
     graph.close()
     graph.close()
     with pytest.raises(GraphClosedError):
-        graph.snapshot(BranchName("main"), Counters())
+        graph.snapshot(BranchName("main"))
 
 
 def test_closing_finishes_the_releases_of_acknowledged_writes(tmp_path):
@@ -159,7 +159,7 @@ def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
         thread.join(300)
         assert not thread.is_alive()
     with open_graph(Storage.open(str(tmp_path / "g"))) as again:
-        assert again.branch_names(Counters()) == ["main"]
+        assert again.branch_names() == ["main"]
 
 
 @pytest.mark.parametrize("versions", [1, 2, 3], ids=["fewer", "as many", "more"])

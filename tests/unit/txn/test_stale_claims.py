@@ -7,7 +7,7 @@ import pytest
 from tests.auditor import audit
 from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, counting
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.txn.stored_json import encode_json, seal
 
@@ -49,8 +49,8 @@ def test_ending_a_stale_claim_costs_the_same_whatever_was_published_since(storag
             for number in range(commits):
                 insert(graph, table_key, node_rows([f"{commits}-{number}"]))
             bring_back()
-            counters = Counters()
-            graph.refresh(counters)
+            with counting() as counters:
+                graph.refresh()
             costs.append(counters.cost().total_calls)
     # Opening a version for the first time may cost a call more or less; twenty of them would show.
     assert costs[1] <= costs[0] + 4

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import StagedCommit
@@ -220,7 +220,7 @@ def test_a_sidecar_holds_the_plan_and_a_checksum_of_it(name):
 def test_a_sign_of_life_says_who_and_when(tmp_path):
     control = ControlObjects(Storage.open(tmp_path))
     claims = ClaimBook(control, MAIN_LINE, World.seeded(1), TxnSettings())
-    claims.renew(3, WRITER, Counters())
+    claims.renew(3, WRITER)
     golden("sign-of-life", (tmp_path / "__recovery" / "main~main" / "3.renewed.json").read_bytes())
 
 

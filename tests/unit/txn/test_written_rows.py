@@ -5,7 +5,6 @@ import pytest
 from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import ExpectedVersionMismatchError, UsageError
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.portable import (
@@ -60,7 +59,7 @@ class ElsewhereWriter:
     def merge(self, *ids, value=2):
         """Replace the rows of these ids, all of which exist."""
         ticket = self.ticket()
-        found = ticket.open().lookup(list(ids), (), Counters())
+        found = ticket.open().lookup(list(ids), ())
         fragments = carried_fragments(
             ticket, node_rows(found["id"].to_pylist(), value), found["_rowid"].to_numpy().astype(np.uint64)
         )
@@ -89,7 +88,7 @@ class ElsewhereWriter:
 
     def index(self):
         ticket = self.ticket()
-        work = index_work(ticket.open(), BY_ID, group_rows=1, counters=Counters())
+        work = index_work(ticket.open(), BY_ID, group_rows=1)
         segments = tuple(build_segment(ticket, BY_ID, group) for group in work.groups)
         built = BuiltIndex(build=BY_ID, segments=segments, rebuilds=work.rebuilds)
         self.txn.change(BuiltIndexes(table_key=PERSON, base=ticket.pin, indexes=(built,)))
@@ -101,10 +100,9 @@ class ElsewhereWriter:
 
 def values_of(graph, branch=MAIN, table_key=PERSON):
     """The rows that a fresh look at the branch shows, by id."""
-    counters = Counters()
-    snapshot = graph.snapshot(BranchName(branch), counters)
-    table = snapshot.table(table_key, counters)
-    rows = table.read(["id", "value"], counters=counters)
+    snapshot = graph.snapshot(BranchName(branch))
+    table = snapshot.table(table_key)
+    rows = table.read(["id", "value"])
     assert rows.num_rows == table.row_count == snapshot.entry(table_key).row_count
     return dict(zip(rows["id"].to_pylist(), rows["value"].to_pylist(), strict=True))
 
@@ -176,11 +174,10 @@ def test_maintenance_from_elsewhere_lands_beside_an_append_and_keeps_every_row(g
     indexing = ElsewhereWriter(graph, storage, WriteKind.ENSURE_INDICES).index()
     insert(graph, PERSON, node_rows(["later"]))
     indexing.commit()
-    counters = Counters()
-    table = graph.snapshot(BranchName(MAIN), counters).table(PERSON, counters)
-    assert [index.name for index in table.indexes(counters)] == ["id_btree"]
+    table = graph.snapshot(BranchName(MAIN)).table(PERSON)
+    assert [index.name for index in table.indexes()] == ["id_btree"]
     assert len(table.fragments) == 3
-    assert sorted(table.lookup(["a", "c", "late", "later"], (), counters)["id"].to_pylist()) == [
+    assert sorted(table.lookup(["a", "c", "late", "later"], ())["id"].to_pylist()) == [
         "a",
         "c",
         "late",
@@ -201,5 +198,5 @@ def test_rows_from_elsewhere_share_a_table_with_no_other_change_and_a_publish_wi
     with pytest.raises(UsageError):
         writer.txn.change(TableReplace(table_key=PERSON, rows=node_rows([])))
     assert not writer.txn.can_group
-    view = CommitView(writer.txn.snapshot, writer.txn.changes, Counters())
+    view = CommitView(writer.txn.snapshot, writer.txn.changes)
     assert view.existing_ids(PERSON, ["a", "c"]) == {"a"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import product
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ from omnigraph.engine.constraints.violations import (
 )
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import ConstraintViolationError, Violation, Violations
+from omnigraph.runtime import in_context
 
 # Stands for "no upper bound": no count reaches it.
 UNBOUNDED = (1 << 63) - 1
@@ -300,10 +302,14 @@ def _relate(change: GraphChange, view: GraphView, kernel: Kernel, found: Violati
     if sum(part.rows.num_rows for part in parts if part.rows is not None) < kernel.settings.parallel_from_rows:
         return related(image_of(part, kernel) for part in parts)
     with ThreadPoolExecutor(kernel.settings.threads, thread_name_prefix="omnigraph-check") as pool:
-        run = related(pool.map(lambda part: image_of(part, kernel), parts))
+        run = related(pool.map(in_context(partial(image_of, kernel=kernel)), parts))
         edges = [owner for image in run.images.values() if isinstance(owner := image.type, EdgeType)]
+
+        def find(end: tuple[EdgeType, str]) -> None:
+            run.unwritten_ends(*end)
+
         # The run remembers these, and finding them is most of the work that is left.
-        list(pool.map(lambda end: run.unwritten_ends(*end), product(edges, ENDPOINTS)))
+        list(pool.map(in_context(find), product(edges, ENDPOINTS)))
     return run
 
 

@@ -28,7 +28,7 @@ from omnigraph.engine.export.options import (
 )
 from omnigraph.errors import BadValue, ExportTargetError, OmnigraphError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, current_counters, in_context
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.table import Table
@@ -76,7 +76,6 @@ def write_part(
     part: ExportPart,
     form: ExportFormat,
     folder: FileFolder,
-    counters: Counters,
     wrote: Callable[[int, int], None] | None = None,
 ) -> ExportedFile:
     """Write one file and say what is in it.
@@ -87,7 +86,6 @@ def write_part(
         part: which file.
         form: how it is written.
         folder: where it goes.
-        counters: where the calls to storage go.
         wrote: told the rows and bytes of each batch.
 
     Raises:
@@ -98,7 +96,7 @@ def write_part(
     with folder.create(part.path) as sink:
         encoder = new_encoder(form, owner, sink)
         try:
-            for batch in scan_part(table, owner, part, counters):
+            for batch in scan_part(table, owner, part):
                 before = sink.size_bytes
                 encoder.write(batch)
                 rows += batch.num_rows
@@ -117,13 +115,11 @@ def write_part(
     )
 
 
-def scan_part(
-    table: Table, owner: NodeType | EdgeType, part: ExportPart, counters: Counters
-) -> Iterator[pa.RecordBatch]:
+def scan_part(table: Table, owner: NodeType | EdgeType, part: ExportPart) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in stored order, columns in the order in which they are written."""
     names = column_names(owner)
     size = BATCH_BLOB_ROWS if table.blobs else BATCH_ROWS
-    for batch in table.scan(names, counters=counters, fragment_ids=part.fragment_ids, batch_size=size):
+    for batch in table.scan(names, fragment_ids=part.fragment_ids, batch_size=size):
         yield batch.select(names)
 
 
@@ -139,7 +135,6 @@ def export_folder(
     graph: Storage,
     progress: Progress | None = None,
     settings: ExportSettings | None = None,
-    counters: Counters | None = None,
 ) -> ExportResult:
     """Write every row of a cut into an empty folder, one folder per type, and a manifest behind the last file.
 
@@ -151,7 +146,6 @@ def export_folder(
         graph: where the graph is.
         progress: told how far the export is; from several threads, but never from two at once.
         settings: what the export may use of the machine.
-        counters: where the calls to storage go.
 
     Raises:
         ExportTargetError: there is something in the folder.
@@ -159,19 +153,19 @@ def export_folder(
         HistoryGoneError: the state was reclaimed.
         StorageUnavailableError, StorageDeniedError: the folder cannot be written.
     """
-    settings, counters = settings or ExportSettings(), counters or Counters()
-    job = ExportJob.plan(cut, target, form, graph=graph, settings=settings, counters=counters)
+    settings = settings or ExportSettings()
+    job = ExportJob.plan(cut, target, form, graph=graph, settings=settings)
     meter = _Meter(progress, cut.row_count)
 
     def write(part: ExportPart) -> ExportedFile:
-        table = cut.snapshot.table(part.table_key, counters)
-        done = write_part(table, job.owners[part.table_key], part, form, job.folder, counters, meter.add)
+        table = cut.snapshot.table(part.table_key)
+        done = write_part(table, job.owners[part.table_key], part, form, job.folder, meter.add)
         world.failpoints.hit("engine.export.after_file")
         return done
 
     def write_all(parts: Sequence[ExportPart]) -> Iterable[ExportedFile]:
         with ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph-export") as pool:
-            futures = [pool.submit(write, part) for part in parts]
+            futures = [pool.submit(in_context(write), part) for part in parts]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -179,7 +173,7 @@ def export_folder(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    return job.run(write_all, world, counters)
+    return job.run(write_all, world)
 
 
 @record
@@ -201,7 +195,6 @@ class ExportJob:
         *,
         graph: Storage,
         settings: ExportSettings,
-        counters: Counters,
     ) -> ExportJob:
         """Decide which files there will be; writes nothing.
 
@@ -217,21 +210,24 @@ class ExportJob:
             raise ExportTargetError(f"the folder lies inside the graph path={storage.root}", details=details)
         parts: list[ExportPart] = []
         for owner in cut.owners:
-            table = cut.snapshot.table(owner.table_key, counters)
+            table = cut.snapshot.table(owner.table_key)
             parts += plan_parts(owner, table, form, settings.rows_per_file)
         folder = FileFolder(storage=storage, is_durable=settings.is_durable)
         owners = {owner.table_key: owner for owner in cut.owners}
         return cls(cut=cut, folder=folder, form=form, owners=owners, parts=tuple(parts))
 
-    def run(self, write: WriteParts, world: World, counters: Counters) -> ExportResult:
-        """Write all files through ``write``, which gives one answer per part in any order, then the manifest."""
+    def run(self, write: WriteParts, world: World) -> ExportResult:
+        """Write all files through ``write``, which gives one answer per part in any order, then the manifest.
+
+        Its cost is what the current counters hold, with the planning that they counted before.
+        """
         started_s = world.clock.monotonic_s()
-        with self._claimed(world, counters), self.cut.snapshot.reading():
+        with self._claimed(world), self.cut.snapshot.reading():
             files = {file.path: file for file in write(self.parts)}
             manifest = self._manifest(files, world)
-            self.folder.put(SCHEMA, manifest.schema.encode(), counters)
-            self.folder.put(MANIFEST, manifest.to_bytes(), counters)
-        self.folder.remove(MARKER, counters)
+            self.folder.put(SCHEMA, manifest.schema.encode())
+            self.folder.put(MANIFEST, manifest.to_bytes())
+        self.folder.remove(MARKER)
         return ExportResult(
             target=self.folder.storage.root,
             format=self.form,
@@ -248,15 +244,15 @@ class ExportJob:
                 for item in manifest.types
             ),
             elapsed_s=world.clock.monotonic_s() - started_s,
-            cost=counters.cost(),
+            cost=current_counters().cost(),
         )
 
     @contextmanager
-    def _claimed(self, world: World, counters: Counters) -> Iterator[None]:
+    def _claimed(self, world: World) -> Iterator[None]:
         """Hold the folder; if anything goes wrong it is empty again, as far as storage still answers."""
         root = self.folder.storage.root
         mark = f"an export began here at {format_datetime(world.clock.now_ms())} and has not finished\n".encode()
-        if not self.folder.is_empty() or not self.folder.claim(MARKER, mark, counters):
+        if not self.folder.is_empty() or not self.folder.claim(MARKER, mark):
             details = BadValue(what="folder", value=root, expected="an empty folder, or none")
             raise ExportTargetError(f"there is something in the folder already path={root}", details=details)
         try:
@@ -264,9 +260,9 @@ class ExportJob:
         except BaseException:
             with suppress(OmnigraphError):
                 for folder in FOLDERS.values():
-                    self.folder.remove_folder(folder, counters)
+                    self.folder.remove_folder(folder)
                 for name in (MANIFEST, SCHEMA, MARKER):
-                    self.folder.remove(name, counters)
+                    self.folder.remove(name)
             raise
 
     def _manifest(self, files: dict[str, ExportedFile], world: World) -> ExportManifest:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 from omnigraph.engine.export.options import FORMATS, ExportFormat
 from omnigraph.errors import BadValue, ExportDamagedError, ExportManifestError, FormatMismatch
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder
 
 MANIFEST = "manifest.json"
@@ -98,14 +97,14 @@ class ExportManifest:
                 yield item, file
 
 
-def read_manifest(folder: FileFolder, counters: Counters) -> ExportManifest | None:
+def read_manifest(folder: FileFolder) -> ExportManifest | None:
     """Return the manifest of a folder; None when the folder is no export.
 
     Raises:
         ExportManifestError: the export was not finished, or is of another version.
     """
     name = folder.storage.uri(MANIFEST)
-    data = folder.get(MANIFEST, counters)
+    data = folder.get(MANIFEST)
     if data is not None:
         return ExportManifest.from_bytes(data, name)
     if folder.size_of(MARKER) is not None:

@@ -14,7 +14,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export.encoders import JsonlEncoder, column_names
 from omnigraph.engine.export.folder import BATCH_BLOB_ROWS, BATCH_ROWS
 from omnigraph.engine.export.options import ExportCut, ExportedType, ExportProgress, ExportResult, Progress
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, current_counters
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.table import Table
 from omnigraph.values import unfit
@@ -41,21 +41,16 @@ def check_sink(sink: object) -> None:
         raise unfit("sink", sink, "a binary file that is open for writing")
 
 
-def export_stream(
-    cut: ExportCut,
-    sink: ByteSink,
-    *,
-    world: World,
-    progress: Progress | None = None,
-    counters: Counters | None = None,
-) -> ExportResult:
+def export_stream(cut: ExportCut, sink: ByteSink, *, world: World, progress: Progress | None = None) -> ExportResult:
     """Write every row of a cut as JSONL envelopes. A stream that ends in an error is to be thrown away.
+
+    Its cost is what the current counters hold.
 
     Raises:
         ChangeValueError: a value has no form in which it could be read back.
         HistoryGoneError: the state was reclaimed.
     """
-    started_s, counters = world.clock.monotonic_s(), counters or Counters()
+    started_s = world.clock.monotonic_s()
     out = _Chunked(sink)
     types: list[ExportedType] = []
     done = 0
@@ -63,7 +58,7 @@ def export_stream(
         rows, before = 0, out.size_bytes
         encoder = JsonlEncoder(owner, out)
         with cut.snapshot.reading():
-            for batch in _by_id(cut.snapshot.table(owner.table_key, counters), owner, counters):
+            for batch in _by_id(cut.snapshot.table(owner.table_key), owner):
                 encoder.write(batch)
                 rows += batch.num_rows
                 if progress is not None:
@@ -86,7 +81,7 @@ def export_stream(
         commit_id=str(head.commit),
         types=tuple(types),
         elapsed_s=world.clock.monotonic_s() - started_s,
-        cost=counters.cost(),
+        cost=current_counters().cost(),
     )
 
 
@@ -102,28 +97,28 @@ class _Chunked:
         self.size_bytes += len(view)
 
 
-def _by_id(table: Table, owner: NodeType | EdgeType, counters: Counters) -> Iterator[pa.RecordBatch]:
+def _by_id(table: Table, owner: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
     """Yield all rows by id, a bounded number at a time; only ids and row ids are in memory for the whole table."""
     if not table.row_count:
         return
     names = column_names(owner)
     size = BATCH_BLOB_ROWS if table.blobs else BATCH_ROWS
-    keys = table.read([KEY, ROW_ID], counters=counters)
+    keys = table.read([KEY, ROW_ID])
     order = pc.sort_indices(keys.column(KEY)).to_numpy()
     if (np.diff(order.astype(np.int64)) == 1).all():
-        for batch in table.scan(names, counters=counters, batch_size=size):
+        for batch in table.scan(names, batch_size=size):
             yield batch.select(names)
         return
     row_ids = keys.column(ROW_ID).to_numpy()[order]
     for start in range(0, len(row_ids), size):
-        rows = _take(table, row_ids[start : start + size].tolist(), names, counters)
+        rows = _take(table, row_ids[start : start + size].tolist(), names)
         rows = rows.take(pc.sort_indices(rows.column(KEY)))
         yield from rows.combine_chunks().to_batches()
 
 
-def _take(table: Table, row_ids: list[int], names: list[str], counters: Counters) -> pa.Table:
+def _take(table: Table, row_ids: list[int], names: list[str]) -> pa.Table:
     if not table.blobs:
-        return table.take(row_ids, names, counters).select(names)
+        return table.take(row_ids, names).select(names)
     # Only a scan gives the bytes of blobs.
     listed = f"{ROW_ID} IN ({', '.join(map(str, row_ids))})"
-    return table.read(names, listed, counters=counters).select(names)
+    return table.read(names, listed).select(names)

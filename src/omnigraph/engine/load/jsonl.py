@@ -14,6 +14,7 @@ from omnigraph.engine.load.sources import Source, open_source
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import LimitExceeded, SourceTooLargeError
 from omnigraph.records import record
+from omnigraph.runtime import in_context
 
 _BLOCK_BYTES = 4 << 20
 # No row is so short: lines of fewer bytes on average are blank or broken, and what is known about each of them takes
@@ -129,7 +130,7 @@ def read_jsonl(source: Source, decoder: ChunkDecoder, settings: LoadSettings) ->
             max_line_bytes=max(settings.max_line_bytes, source.longest_bytes),
         )
         for chunk in chunks:
-            waiting.append((pool.submit(decoder.decode, chunk.data, chunk.first_line), chunk.bytes_read))
+            waiting.append((pool.submit(in_context(decoder.decode), chunk.data, chunk.first_line), chunk.bytes_read))
             # One more than there are threads: nobody idles, and memory stays bounded.
             while len(waiting) > settings.threads:
                 yield _next(waiting)
@@ -152,9 +153,9 @@ def read_ahead(items: Iterator[_Item]) -> Generator[_Item]:
     ['a', 'b', 'c']
     """
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-read") as pool:
-        coming = pool.submit(_read_next, items)
+        coming = pool.submit(in_context(_read_next), items)
         while (item := coming.result()) is not None:
-            coming = pool.submit(_read_next, items)
+            coming = pool.submit(in_context(_read_next), items)
             yield item[0]
 
 

@@ -31,7 +31,7 @@ from omnigraph.errors import (
     Violations,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import GraphPublishAuthority
@@ -145,7 +145,7 @@ class _Job:
         """Check the change and publish it; without a row there is nothing to publish."""
 
         def check(view: CommitView) -> None:
-            self._check(change, GraphView.of_commit(view, self.catalog, txn.counters))
+            self._check(change, GraphView.of_commit(view, self.catalog))
 
         change.write(txn)
         if not change.graph.is_empty:
@@ -161,8 +161,8 @@ class _Job:
         while True:
             attempt += 1
             txn = begin()
-            view = GraphView(txn.snapshot, self.catalog, txn.counters)
-            with txn.snapshot.reading():
+            view = GraphView(txn.snapshot, self.catalog)
+            with counting(txn.counters), txn.snapshot.reading():
                 change = build_patch(self.spool, self.files, view, self.problems)
             self.problems.fail()
             txn.add_check(partial(_refuse_moved, txn))
@@ -191,8 +191,8 @@ class _Job:
         first = next(change.rows_with(table_key, ids), None)
         rows = change.graph.types[table_key].rows
         if self.problems.has_file and rows is not None:
-            snapshot = self.authority.snapshot(Counters())
-            taken = GraphView(snapshot, self.catalog, Counters()).existing_ids(table_key, rows.column("id"))
+            snapshot = self.authority.snapshot()
+            taken = GraphView(snapshot, self.catalog).existing_ids(table_key, rows.column("id"))
             self.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
         if first is None:
             return error

@@ -25,7 +25,6 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.files import FileFolder, input_size, is_remote, list_objects, open_input
 from omnigraph.store.location import Storage
 
@@ -169,7 +168,7 @@ def _exported(source: Source, *, check_sums: bool) -> list[Source] | None:
     if _tells_format(path) if is_remote(path) else not os.path.isdir(path):  # noqa: PTH112 - false, not an error, for a path that no disk takes
         return None
     folder = FileFolder(storage=Storage.open(path, source.options))
-    manifest = read_manifest(folder, Counters())
+    manifest = read_manifest(folder)
     if manifest is None:
         return None
     check_files(folder, manifest, checksums=check_sums)

@@ -29,7 +29,7 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
@@ -95,7 +95,6 @@ class Cleanup:
         self._settings = settings
         self._world = world
         self._control = store.stores.control
-        self._counters = Counters()
         self._needs = NeedsReader(store, settings.threads)
 
     def preview(self) -> CleanupResult:
@@ -115,7 +114,7 @@ class Cleanup:
             TableDriftError: a table was changed by something else, and has to be repaired first.
             ClaimBusyError: writers kept a branch busy for too long; nothing was removed.
         """
-        self._store.refresh(self._counters)
+        self._store.refresh()
         with self._storage_clock() as now_ms:
             ages, inventory = self._ages(now_ms), self._list()
         survey = self._survey(inventory, ages)
@@ -130,18 +129,18 @@ class Cleanup:
         return self._result(survey, garbage, is_done=True, errors=errors)
 
     def _list(self) -> Inventory:
-        return Inventory(self._control.list_objects("", self._counters), LOCATION)
+        return Inventory(self._control.list_objects(""), LOCATION)
 
     @contextmanager
     def _storage_clock(self) -> Iterator[int]:
         """Give the moment by the clock that stamps objects: clocks of machines may differ from it, and do."""
         key = f"{SCRATCH_PREFIX}/cleanup-{self._world.ids.ulid()}/clock"
-        self._control.put(key, b"", self._counters)
+        self._control.put(key, b"")
         try:
-            (written,) = self._control.list_objects(key.rpartition("/")[0], self._counters)
+            (written,) = self._control.list_objects(key.rpartition("/")[0])
             yield written.modified_ms
         finally:
-            self._control.delete_prefix(key.rpartition("/")[0], self._counters)
+            self._control.delete_prefix(key.rpartition("/")[0])
 
     def _ages(self, now_ms: int) -> Ages:
         fence_s = max(_FENCE_S, 4 * self._store.stores.settings.grace_s)
@@ -151,17 +150,17 @@ class Cleanup:
         looks_left = _LOOKS
         while True:
             looks_left -= 1
-            histories = read_histories(self._store, self._counters)
+            histories = read_histories(self._store)
             self._world.failpoints.hit("engine.cleanup.after_histories")
             now_ms = self._world.clock.now_ms()
             try:
-                kept = decide_kept(self._store, histories, self._retention, now_ms, self._counters, floors)
+                kept = decide_kept(self._store, histories, self._retention, now_ms, floors)
                 if floors is None:
                     self._refuse_drift(kept)
                 return self._needs.survey(kept, inventory, ages)
             except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError):
                 # Somebody deleted a branch, or let go of older states, after its history was read.
-                if not looks_left or _marks(read_histories(self._store, self._counters)) == _marks(histories):
+                if not looks_left or _marks(read_histories(self._store)) == _marks(histories):
                     raise
 
     def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
@@ -169,7 +168,7 @@ class Cleanup:
             for entry in item.history.newest.state.tables.values():
                 if not item.history.line.owns(entry.pin):
                     continue
-                seen = observe_table(entry.table_key, entry.pin, self._store.tables, self._counters)
+                seen = observe_table(entry.table_key, entry.pin, self._store.tables)
                 if seen.head < entry.pin.version:
                     raise _behind(entry, seen.head)
                 if seen.is_foreign:
@@ -186,7 +185,7 @@ class Cleanup:
         for item in inventory.below(SCRATCH_PREFIX):
             runs[item.key.split("/")[1]].append(item)
         old = [item for run in runs.values() if _is_old(run, ages) for item in run]
-        ended = {*self._store.lines.refs.leftovers(self._counters), *self._store.tags.leftovers(self._counters)}
+        ended = {*self._store.lines.refs.leftovers(), *self._store.tags.leftovers()}
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
         for item in old:
             folder = item.key.partition("/")[0]
@@ -200,9 +199,9 @@ class Cleanup:
             name = item.history.line.name
             change = FloorChange(floor=item.floor, swept=_swept(item, inventory, ages))
             try:
-                authority = self._store.authority(name, self._counters)
+                authority = self._store.authority(name)
                 decide = partial(_with_forgotten, change, survey.forgotten)
-                recorded = record_floor(authority.services, authority.recover_claim, decide, self._counters)
+                recorded = record_floor(authority.services, authority.recover_claim, decide)
             except BranchMissingError:
                 continue
             floors[str(name)] = recorded.state.head.floor
@@ -217,7 +216,7 @@ class Cleanup:
                 if not keys or location in errors:
                     continue
                 try:
-                    self._control.delete_keys(keys, self._counters)
+                    self._control.delete_keys(keys)
                 except OmnigraphError as error:
                     errors[location] = error.message
                 self._store.tables.forget(location)

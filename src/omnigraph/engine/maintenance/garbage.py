@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from omnigraph.engine.maintenance.retention import KeptVersions
 from omnigraph.errors import OmnigraphError, StorageCorruptError, StorageFault, TableMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import in_context
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import FileKind, Inventory, References, StoredFile, StoredLine, references_of
 from omnigraph.store.tables.pins import TablePin
@@ -192,9 +192,9 @@ class NeedsReader:
 
     def _load_states(self, manifests: Mapping[TablePin, KeptVersions]) -> None:
         def load(pin: TablePin) -> ManifestState | None:
-            item, counters = manifests[pin], Counters()
+            item = manifests[pin]
             try:
-                return self._store.lines.load_version(item.history.line.name, pin.version, counters).state
+                return self._store.lines.load_version(item.history.line.name, pin.version).state
             except OmnigraphError as error:
                 if item.is_optional(pin.version):
                     return None
@@ -203,7 +203,7 @@ class NeedsReader:
 
         missing = [pin for pin in manifests if pin not in self._states]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-cleanup") as pool:
-            for pin, state in zip(missing, pool.map(load, missing), strict=True):
+            for pin, state in zip(missing, pool.map(in_context(load), missing), strict=True):
                 if state is not None:
                     self._states[pin] = state
 
@@ -221,7 +221,7 @@ class NeedsReader:
 
         def load(pin: TablePin) -> References:
             try:
-                return references_of(datasets, pin, Counters())
+                return references_of(datasets, pin)
             except TableMissingError:
                 # Another cleanup was faster: what it left of the files goes when it is old.
                 if pin in spare:
@@ -230,7 +230,7 @@ class NeedsReader:
 
         missing = [pin for pin in dict.fromkeys(pins) if pin not in self._references]
         with ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-cleanup") as pool:
-            self._references.update(zip(missing, pool.map(load, missing), strict=True))
+            self._references.update(zip(missing, pool.map(in_context(load), missing), strict=True))
 
     def _united(self, pins: Iterable[TablePin]) -> dict[str, References]:
         found: dict[str, list[References]] = defaultdict(list)

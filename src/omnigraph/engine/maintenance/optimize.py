@@ -26,7 +26,6 @@ from omnigraph.engine.maintenance.planning import (
 )
 from omnigraph.errors import ExpectedVersionMismatchError, SchemaMovedError, TableMovedError, WriteSweptError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.txn.changes import BuiltIndexes, CompactedTable
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
@@ -138,7 +137,6 @@ class Optimization:
         self._policy = policy or CompactionPolicy()
         self._actor = actor
         self._is_stopped = is_stopped
-        self._counters = Counters()
         self._tables: dict[str, _Progress] = {}
         self._commits: list[Commit] = []
 
@@ -149,14 +147,14 @@ class Optimization:
             TypeMissingError: there is no type of such a name.
             BranchMissingError: the branch was deleted.
         """
-        self._authority.recover(self._counters)
+        self._authority.recover()
         snapshot = self._newest()
         manifest_before = len(snapshot.manifest.dataset.fragments)
         for table_key in tables_of(snapshot, types):
-            fragments = len(snapshot.table(table_key, self._counters).fragments)
-            skipped = reason_to_skip(self._authority.services, snapshot, table_key, self._counters)
+            fragments = len(snapshot.table(table_key).fragments)
+            skipped = reason_to_skip(self._authority.services, snapshot, table_key)
             self._tables[table_key] = _Progress(before=fragments, skipped=skipped)
-        with self._authority.services.life.reading(self._counters):
+        with self._authority.services.life.reading():
             for _ in range(_MAX_ROUNDS):
                 has_compacted = self._until_done(self._compact)
                 if not self._until_done(self._index) and not has_compacted:
@@ -183,7 +181,7 @@ class Optimization:
         return len(self._commits) > known
 
     def _compact(self, snapshot: Snapshot, keys: Sequence[str]) -> Sequence[str] | None:
-        planned = (plan_table_compaction(snapshot, key, self._policy, self._counters) for key in keys)
+        planned = (plan_table_compaction(snapshot, key, self._policy) for key in keys)
         jobs = [job for job in planned if job is not None]
         if not jobs:
             return None
@@ -202,12 +200,7 @@ class Optimization:
         for key in keys:
             builds = wanted_indexes(catalog, key)
             plan = plan_table_indexes(
-                snapshot,
-                key,
-                builds,
-                self._counters,
-                group_rows=self._runner.group_rows,
-                max_rows=self._policy.max_rows,
+                snapshot, key, builds, group_rows=self._runner.group_rows, max_rows=self._policy.max_rows
             )
             outcomes[key] = plan.outcomes
             if plan.job is not None:
@@ -257,8 +250,8 @@ class Optimization:
     def _count_fragments(self, before: Snapshot, jobs: Sequence[CompactionJob]) -> None:
         after = self._newest()
         for job in jobs:
-            old = _fragment_files(before, job.table_key, self._counters)
-            new = _fragment_files(after, job.table_key, self._counters)
+            old = _fragment_files(before, job.table_key)
+            new = _fragment_files(after, job.table_key)
             table = self._tables[job.table_key]
             table.removed += len(old - new)
             table.added += len(new - old)
@@ -271,7 +264,7 @@ class Optimization:
                 known[outcome.name] = outcome
 
     def _newest(self) -> Snapshot:
-        return self._authority.snapshot(self._counters)
+        return self._authority.snapshot()
 
     def _reports(self, manifest_before: int) -> tuple[OptimizedTable, ...]:
         snapshot = self._newest()
@@ -285,13 +278,13 @@ class Optimization:
                 OptimizedTable(
                     table_key=table_key,
                     fragments_before=table.before,
-                    fragments_after=len(snapshot.table(table_key, self._counters).fragments),
+                    fragments_after=len(snapshot.table(table_key).fragments),
                     fragments_removed=table.removed,
                     fragments_added=table.added,
                     indexes=tuple(table.indexes.values()),
                     skipped=table.skipped,
                     published_version=pin.version,
-                    head_version=self._authority.services.tables.head(pin.location, pin.branch, self._counters),
+                    head_version=self._authority.services.tables.head(pin.location, pin.branch),
                     has_committed=table.has_committed,
                 )
             )
@@ -313,6 +306,6 @@ class Optimization:
         )
 
 
-def _fragment_files(snapshot: Snapshot, table_key: str, counters: Counters) -> set[tuple[str, ...]]:
+def _fragment_files(snapshot: Snapshot, table_key: str) -> set[tuple[str, ...]]:
     # A compacted fragment may have got the number of one that it replaced.
-    return {fragment.files for fragment in snapshot.table(table_key, counters).fragments}
+    return {fragment.files for fragment in snapshot.table(table_key).fragments}

@@ -11,7 +11,7 @@ from omnigraph.catalog import Catalog, index_intents
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import MissingThing, OmnigraphError, TypeMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import in_context
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import BuiltIndex, IndexBuild
 from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
@@ -96,9 +96,7 @@ def tables_of(snapshot: Snapshot, types: Sequence[str] | None) -> tuple[str, ...
     return tuple(dict.fromkeys(wanted))
 
 
-def reason_to_skip(
-    services: BranchServices, snapshot: Snapshot, table_key: str, counters: Counters
-) -> SkipReason | None:
+def reason_to_skip(services: BranchServices, snapshot: Snapshot, table_key: str) -> SkipReason | None:
     """Return why a table must be left alone, if it must.
 
     What a branch inherits is the business of the branch that owns it. A table that something else has changed is not
@@ -107,26 +105,18 @@ def reason_to_skip(
     pin = snapshot.entry(table_key).pin
     if not services.line.owns(pin):
         return "inherited"
-    seen = observe_table(table_key, pin, services.tables, counters)
+    seen = observe_table(table_key, pin, services.tables)
     return "drift_needs_repair" if seen.is_foreign else None
 
 
-def plan_table_compaction(
-    snapshot: Snapshot, table_key: str, policy: CompactionPolicy, counters: Counters
-) -> CompactionJob | None:
+def plan_table_compaction(snapshot: Snapshot, table_key: str, policy: CompactionPolicy) -> CompactionJob | None:
     """Return the compaction that a table needs, or None."""
-    tasks = plan_compaction(snapshot.table(table_key, counters), policy)
+    tasks = plan_compaction(snapshot.table(table_key), policy)
     return CompactionJob(table_key=table_key, base=snapshot.entry(table_key).pin, tasks=tasks) if tasks else None
 
 
 def plan_table_indexes(
-    snapshot: Snapshot,
-    table_key: str,
-    builds: Iterable[IndexBuild],
-    counters: Counters,
-    *,
-    group_rows: int,
-    max_rows: int | None = None,
+    snapshot: Snapshot, table_key: str, builds: Iterable[IndexBuild], *, group_rows: int, max_rows: int | None = None
 ) -> IndexPlan:
     """Return the index work that a table needs.
 
@@ -134,29 +124,28 @@ def plan_table_indexes(
         snapshot: the state to look at.
         table_key: the table.
         builds: the indexes that it is to have.
-        counters: where the calls go.
         group_rows: rows of a group of fragments at least, for which one segment is built.
         max_rows: leave out indexes that would have to read more rows; None is no bound.
     """
-    table = snapshot.table(table_key, counters)
+    table = snapshot.table(table_key)
     rows = dict(fragment_sizes(table))
     works: list[IndexWork] = []
     outcomes: list[IndexOutcome] = []
     for build in builds:
         if not table.fragments:
-            outcomes.append(_outcome(table, build, None, "no rows", counters))
+            outcomes.append(_outcome(table, build, None, "no rows"))
             continue
-        plan = plan_index(table, build, counters)
+        plan = plan_index(table, build)
         work = None
         if not isinstance(plan, SkippedIndex):
-            work = index_work(table, build, group_rows=group_rows, counters=counters)
+            work = index_work(table, build, group_rows=group_rows)
         reason: str | None = plan.reason if isinstance(plan, SkippedIndex) else None
         if work is not None and max_rows is not None:
             read = sum(rows[number] for group in work.groups for number in group)
             work, reason = (work, None) if read <= max_rows else (None, "large")
         if work is not None:
             works.append(work)
-        outcomes.append(_outcome(table, build, work, reason, counters))
+        outcomes.append(_outcome(table, build, work, reason))
     job = None
     if works:
         job = IndexJob(table_key=table_key, base=snapshot.entry(table_key).pin, works=tuple(works))
@@ -180,12 +169,10 @@ def is_conflict(error: OmnigraphError) -> str | None:
     return key if isinstance(key, str) else None
 
 
-def _outcome(
-    table: Table, build: IndexBuild, work: IndexWork | None, reason: str | None, counters: Counters
-) -> IndexOutcome:
+def _outcome(table: Table, build: IndexBuild, work: IndexWork | None, reason: str | None) -> IndexOutcome:
     action: IndexAction = "skipped"
     if work is not None:
-        is_known = any(index.name == build.name for index in table.indexes(counters))
+        is_known = any(index.name == build.name for index in table.indexes())
         action = "built" if not is_known else "rebuilt" if work.rebuilds else "extended"
     return IndexOutcome(name=build.name, column=build.column, kind=build.kind, action=action, reason=reason)
 
@@ -220,14 +207,15 @@ class LocalRunner:
         """Write the compacted fragments of every job and say what became of them."""
         with _WORKING, ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-optimize") as pool:
             running = [
-                [pool.submit(run_compaction_task, self._ticket(job.base), task) for task in job.tasks] for job in jobs
+                [pool.submit(in_context(run_compaction_task), self._ticket(job.base), task) for task in job.tasks]
+                for job in jobs
             ]
             return [tuple(piece.result() for piece in pieces) for pieces in running]
 
     def build(self, jobs: Sequence[IndexJob]) -> Sequence[tuple[BuiltIndex, ...]]:
         """Write the index segments of every job."""
         with _WORKING, ThreadPoolExecutor(self._threads, thread_name_prefix="omnigraph-optimize") as pool:
-            running = [pool.submit(self._build_table, job) for job in jobs]
+            running = [pool.submit(in_context(self._build_table), job) for job in jobs]
             return [table.result() for table in running]
 
     def _build_table(self, job: IndexJob) -> tuple[BuiltIndex, ...]:

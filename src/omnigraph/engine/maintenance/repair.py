@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.txn.claims.store import PendingClaim
 from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
@@ -102,33 +101,33 @@ class RepairOrder:
         return "forced" if self.force else "refused"
 
 
-def repair(authority: GraphPublishAuthority, order: RepairOrder, counters: Counters) -> RepairResult:
+def repair(authority: GraphPublishAuthority, order: RepairOrder) -> RepairResult:
     """Look at every table that the branch owns, and settle drift as ``order`` says.
 
     Raises:
         ClaimBusyError: a write is under way, or has to be recovered first.
         ExpectedVersionMismatchError: a table moved meanwhile.
     """
-    authority.recover(counters)
+    authority.recover()
     services = authority.services
-    claims = _pending(authority, counters)
+    claims = _pending(authority)
     if claims and not order.confirm:
-        state = authority.snapshot(counters).state
+        state = authority.snapshot().state
         return RepairResult(branch=state.head.branch, manifest_version=None, tables=(), claims=claims)
     if claims:
-        _break_claims(authority, counters)
-    state = authority.snapshot(counters).state
-    drifts = [find_drift(services, entry, counters) for entry in state.tables.values() if services.line.owns(entry.pin)]
+        _break_claims(authority)
+    state = authority.snapshot().state
+    drifts = [find_drift(services, entry) for entry in state.tables.values() if services.line.owns(entry.pin)]
     actions = {drift.entry.table_key: order.action(drift) for drift in drifts}
     adopted = [drift for drift in drifts if actions[drift.entry.table_key] in {"healed", "forced"}]
     discarded = [drift for drift in drifts if actions[drift.entry.table_key] == "discarded"]
     version = None
     if adopted:
         is_forced = "forced" in actions.values()
-        done = adopt_drift(services, authority.recover_claim, adopted, is_forced=is_forced, counters=counters)
+        done = adopt_drift(services, authority.recover_claim, adopted, is_forced=is_forced)
         version = done.state.version
     if discarded:
-        version = discard_drift(services, authority.recover_claim, discarded, counters).state.version
+        version = discard_drift(services, authority.recover_claim, discarded).state.version
     return RepairResult(
         branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
     )
@@ -149,13 +148,13 @@ def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[Repai
     )
 
 
-def _pending(authority: GraphPublishAuthority, counters: Counters) -> tuple[PendingClaim, ...]:
+def _pending(authority: GraphPublishAuthority) -> tuple[PendingClaim, ...]:
     claims = authority.services.claims
-    found = (claims.describe(version, counters) for version in claims.pending_versions(counters))
+    found = (claims.describe(version) for version in claims.pending_versions())
     return tuple(claim for claim in found if claim is not None)
 
 
-def _break_claims(authority: GraphPublishAuthority, counters: Counters) -> None:
+def _break_claims(authority: GraphPublishAuthority) -> None:
     """Watch the claims of a branch until they are gone: a holder without a sign of life loses its claim.
 
     Raises:
@@ -163,7 +162,7 @@ def _break_claims(authority: GraphPublishAuthority, counters: Counters) -> None:
     """
     clock, settings = authority.services.world.clock, authority.services.settings
     until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
-    while pending := _pending(authority, counters):
+    while pending := _pending(authority):
         first = next((claim for claim in pending if claim.state == "alive"), pending[0])
         if first.state == "alive" or clock.monotonic_s() > until_s:
             details = ClaimHeld(
@@ -174,4 +173,4 @@ def _break_claims(authority: GraphPublishAuthority, counters: Counters) -> None:
                 details=details,
             )
         clock.sleep(_LOOK_EVERY_S)
-        authority.recover(counters)
+        authority.recover()

@@ -9,7 +9,6 @@ from typing import Literal
 
 from omnigraph.errors import BadValue, BranchMissingError, UsageError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
 from omnigraph.txn.branches.refs import BranchRef
 from omnigraph.txn.graph_store import GraphStore
@@ -99,15 +98,15 @@ class KeptVersions:
         return is_below and self.spared.get(version) in {None, "merge base"}
 
 
-def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, ...]:
+def read_histories(store: GraphStore) -> tuple[LineHistory, ...]:
     """Return every live branch, main first; one that is deleted meanwhile is left out."""
     found = []
-    for name in store.branch_names(counters):
+    for name in store.branch_names():
         try:
-            ref, newest = _read_branch(store, name, counters)
+            ref, newest = _read_branch(store, name)
             own = tuple(
                 Made(version=one.manifest_version, published_at_ms=one.published_at_ms, merged=one.merged_parent)
-                for one in _own_commits(store, name, ref, newest, counters)
+                for one in _own_commits(store, name, ref, newest)
             )
         except BranchMissingError:
             continue
@@ -115,11 +114,11 @@ def read_histories(store: GraphStore, counters: Counters) -> tuple[LineHistory, 
     return tuple(found)
 
 
-def _read_branch(store: GraphStore, name: BranchName, counters: Counters) -> tuple[BranchRef | None, Snapshot]:
+def _read_branch(store: GraphStore, name: BranchName) -> tuple[BranchRef | None, Snapshot]:
     """Return where a branch came from and its newest state, both of the same life of its name."""
     while True:
-        authority, newest = store.lines.current(name, counters)
-        ref = None if name.is_main else store.lines.refs.get(name, counters)
+        authority, newest = store.lines.current(name)
+        ref = None if name.is_main else store.lines.refs.get(name)
         if ref is None or ref.line == authority.services.line:
             return ref, newest
         # Deleted and made again since it was opened: what stands for it in memory is the branch that is gone.
@@ -131,12 +130,11 @@ def decide_kept(
     histories: Sequence[LineHistory],
     retention: Retention,
     now_ms: int,
-    counters: Counters,
     floors: Mapping[str, int] | None = None,
 ) -> tuple[KeptVersions, ...]:
     """Return what stays of every branch; ``floors`` are those that have been recorded already."""
     spared: dict[str, dict[int, Protection]] = {history.line.name: {} for history in histories}
-    places = _find_places(store, histories, counters)
+    places = _find_places(store, histories)
     for name, version in _merge_points(histories, places):
         spared[name][version] = "merge base"
     for history in histories:
@@ -146,7 +144,7 @@ def decide_kept(
             if history.ref.forked_at in places:
                 name, version = places[history.ref.forked_at]
                 spared.setdefault(name, {})[version] = "fork"
-    for tag in store.tags.list(counters):
+    for tag in store.tags.list():
         spared.setdefault(tag.line.name, {})[tag.manifest_version] = "tag"
     kept = []
     for history in histories:
@@ -175,17 +173,15 @@ def _merge_points(histories: Sequence[LineHistory], places: Places) -> set[tuple
     return {(name, version) for name, version in found if name in by_name}
 
 
-def _own_commits(
-    store: GraphStore, name: BranchName, ref: BranchRef | None, newest: Snapshot, counters: Counters
-) -> Iterator[Commit]:
+def _own_commits(store: GraphStore, name: BranchName, ref: BranchRef | None, newest: Snapshot) -> Iterator[Commit]:
     """Yield the commits that landed on a branch, newest first; what it inherited is the history of another one."""
-    for commit in store.iter_commits(newest, counters):
+    for commit in store.iter_commits(newest):
         if ref is not None and (commit.branch != name or commit.manifest_version <= ref.forked_version):
             return
         yield commit
 
 
-def _find_places(store: GraphStore, histories: Sequence[LineHistory], counters: Counters) -> Places:
+def _find_places(store: GraphStore, histories: Sequence[LineHistory]) -> Places:
     """Return where commits that were merged, or that branches began at, have landed."""
     wanted = {made.merged for item in histories for made in item.own} | {
         item.ref.forked_at for item in histories if item.ref is not None
@@ -193,7 +189,7 @@ def _find_places(store: GraphStore, histories: Sequence[LineHistory], counters: 
     wanted.discard(None)
     found: dict[CommitId | None, tuple[BranchName, int]] = {}
     for item in histories if wanted else ():
-        for commit in _own_commits(store, item.line.name, item.ref, item.newest, counters):
+        for commit in _own_commits(store, item.line.name, item.ref, item.newest):
             if commit.id in wanted:
                 found[commit.id] = commit.branch, commit.manifest_version
     return found

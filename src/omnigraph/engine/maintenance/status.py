@@ -16,7 +16,7 @@ from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.table import Table
@@ -110,7 +110,6 @@ def read_status(
     world: World,
     *,
     storage: bool = False,
-    counters: Counters | None = None,
 ) -> GraphStatus:
     """Look at a graph; nothing is written.
 
@@ -121,17 +120,15 @@ def read_status(
         settings: how much of a cleanup runs side by side.
         world: whose clock tells how old files are.
         storage: whether to look at every file, too.
-        counters: where the calls go.
 
     Raises:
         BranchMissingError: there is no such branch.
     """
-    counters = counters or Counters()
-    snapshot = store.snapshot(branch, counters)
-    inventory = Inventory(store.stores.control.list_objects("", counters), LOCATION) if storage else None
-    tables = tuple(_tables(store, snapshot, catalog, inventory, counters))
+    snapshot = store.snapshot(branch)
+    inventory = Inventory(store.stores.control.list_objects(""), LOCATION) if storage else None
+    tables = tuple(_tables(store, snapshot, catalog, inventory))
     pending = tuple(
-        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX, counters) if item.key.endswith(".json")
+        item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX) if item.key.endswith(".json")
     )
     stored = None if inventory is None else _stored_bytes(inventory)
     dead = None if inventory is None else _dead_bytes(store, settings, world)
@@ -140,15 +137,15 @@ def read_status(
         branch=branch,
         head=str(state.head.commit),
         manifest_version=state.version,
-        commits=len(store.past.line_of(snapshot, counters)),
-        branches=len(store.branch_names(counters)),
-        tags=len(store.tags.names(counters)),
+        commits=len(store.past.line_of(snapshot)),
+        branches=len(store.branch_names()),
+        tags=len(store.tags.names()),
         pending=pending,
         stored_bytes=stored,
         dead_bytes=dead,
         tables=tables,
         advice=(
-            *_claims(store, pending, counters),
+            *_claims(store, pending),
             *_advice(tables),
             *_cleanup_advice(state.version - state.head.floor, stored, dead),
         ),
@@ -169,28 +166,28 @@ def _dead_bytes(store: GraphStore, settings: MaintenanceSettings, world: World) 
 
 
 def _tables(
-    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory | None, counters: Counters
+    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory | None
 ) -> Iterator[TableStatus]:
-    services = store.lines.authority(snapshot.state.head.branch, counters).services
+    services = store.lines.authority(snapshot.state.head.branch).services
     for table_key, entry in snapshot.state.tables.items():
-        table = snapshot.table(table_key, counters)
+        table = snapshot.table(table_key)
         line = None if inventory is None else inventory.lines.get((entry.pin.location, entry.pin.branch))
         versions = 0 if line is None else len(line.versions)
-        skipped = reason_to_skip(services, snapshot, table_key, counters)
+        skipped = reason_to_skip(services, snapshot, table_key)
         yield TableStatus(
             table_key=table_key,
             rows=table.row_count,
             deleted_rows=sum(item.metadata.physical_rows - item.row_count for item in table.fragments),
             fragments=len(table.fragments),
             versions=None if inventory is None else versions,
-            indexes=tuple(_indexes(table, catalog, table_key, counters)),
+            indexes=tuple(_indexes(table, catalog, table_key)),
             can_compact=bool(plan_compaction(table)),
             skipped=skipped,
         )
 
 
-def _indexes(table: Table, catalog: Catalog, table_key: str, counters: Counters) -> Iterator[IndexStatus]:
-    known = {index.name: index for index in table.indexes(counters)}
+def _indexes(table: Table, catalog: Catalog, table_key: str) -> Iterator[IndexStatus]:
+    known = {index.name: index for index in table.indexes()}
     for build in wanted_indexes(catalog, table_key):
         found = known.get(build.name)
         covered = frozenset[int]() if found is None else found.fragment_ids
@@ -203,12 +200,12 @@ def _indexes(table: Table, catalog: Catalog, table_key: str, counters: Counters)
         )
 
 
-def _claims(store: GraphStore, pending: tuple[str, ...], counters: Counters) -> Iterator[str]:
+def _claims(store: GraphStore, pending: tuple[str, ...]) -> Iterator[str]:
     """Say what is true of each write that is pending: whose it is, and whether that process is known to be there."""
     for name in sorted({branch_of_key(key)[0] for key in pending}):
         try:
-            claims = store.lines.authority(BranchName(name), counters).services.claims
-            found = [claims.describe(version, counters) for version in claims.pending_versions(counters)]
+            claims = store.lines.authority(BranchName(name)).services.claims
+            found = [claims.describe(version) for version in claims.pending_versions()]
         except OmnigraphError as error:
             yield f"a pending write of branch '{name}' cannot be read: {error.message}"
             continue

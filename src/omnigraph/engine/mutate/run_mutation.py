@@ -16,7 +16,7 @@ from omnigraph.errors import BadValue, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
-from omnigraph.runtime import Cost
+from omnigraph.runtime import Cost, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import GraphPublishAuthority
@@ -98,12 +98,12 @@ def run_mutation(
     world = authority.services.world
     instant_ms = world.clock.now_ms() if now_ms is None else now_ms
     staging = MutationStaging(txn, catalog)
-    with txn.snapshot.reading():
+    with counting(txn.counters), txn.snapshot.reading():
         affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=world.ids).run(plan, calls)
         change = staging.net_change()
 
     def check(view: CommitView) -> None:
-        check_change(change, GraphView.of_commit(view, catalog, txn.counters))
+        check_change(change, GraphView.of_commit(view, catalog))
 
     if not change.is_empty:
         txn.add_check(check)

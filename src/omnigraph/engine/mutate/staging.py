@@ -106,7 +106,7 @@ class MutationStaging:
     def __init__(self, txn: WriteTxn, catalog: Catalog) -> None:
         self._txn = txn
         self._catalog = catalog
-        self._view = GraphView(txn.snapshot, catalog, txn.counters)
+        self._view = GraphView(txn.snapshot, catalog)
         self._tables: dict[str, PendingTable] = {}
 
     def pending(self, owner: NodeType | EdgeType) -> PendingTable:
@@ -189,13 +189,13 @@ class MutationStaging:
             key = pa.array([entity_id(owner, {where.column: where.value})], pa.string())
             found = self._view.rows_of(owner.table_key, key, columns)
             return found.filter(where.mask(found))
-        table = self._txn.snapshot.table(owner.table_key, self._txn.counters)
+        table = self._txn.snapshot.table(owner.table_key)
         predicate = where.sql()
         if predicate is not None:
-            found = table.read(columns, predicate, counters=self._txn.counters)
+            found = table.read(columns, predicate)
             return found.filter(where.mask(found))
         # Without a predicate every row passes by: only what decides is read of it, blobs least of all.
-        narrow = table.read([KEY, where.column], counters=self._txn.counters)
+        narrow = table.read([KEY, where.column])
         ids = narrow.filter(where.mask(narrow)).column(KEY)
         return self._view.rows_of(owner.table_key, ids, columns)
 

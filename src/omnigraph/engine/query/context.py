@@ -116,7 +116,7 @@ class QueryContext:
         """Return the entities of a type."""
         found = self._entities.get(table_key)
         if found is None:
-            table = self.snapshot.table(table_key, self.counters)
+            table = self.snapshot.table(table_key)
             found = Entities(
                 self._owner(table_key),
                 table,
@@ -124,7 +124,6 @@ class QueryContext:
                 self.memory.topology,
                 self.memory.demand,
                 self.options.mode,
-                self.counters,
                 self.limits,
             )
             self._entities[table_key] = found
@@ -172,7 +171,7 @@ class QueryContext:
         query = self.given(predicate.query)
         if query is None:
             return found
-        index = self.memory.texts.get(entities.image, predicate.field.property, self.counters, self.limits.check)
+        index = self.memory.texts.get(entities.image, predicate.field.property, self.limits.check)
         if predicate.function == "fuzzy":
             found[index.fuzzy(query, self._max_edits(predicate))] = True
         else:

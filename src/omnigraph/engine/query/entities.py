@@ -23,7 +23,6 @@ from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.table import Table
 
@@ -91,7 +90,6 @@ class Entities:
         topology: the memory that reads share.
         demand: what reads fetched before.
         mode: whether to prefer storage or memory.
-        counters: where calls go.
         limits: what may be held; rows that are fetched and columns that are made stay until the read ends.
     """
 
@@ -103,7 +101,6 @@ class Entities:
         topology: TopologyCache,
         demand: Demand,
         mode: ExpandMode,
-        counters: Counters,
         limits: Limits,
     ) -> None:
         self.owner = owner
@@ -112,7 +109,6 @@ class Entities:
         self._topology = topology
         self._demand = demand
         self._mode = mode
-        self._counters = counters
         self._limits = limits
         # Versions of a table share most of what is in memory, so what was spent on one counts for the next.
         self._demanded = (table.pin.location, table.pin.branch)
@@ -126,7 +122,7 @@ class Entities:
     def image(self) -> TableImage:
         """The table in memory."""
         if self._image is None:
-            self._image = self._topology.image(self.table, self._counters)
+            self._image = self._topology.image(self.table)
         return self._image
 
     @property
@@ -151,7 +147,7 @@ class Entities:
         """Return a property of every entity, in the image's order."""
         found = self._combined.get(name)
         if found is None:
-            column = self.image.column(name, self._counters)
+            column = self.image.column(name)
             # One piece is the one that all reads share; several are copied for this read.
             self._limits.hold(column.nbytes if column.num_chunks > 1 else 0)
             found = one_array(column)
@@ -216,7 +212,7 @@ class Entities:
         missing = row_ids[~is_known]
         if len(missing):
             self._demand.spend(self._demanded, rows_cost(len(missing)))
-            self.add(self.table.take(missing.tolist(), self.columns, self._counters))
+            self.add(self.table.take(missing.tolist(), self.columns))
 
     def find(self, entity_id: str) -> RowIds:
         """Return the row id of the entity with an id; none when there is none."""
@@ -224,7 +220,7 @@ class Entities:
             at = pc.index(self.whole_column(KEY), entity_id).as_py()
             return self.all_ids[at : at + 1] if at >= 0 else np.zeros(0, dtype=np.int64)
         self._demand.spend(self._demanded, rows_cost(1))
-        return self.add(self.table.lookup([entity_id], self.columns, self._counters))
+        return self.add(self.table.lookup([entity_id], self.columns))
 
     def numbers(self, name: str) -> tuple[npt.NDArray[np.float64], Mask]:
         """Return a numeric property of every entity as doubles, in the image's order, and where it is not NULL."""

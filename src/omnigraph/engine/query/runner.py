@@ -25,7 +25,7 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import BranchName
@@ -76,7 +76,7 @@ class QueryRunner:
         prepared = self.prepare(call)
         read, context = prepared.plan.read, prepared.context
         schema = result_schema(read)
-        batches = run_plan(context, prepared.plan)
+        batches = counting_each(run_plan(context, prepared.plan), context.counters)
         rows: pa.Table | Iterator[pa.RecordBatch] = batches
         if not call.options.streams:
             rows = pa.Table.from_batches(_held(batches, context.limits), schema)
@@ -95,15 +95,15 @@ class QueryRunner:
         """Return the plan of a read; with ``run`` also what its steps did."""
         prepared = self.prepare(call)
         if run:
-            for _ in run_plan(prepared.context, prepared.plan):
+            for _ in counting_each(run_plan(prepared.context, prepared.plan), prepared.context.counters):
                 pass
         return explain(prepared.plan, prepared.context.trace)
 
     def prepare(self, call: ReadCall) -> PreparedRead:
         """Compile and plan a read on the snapshot that it asks for, without reading a row."""
-        counters, now_ms = Counters(), self._world.clock.now_ms()
-        limits = Limits(call.options, self._world.clock)
-        snapshot = self._snapshot(call, counters)
+        now_ms, limits = self._world.clock.now_ms(), Limits(call.options, self._world.clock)
+        with counting() as counters:
+            snapshot = self._snapshot(call)
         catalog = self._catalogs.get(snapshot.state.schema)
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
@@ -125,11 +125,11 @@ class QueryRunner:
         )
         return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 
-    def _snapshot(self, call: ReadCall, counters: Counters) -> Snapshot:
+    def _snapshot(self, call: ReadCall) -> Snapshot:
         branch = BranchName.parse(call.branch)
         if call.at is None:
-            return self._store.snapshot(branch, counters)
-        return self._store.past.resolve_ref(call.at, branch, counters).snapshot
+            return self._store.snapshot(branch)
+        return self._store.past.resolve_ref(call.at, branch).snapshot
 
     def _embed(self, text: str, dimension: int, model: str | None, field: str, limit_ms: int | None) -> Sequence[float]:
         vector: Sequence[float] = self._embedder.embed_query(

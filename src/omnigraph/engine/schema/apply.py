@@ -40,7 +40,7 @@ from omnigraph.errors import (
 )
 from omnigraph.lang.pg import parse_schema
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters
+from omnigraph.runtime import Cost
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
@@ -86,7 +86,7 @@ def rows_to_check(accepted: Catalog, plan: MigrationPlan) -> list[RowsToCheck]:
     return found
 
 
-def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, counters: Counters, *, limit: int = 100) -> None:
+def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, *, limit: int = 100) -> None:
     """Return if the rows of ``snapshot`` keep what is to be demanded of them.
 
     Raises:
@@ -95,7 +95,7 @@ def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, counters: Coun
     items: list[Violation] = []
     total = 0
     for check in checks:
-        for found in (*_missing(check, snapshot, counters, limit), _broken(check, snapshot, counters, limit)):
+        for found in (*_missing(check, snapshot, limit), _broken(check, snapshot, limit)):
             items += found.items
             total += found.total
     if total:
@@ -103,22 +103,22 @@ def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, counters: Coun
         raise ConstraintViolationError(details.items[0].message, details=details)
 
 
-def _missing(check: RowsToCheck, snapshot: Snapshot, counters: Counters, limit: int) -> list[Violations]:
+def _missing(check: RowsToCheck, snapshot: Snapshot, limit: int) -> list[Violations]:
     found = []
-    table = snapshot.table(check.table_key, counters)
+    table = snapshot.table(check.table_key)
     for step in check.required:
         column = step.property_name
         prop = _property(check.pair, column)
-        rows = table.read(["id"], f"`{check.pair.origins[column]}` IS NULL", counters=counters)
+        rows = table.read(["id"], f"`{check.pair.origins[column]}` IS NULL")
         rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_type(prop.type)))
         slim = NodeType(name=check.pair.after.name, properties=(prop,))
-        violations = _violations(slim, rows, snapshot, counters, limit)
+        violations = _violations(slim, rows, snapshot, limit)
         coded = tuple(replace(item, message=f"[{step.code}] {item.message}") for item in violations.items)
         found.append(replace(violations, items=coded))
     return found
 
 
-def _broken(check: RowsToCheck, snapshot: Snapshot, counters: Counters, limit: int) -> Violations:
+def _broken(check: RowsToCheck, snapshot: Snapshot, limit: int) -> Violations:
     columns = sorted({column for constraint in check.constraints for column in constraint.columns})
     if not columns:
         return Violations(items=(), total=0)
@@ -134,14 +134,14 @@ def _broken(check: RowsToCheck, snapshot: Snapshot, counters: Counters, limit: i
         checks=tuple(CheckRule(property=one.columns[0], pattern=one.pattern or "") for one in by_kind["Check"]),
     )
     stored = [check.pair.origins[column] for column in columns]
-    rows = snapshot.table(check.table_key, counters).read(["id", *stored], counters=counters)
-    return _violations(slim, rows.rename_columns(["id", *columns]), snapshot, counters, limit)
+    rows = snapshot.table(check.table_key).read(["id", *stored])
+    return _violations(slim, rows.rename_columns(["id", *columns]), snapshot, limit)
 
 
-def _violations(slim: NodeType, rows: pa.Table, snapshot: Snapshot, counters: Counters, limit: int) -> Violations:
+def _violations(slim: NodeType, rows: pa.Table, snapshot: Snapshot, limit: int) -> Violations:
     # All rows are in the change, so the view, which would be asked about the others, is never asked.
     part = TypeChange(type=slim, rows=rows, replaces_all=True)
-    view = GraphView(snapshot, _NO_TYPES, counters)
+    view = GraphView(snapshot, _NO_TYPES)
     return find_violations(GraphChange(types={slim.table_key: part}), view, limit)
 
 
@@ -219,7 +219,7 @@ def apply_schema(
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
     source = desired.encode(errors="surrogatepass") if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
-    authority, _ = store.current(branch, Counters())
+    authority, _ = store.current(branch)
     txn = authority.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)
     accepted = catalog_of(txn.snapshot.state.schema)
     plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)
@@ -256,7 +256,7 @@ def _fill(txn: WriteTxn, accepted: Catalog, plan: MigrationPlan, source: str) ->
     checks = rows_to_check(accepted, plan)
     for check in checks:
         txn.read_table(check.table_key)
-    txn.add_check(lambda view: check_rows(checks, view.snapshot, txn.counters))
+    txn.add_check(lambda view: check_rows(checks, view.snapshot))
 
 
 def _superseded(
@@ -279,7 +279,7 @@ def _reclaim(store: GraphStore, pins: list[TablePin]) -> tuple[str, ...]:
     warnings = []
     if pins:
         try:
-            store.reclaim_older(pins, Counters())
+            store.reclaim_older(pins)
         except OmnigraphError as error:
             # The commit stands whatever happens here, and a cleanup takes away what this one left.
             warnings.append(f"earlier versions could not be reclaimed: {error.message}")

@@ -28,7 +28,6 @@ from omnigraph.history.diff.change import (
 from omnigraph.history.diff.equality import Mask, columns_equal
 from omnigraph.history.diff.rows import ChangedRows, Check, Places, Rows, find_changed_rows, rows_delta
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -81,16 +80,14 @@ def changed_pairs(before: Snapshot, after: Snapshot) -> list[TablePair]:
     return sorted((pair for pair in pairs if pair.is_changed), key=lambda pair: (pair.table_key, pair.type.id))
 
 
-def open_pair(
-    pair: TablePair, before: Snapshot, after: Snapshot, counters: Counters, commit_id: CommitId | None = None
-) -> OpenPair:
+def open_pair(pair: TablePair, before: Snapshot, after: Snapshot, commit_id: CommitId | None = None) -> OpenPair:
     """Open both tables of a pair and see that they have the same columns.
 
     Raises:
         ChangeSchemaBoundaryError: they do not; ``commit_id`` is the commit that the error names.
     """
-    old = None if pair.before is None else before.table(pair.before.table_key, counters)
-    new = None if pair.after is None else after.table(pair.after.table_key, counters)
+    old = None if pair.before is None else before.table(pair.before.table_key)
+    new = None if pair.after is None else after.table(pair.after.table_key)
     if old is not None and new is not None and _fingerprint(old.schema) != _fingerprint(new.schema):
         raise schema_boundary(pair, commit_id)
     return OpenPair(pair=pair, before=old, after=new)
@@ -136,7 +133,7 @@ class _Side:
 
 
 def iter_changes(
-    pair: TablePair, delta: ChangedRows, wanted: ChangeFilter, counters: Counters, *, after_id: str | None = None
+    pair: TablePair, delta: ChangedRows, wanted: ChangeFilter, *, after_id: str | None = None
 ) -> Iterator[EntityChange]:
     """Yield a table's changes by id.
 
@@ -144,7 +141,6 @@ def iter_changes(
         pair: whose rows they are.
         delta: the rows.
         wanted: operations that do not pass are left out.
-        counters: where the calls for rows that are not in memory go.
         after_id: leave out ids up to and including this one.
     """
     sides = [side for side in _sides(delta) if wanted.wants_op(side.op)]
@@ -161,7 +157,7 @@ def iter_changes(
         found: dict[int, EntityChange] = {}
         for number, side in enumerate(sides):
             mine = chosen[owners[chosen] == number]
-            found.update(zip(mine.tolist(), _changes(pair, side, places[mine], counters), strict=True))
+            found.update(zip(mine.tolist(), _changes(pair, side, places[mine]), strict=True))
         yield from (found[place] for place in chosen.tolist())
 
 
@@ -179,11 +175,11 @@ def _sides(delta: ChangedRows) -> tuple[_Side, ...]:
     )
 
 
-def _changes(pair: TablePair, side: _Side, places: Places, counters: Counters) -> Iterator[EntityChange]:
+def _changes(pair: TablePair, side: _Side, places: Places) -> Iterator[EntityChange]:
     if not len(places):
         return
-    before = None if side.before is None else side.before.take(places, counters)
-    after = None if side.after is None else side.after.take(places, counters)
+    before = None if side.before is None else side.before.take(places)
+    after = None if side.after is None else side.after.take(places)
     is_edge = pair.kind == "edge"
     none: list[Image | None] = [None] * len(places)
     was = none if before is None else row_images(before, is_edge=is_edge)
@@ -285,17 +281,11 @@ class GraphDiff:
     """
 
     def __init__(
-        self,
-        before: Snapshot,
-        after: Snapshot,
-        wanted: ChangeFilter = NO_FILTER,
-        counters: Counters | None = None,
-        check: Check | None = None,
+        self, before: Snapshot, after: Snapshot, wanted: ChangeFilter = NO_FILTER, check: Check | None = None
     ) -> None:
         self.before = before
         self.after = after
         self._wanted = wanted
-        self._counters = counters or Counters()
         self._check = check
 
     def __iter__(self) -> Iterator[EntityChange]:
@@ -306,7 +296,7 @@ class GraphDiff:
         """
         with self.before.reading(), self.after.reading():
             for opened in self._open():
-                yield from iter_changes(opened.pair, self._delta(opened), self._wanted, self._counters)
+                yield from iter_changes(opened.pair, self._delta(opened), self._wanted)
 
     def stats(self) -> DiffStats:
         """Return how many entities differ, by type; no row becomes a Python value."""
@@ -345,14 +335,12 @@ class GraphDiff:
 
     def _open(self) -> Sequence[OpenPair]:
         # Every pair is looked at before the first row is shown: a boundary must not come after half an answer.
-        pairs = [
-            open_pair(pair, self.before, self.after, self._counters) for pair in changed_pairs(self.before, self.after)
-        ]
+        pairs = [open_pair(pair, self.before, self.after) for pair in changed_pairs(self.before, self.after)]
         return [opened for opened in pairs if self._wanted.wants_type(opened.pair.kind, opened.pair.type.name)]
 
     def _delta(self, opened: OpenPair) -> ChangedRows:
         if not self._wanted.ids:
-            return find_changed_rows(opened.before, opened.after, self._counters, self._check)
+            return find_changed_rows(opened.before, opened.after, self._check)
         ids = sorted(self._wanted.ids)
         shown = opened.after if opened.after is not None else opened.before
         schema = pa.schema([]) if shown is None else shown.schema
@@ -362,7 +350,7 @@ class GraphDiff:
     def _rows_of(self, table: Table | None, ids: Sequence[str], schema: pa.Schema) -> pa.Table:
         if table is None:
             return schema.empty_table()
-        return table.lookup(ids, table.schema.names, self._counters).select(schema.names).cast(schema)
+        return table.lookup(ids, table.schema.names).select(schema.names).cast(schema)
 
 
 def diff_between(
@@ -372,7 +360,6 @@ def diff_between(
     wanted: ChangeFilter = NO_FILTER,
     *,
     branch: str = MAIN,
-    counters: Counters | None = None,
     check: Check | None = None,
 ) -> GraphDiff:
     """Return the difference between two states, each named by a reference: a branch, a commit, a tag, a moment.
@@ -383,7 +370,6 @@ def diff_between(
         after: the later state; nothing but the direction of the answer depends on which is which.
         wanted: which changes.
         branch: what a reference without a branch is about.
-        counters: where the calls go.
         check: is told how many bytes are held; it stops the work by raising.
 
     Raises:
@@ -391,6 +377,6 @@ def diff_between(
         BranchMissingError, TagMissingError, CommitMissingError: there is no such state.
         HistoryGoneError: a state was reclaimed.
     """
-    count, name = counters or Counters(), BranchName.parse(branch)
-    old, new = (store.past.resolve_ref(text, name, count).snapshot for text in (before, after))
-    return GraphDiff(old, new, wanted, count, check)
+    name = BranchName.parse(branch)
+    old, new = (store.past.resolve_ref(text, name).snapshot for text in (before, after))
+    return GraphDiff(old, new, wanted, check)

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from omnigraph.errors import InternalError
 from omnigraph.history.diff.equality import columns_equal, rows_equal
 from omnigraph.history.diff.selection import Addresses, Selection, select_differing
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 
@@ -47,17 +46,17 @@ class StoredRows:
         """How many of them are best taken at once: a call for each slice, and all of it in memory."""
         return _BLOB_ROWS if self.selection is not None and self.selection.table.blobs else _SLICE_ROWS
 
-    def take(self, places: Places, counters: Counters) -> pa.Table:
+    def take(self, places: Places) -> pa.Table:
         """Read the rows at these places, which ascend; they come by id."""
         if self.selection is None:
             return pa.table({KEY: pa.array([], pa.string())})
         chosen = self.selection.only(self.addresses[places])
-        rows = chosen.read(self.selection.table.schema.names, counters)
+        rows = chosen.read(self.selection.table.schema.names)
         return rows.take(pc.sort_indices(rows.column(KEY))) if rows.num_rows > 1 else rows
 
-    def read_all(self, counters: Counters) -> pa.Table:
+    def read_all(self) -> pa.Table:
         """Read all of the rows, by id."""
-        return self.take(np.arange(len(self.addresses)), counters)
+        return self.take(np.arange(len(self.addresses)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,12 +69,12 @@ class StoredDelta:
     after: StoredRows
 
 
-def find_stored_delta(lost: Selection | None, gained: Selection | None, counters: Counters, told: Check) -> StoredDelta:
+def find_stored_delta(lost: Selection | None, gained: Selection | None, told: Check) -> StoredDelta:
     """Return how two selections differ.
 
     One column is compared at a time, so that memory holds the ids and one column of both sides, never whole tables.
     """
-    old, new = _keys(lost, counters), _keys(gained, counters)
+    old, new = _keys(lost), _keys(gained)
     held = old.nbytes + new.nbytes
     told(held)
     places = places_of(old.column(KEY), new.column(KEY))
@@ -86,7 +85,7 @@ def find_stored_delta(lost: Selection | None, gained: Selection | None, counters
         kept, taken = pa.array(is_kept), pa.array(partners)
         for name in lost.table.schema.names:
             if name != KEY:
-                was, will = (side.read((name,), counters).column(0) for side in (lost, gained))
+                was, will = (side.read((name,)).column(0) for side in (lost, gained))
                 told(held + was.nbytes + will.nbytes)
                 is_other |= ~columns_equal(was.filter(kept), will.take(taken))
     return StoredDelta(
@@ -112,10 +111,10 @@ def is_unnamed(places: Places, count: int) -> npt.NDArray[np.bool_]:
     return mask
 
 
-def _keys(side: Selection | None, counters: Counters) -> pa.Table:
+def _keys(side: Selection | None) -> pa.Table:
     if side is None:
         return pa.table({KEY: pa.array([], pa.string()), ROW_ADDRESS: pa.array([], pa.uint64())})
-    return side.read((KEY, ROW_ADDRESS), counters)
+    return side.read((KEY, ROW_ADDRESS))
 
 
 def _rows(side: Selection | None, keys: pa.Table, places: Places) -> StoredRows:
@@ -158,38 +157,33 @@ class TableDelta:
         return int(sum(rows.nbytes for rows in (self.inserted, self.deleted, self.before, self.after)))
 
 
-def table_delta(
-    before: Table | None, after: Table | None, counters: Counters, check: Check | None = None
-) -> TableDelta:
+def table_delta(before: Table | None, after: Table | None, check: Check | None = None) -> TableDelta:
     """Return how a table changed; None stands for a table that is not there.
 
     Args:
         before: the earlier version.
         after: the later version, with the same columns.
-        counters: where the calls go.
         check: is told how many bytes are held, as often as that grows; it stops the work by raising.
 
     Raises:
         InternalError: the versions have different columns.
     """
     expect_same_columns(before, after)
-    lost, gained = select_differing(before, after, counters)
-    return selected_delta(lost, gained, counters, check)
+    lost, gained = select_differing(before, after)
+    return selected_delta(lost, gained, check)
 
 
-def selected_delta(
-    lost: Selection | None, gained: Selection | None, counters: Counters, check: Check | None = None
-) -> TableDelta:
+def selected_delta(lost: Selection | None, gained: Selection | None, check: Check | None = None) -> TableDelta:
     """Return how a table changed whose differing rows are selected already; takes and raises what a delta does."""
     shown = gained if gained is not None else lost
     if shown is None:
         raise InternalError("a difference was asked for between no table and no table")
     told = check or (lambda _: None)
     if lost is None or gained is None or not lost.row_count or not gained.row_count:
-        return _one_sided(shown.table, lost, gained, counters, told)
+        return _one_sided(shown.table, lost, gained, told)
     if max(lost.row_count, gained.row_count) <= READ_WHOLE:
-        return _read_whole(lost, gained, counters, told)
-    return _read_by_column(lost, gained, counters, told)
+        return _read_whole(lost, gained, told)
+    return _read_by_column(lost, gained, told)
 
 
 def rows_delta(before: pa.Table, after: pa.Table) -> TableDelta:
@@ -197,21 +191,19 @@ def rows_delta(before: pa.Table, after: pa.Table) -> TableDelta:
     return _delta(_sorted(before), _sorted(after))
 
 
-def _one_sided(
-    shown: Table, lost: Selection | None, gained: Selection | None, counters: Counters, told: Check
-) -> TableDelta:
+def _one_sided(shown: Table, lost: Selection | None, gained: Selection | None, told: Check) -> TableDelta:
     none = shown.schema.empty_table()
-    deleted = none if lost is None or not lost.row_count else _sorted(_read(lost, counters))
+    deleted = none if lost is None or not lost.row_count else _sorted(_read(lost))
     told(deleted.nbytes)
-    inserted = none if gained is None or not gained.row_count else _sorted(_read(gained, counters))
+    inserted = none if gained is None or not gained.row_count else _sorted(_read(gained))
     told(deleted.nbytes + inserted.nbytes)
     return TableDelta(inserted=inserted, deleted=deleted, before=none, after=none)
 
 
-def _read_whole(lost: Selection, gained: Selection, counters: Counters, told: Check) -> TableDelta:
-    old = _sorted(_read(lost, counters))
+def _read_whole(lost: Selection, gained: Selection, told: Check) -> TableDelta:
+    old = _sorted(_read(lost))
     told(old.nbytes)
-    new = _sorted(_read(gained, counters))
+    new = _sorted(_read(gained))
     told(old.nbytes + new.nbytes)
     return _delta(old, new)
 
@@ -229,20 +221,20 @@ def _delta(old: pa.Table, new: pa.Table) -> TableDelta:
     )
 
 
-def _read_by_column(lost: Selection, gained: Selection, counters: Counters, told: Check) -> TableDelta:
-    stored = find_stored_delta(lost, gained, counters, told)
+def _read_by_column(lost: Selection, gained: Selection, told: Check) -> TableDelta:
+    stored = find_stored_delta(lost, gained, told)
     delta = TableDelta(
-        inserted=stored.inserted.read_all(counters),
-        deleted=stored.deleted.read_all(counters),
-        before=stored.before.read_all(counters),
-        after=stored.after.read_all(counters),
+        inserted=stored.inserted.read_all(),
+        deleted=stored.deleted.read_all(),
+        before=stored.before.read_all(),
+        after=stored.after.read_all(),
     )
     told(delta.size_bytes)
     return delta
 
 
-def _read(rows: Selection, counters: Counters) -> pa.Table:
-    return rows.read(rows.table.schema.names, counters)
+def _read(rows: Selection) -> pa.Table:
+    return rows.read(rows.table.schema.names)
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
@@ -284,7 +276,7 @@ class Rows(Protocol):
     def slice_rows(self) -> int:
         """How many of them are best taken at once."""
 
-    def take(self, places: Places, counters: Counters) -> pa.Table:
+    def take(self, places: Places) -> pa.Table:
         """Return the rows at these places, which ascend."""
 
 
@@ -309,7 +301,7 @@ class HeldRows:
         """How many of them are best turned into values at once."""
         return _SLICE_ROWS
 
-    def take(self, places: Places, counters: Counters) -> pa.Table:  # noqa: ARG002 - needs no call
+    def take(self, places: Places) -> pa.Table:
         """Return the rows at these places."""
         return self.rows.take(pa.array(places))
 
@@ -339,16 +331,14 @@ class ChangedRows:
         return sum(rows.size_bytes for rows in (self.inserted, self.deleted, self.before, self.after))
 
 
-def find_changed_rows(
-    before: Table | None, after: Table | None, counters: Counters, check: Check | None = None
-) -> ChangedRows:
+def find_changed_rows(before: Table | None, after: Table | None, check: Check | None = None) -> ChangedRows:
     """Return how a table changed; memory holds no more than ids and one column when that was much.
 
     Takes and raises what ``table_delta`` does.
     """
     expect_same_columns(before, after)
-    lost, gained = select_differing(before, after, counters)
+    lost, gained = select_differing(before, after)
     if max(0 if side is None else side.row_count for side in (lost, gained)) <= READ_WHOLE:
-        return ChangedRows.held(selected_delta(lost, gained, counters, check))
-    stored = find_stored_delta(lost, gained, counters, check or (lambda _: None))
+        return ChangedRows.held(selected_delta(lost, gained, check))
+    stored = find_stored_delta(lost, gained, check or (lambda _: None))
     return ChangedRows(inserted=stored.inserted, deleted=stored.deleted, before=stored.before, after=stored.after)

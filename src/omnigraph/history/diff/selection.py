@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.pins import FragmentRef
 from omnigraph.store.tables.row_versions import read_deletions
@@ -53,42 +52,40 @@ class Selection:
         """How many rows are selected."""
         return sum(fragment.row_count for fragment in self.whole) + len(self.picked)
 
-    def read(self, columns: Sequence[str], counters: Counters) -> pa.Table:
+    def read(self, columns: Sequence[str]) -> pa.Table:
         """Return columns of the selected rows, in stored order within each of the two kinds."""
         schema = _schema_of(self.table, columns)
         parts = [schema.empty_table()]
         if self.whole:
             ids = [fragment.metadata.id for fragment in self.whole]
-            parts.append(self.table.read(columns, counters=counters, fragment_ids=ids))
+            parts.append(self.table.read(columns, fragment_ids=ids))
         if len(self.picked):
-            parts.append(self._read_picked(columns, counters))
+            parts.append(self._read_picked(columns))
         return pa.concat_tables([part.select(list(columns)).cast(schema) for part in parts])
 
     def only(self, addresses: Addresses) -> Selection:
         """Return the selection of single rows, given by address."""
         return Selection(table=self.table, whole=(), picked=np.sort(addresses))
 
-    def _read_picked(self, columns: Sequence[str], counters: Counters) -> pa.Table:
+    def _read_picked(self, columns: Sequence[str]) -> pa.Table:
         known = _from_memory(self.table, self.picked, columns)
         if known is not None:
             return known
         owners = np.unique(self.picked >> np.uint64(_ADDRESS_BITS)).tolist()
         if len(self.picked) <= _LISTED_ROWS:
             listed = f"{ROW_ADDRESS} IN ({', '.join(map(str, self.picked.tolist()))})"
-            return self.table.read(columns, listed, counters=counters, fragment_ids=owners)
+            return self.table.read(columns, listed, fragment_ids=owners)
         names = list(dict.fromkeys((*columns, ROW_ADDRESS)))
         wanted = pa.array(self.picked)
         found = filter_stream(
-            self.table.scan(names, counters=counters, fragment_ids=owners),
+            self.table.scan(names, fragment_ids=owners),
             lambda rows: pc.is_in(rows.column(ROW_ADDRESS), value_set=wanted),
             wanted_count=len(wanted),
         )
         return found.select(list(columns))
 
 
-def select_differing(
-    before: Table | None, after: Table | None, counters: Counters
-) -> tuple[Selection | None, Selection | None]:
+def select_differing(before: Table | None, after: Table | None) -> tuple[Selection | None, Selection | None]:
     """Return the rows of each version that the other one does not share; all rows when there is no other."""
     if before is None or after is None:
         return _everything(before), _everything(after)
@@ -100,7 +97,7 @@ def select_differing(
     new_rest = {_files(key): item for key, item in new.items() if key not in shared}
     common = sorted(old_rest.keys() & new_rest.keys())
     lost, gained = _lives_that_differ(
-        before, [old_rest[files] for files in common], after, [new_rest[files] for files in common], counters
+        before, [old_rest[files] for files in common], after, [new_rest[files] for files in common]
     )
     return (
         Selection(table=before, whole=_without(old_rest, common), picked=lost),
@@ -108,7 +105,7 @@ def select_differing(
     )
 
 
-def deleted_offsets(table: Table, fragments: Sequence[FragmentRef], counters: Counters) -> dict[int, Offsets]:
+def deleted_offsets(table: Table, fragments: Sequence[FragmentRef]) -> dict[int, Offsets]:
     """Return by fragment the places whose rows are deleted, ascending; reads deletion files and nothing else."""
     found: dict[int, Offsets] = {}
     unknown: dict[int, FragmentRef] = {}
@@ -117,13 +114,13 @@ def deleted_offsets(table: Table, fragments: Sequence[FragmentRef], counters: Co
         if block is not None:
             found[fragment.metadata.id] = _gaps(block.offsets, fragment.metadata.physical_rows)
             continue
-        listed = read_deletions(table, fragment.metadata, counters)
+        listed = read_deletions(table, fragment.metadata)
         if listed is None:
             unknown[fragment.metadata.id] = fragment
         else:
             found[fragment.metadata.id] = listed
     if unknown:
-        reader = table.scan([ROW_ADDRESS], counters=counters, fragment_ids=list(unknown), batch_size=_BATCH_ROWS)
+        reader = table.scan([ROW_ADDRESS], fragment_ids=list(unknown), batch_size=_BATCH_ROWS)
         addresses = np.concatenate([batch.column(0).to_numpy() for batch in reader] or [np.zeros(0, dtype=np.uint64)])
         # Fragments come one after another, each in stored order.
         owners = (addresses >> np.uint64(_ADDRESS_BITS)).astype(np.int64)
@@ -164,10 +161,10 @@ def _nothing(table: Table) -> Selection:
 
 
 def _lives_that_differ(
-    before: Table, old: Sequence[FragmentRef], after: Table, new: Sequence[FragmentRef], counters: Counters
+    before: Table, old: Sequence[FragmentRef], after: Table, new: Sequence[FragmentRef]
 ) -> tuple[Addresses, Addresses]:
     """Return the addresses of rows that live in one version only, of fragments that both have the files of."""
-    old_gone, new_gone = deleted_offsets(before, old, counters), deleted_offsets(after, new, counters)
+    old_gone, new_gone = deleted_offsets(before, old), deleted_offsets(after, new)
     lost, gained = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.uint64)]
     for one, other in zip(old, new, strict=True):
         was, will = old_gone[one.metadata.id], new_gone[other.metadata.id]

@@ -16,7 +16,6 @@ from omnigraph.history.diff.equality import columns_equal
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -81,14 +80,7 @@ class _Found:
 
 
 def blame(
-    store: GraphStore,
-    table_key: str,
-    entity_id: str,
-    *,
-    branch: str = MAIN,
-    at: str | None = None,
-    limit: int = 20,
-    counters: Counters | None = None,
+    store: GraphStore, table_key: str, entity_id: str, *, branch: str = MAIN, at: str | None = None, limit: int = 20
 ) -> EntityHistory:
     """Return which commits of a branch changed an entity.
 
@@ -99,7 +91,6 @@ def blame(
         branch: whose first-parent line is walked; changes that were merged belong to the merge.
         at: a reference to the state to begin at; the newest of the branch when None.
         limit: how many events at most.
-        counters: where the calls go.
 
     Raises:
         UsageError: the limit is not a number of events.
@@ -108,12 +99,12 @@ def blame(
         HistoryGoneError: a state on the way was reclaimed.
     """
     check_whole("limit", limit, least=1)
-    count, name = counters or Counters(), BranchName.parse(branch)
-    state = store.past.resolve_ref(str(name) if at is None else at, name, count)
-    line = store.past.line_of(state.snapshot, count)
+    name = BranchName.parse(branch)
+    state = store.past.resolve_ref(str(name) if at is None else at, name)
+    line = store.past.line_of(state.snapshot)
     # A publish may have made later commits visible together with this one.
     newest = line.position_of(state.commit.id)
-    walk = _Walk(store, line, 0 if newest is None else newest, state.snapshot.entry(table_key), entity_id, count)
+    walk = _Walk(store, line, 0 if newest is None else newest, state.snapshot.entry(table_key), entity_id)
     events, is_complete = walk.events(limit)
     return EntityHistory(table_key=table_key, id=entity_id, events=tuple(events), is_complete=is_complete)
 
@@ -121,16 +112,13 @@ def blame(
 class _Walk:
     """Goes back along commits as one entity sees them. Places count back from the newest, which is 0."""
 
-    def __init__(
-        self, store: GraphStore, line: CommitLine, newest: int, entry: TableEntry, entity_id: str, counters: Counters
-    ) -> None:
+    def __init__(self, store: GraphStore, line: CommitLine, newest: int, entry: TableEntry, entity_id: str) -> None:
         self._store = store
         self._line = line
         self._newest = newest
         self._object_id = entry.object_id
         self._is_edge = entry.table_key.startswith("edge:")
         self._entity_id = entity_id
-        self._counters = counters
         self._snapshots: dict[int, Snapshot] = {}
         self._tables: dict[int, Table | None] = {}
 
@@ -187,7 +175,7 @@ class _Walk:
         theirs = next((item for item in table.fragments if item.files == mine.files), None)
         if theirs is None:
             return False
-        deleted = deleted_offsets(table, [theirs], self._counters)[theirs.metadata.id]
+        deleted = deleted_offsets(table, [theirs])[theirs.metadata.id]
         return not bool((deleted == offset).any())
 
     def _look(self, place: int) -> _Found:
@@ -195,7 +183,7 @@ class _Walk:
             table = self._table(place)
             if table is None:
                 return _Found(place=place, table=None, row=None)
-            rows = table.lookup([self._entity_id], table.schema.names, self._counters)
+            rows = table.lookup([self._entity_id], table.schema.names)
             return _Found(place=place, table=table, row=rows if rows.num_rows else None)
 
     def _table(self, place: int) -> Table | None:
@@ -203,12 +191,12 @@ class _Walk:
             snapshot = self._snapshot(place)
             entries = snapshot.state.tables.values()
             entry = next((item for item in entries if item.object_id == self._object_id), None)
-            self._tables[place] = None if entry is None else snapshot.table(entry.table_key, self._counters)
+            self._tables[place] = None if entry is None else snapshot.table(entry.table_key)
         return self._tables[place]
 
     def _snapshot(self, place: int) -> Snapshot:
         if place not in self._snapshots:
-            self._snapshots[place] = self._store.snapshot_of(self._commit(place), self._counters)
+            self._snapshots[place] = self._store.snapshot_of(self._commit(place))
         return self._snapshots[place]
 
 

@@ -34,7 +34,6 @@ from omnigraph.history.diff.compare import (
 from omnigraph.history.diff.rows import ChangedRows, find_changed_rows
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
@@ -76,7 +75,7 @@ class Deltas:
         self._known: OrderedDict[tuple[TablePin | None, TablePin | None], ChangedRows] = OrderedDict()
         self._size_bytes = 0
 
-    def of(self, opened: OpenPair, counters: Counters) -> ChangedRows:
+    def of(self, opened: OpenPair) -> ChangedRows:
         """Return how a table changed."""
         before, after = opened.before, opened.after
         key = (None if before is None else before.pin, None if after is None else after.pin)
@@ -85,7 +84,7 @@ class Deltas:
             if known is not None:
                 self._known.move_to_end(key)
                 return known
-        delta = find_changed_rows(before, after, counters)
+        delta = find_changed_rows(before, after)
         if delta.size_bytes <= self._capacity_bytes:
             with self._lock:
                 if key not in self._known:
@@ -105,17 +104,15 @@ class CommitBlock:
         before: the state of its first parent.
         after: the state it made.
         deltas: where worked-out differences are shared.
-        counters: where the calls go.
 
     Raises:
         ChangeSchemaBoundaryError: the commit changed the schema of a type, or brought or took a type with rows.
     """
 
-    def __init__(self, commit: Commit, before: Snapshot, after: Snapshot, deltas: Deltas, counters: Counters) -> None:
+    def __init__(self, commit: Commit, before: Snapshot, after: Snapshot, deltas: Deltas) -> None:
         self.cause = Cause(commit=commit)
         self._deltas = deltas
-        self._counters = counters
-        self._tables = _ordered(commit, before, after, counters)
+        self._tables = _ordered(commit, before, after)
 
     def changes(self, wanted: ChangeFilter, position: Position | None = None) -> Iterator[EntityChange]:
         """Yield the changes behind a position: nodes before edges, then by type id, then by id.
@@ -129,12 +126,10 @@ class CommitBlock:
             start = next((at for at, item in enumerate(tables) if item.pair.type.id == position.type_id), -1)
             if start < 0:
                 reject("its position is not in this commit")
-            after_id = _resolve(position, self._deltas.of(tables[start], self._counters), wanted)
+            after_id = _resolve(position, self._deltas.of(tables[start]), wanted)
         for place, opened in enumerate(tables[start:]):
-            delta = self._deltas.of(opened, self._counters)
-            yield from iter_changes(
-                opened.pair, delta, wanted, self._counters, after_id=after_id if place == 0 else None
-            )
+            delta = self._deltas.of(opened)
+            yield from iter_changes(opened.pair, delta, wanted, after_id=after_id if place == 0 else None)
 
 
 def no_parent(commit: Commit) -> CommitHasNoParentError:
@@ -143,14 +138,14 @@ def no_parent(commit: Commit) -> CommitHasNoParentError:
     return CommitHasNoParentError(f"commit '{commit.id}' has no parent to compare with", details=details)
 
 
-def _ordered(commit: Commit, before: Snapshot, after: Snapshot, counters: Counters) -> Sequence[OpenPair]:
+def _ordered(commit: Commit, before: Snapshot, after: Snapshot) -> Sequence[OpenPair]:
     """Open every changed table, whatever is wanted of them: a boundary must not depend on a filter."""
     pairs = changed_pairs(before, after)
     for pair in pairs:
         if pair.has_only_one_side_with_rows:
             raise schema_boundary(pair, commit.id)
     opened = [
-        open_pair(pair, before, after, counters, commit.id)
+        open_pair(pair, before, after, commit.id)
         for pair in pairs
         # A type that comes or goes without rows has nothing to show.
         if pair.before is not None and pair.after is not None
@@ -181,10 +176,9 @@ class Step:
 class Chain:
     """Reads commits and their states; the state between two commits in turn is opened once."""
 
-    def __init__(self, store: GraphStore, deltas: Deltas, counters: Counters) -> None:
+    def __init__(self, store: GraphStore, deltas: Deltas) -> None:
         self._store = store
         self._deltas = deltas
-        self._counters = counters
         self._last: tuple[CommitId, Snapshot] | None = None
 
     def find(self, commit_id: CommitId) -> Step:
@@ -194,7 +188,7 @@ class Chain:
             CommitMissingError: there is none.
             CommitHasNoParentError: it is the first of the graph.
         """
-        for branch in self._store.branch_names(self._counters):
+        for branch in self._store.branch_names():
             # Deleted since it was listed: then its own commits are unknown.
             with suppress(BranchMissingError):
                 step = self._find_on(branch, commit_id)
@@ -204,7 +198,7 @@ class Chain:
         raise CommitMissingError(f"commit '{commit_id}' not found", details=details)
 
     def _find_on(self, branch: BranchName, commit_id: CommitId) -> Step | None:
-        line = self._store.past.line_of(self._store.snapshot(branch, self._counters), self._counters)
+        line = self._store.past.line_of(self._store.snapshot(branch))
         position = line.position_of(commit_id)
         if position is None:
             return None
@@ -217,7 +211,7 @@ class Chain:
 
         ``last`` None is the first commit of the graph. The answer is None when either is not on the line.
         """
-        line = self._store.past.line_of(head, self._counters)
+        line = self._store.past.line_of(head)
         start = 0 if last is None else line.position_of(last)
         stop = line.position_of(cut)
         if start is None or stop is None or start > stop:
@@ -232,7 +226,7 @@ class Chain:
             VersionMissingError: it was reclaimed.
         """
         if self._last is None or self._last[0] != commit.id:
-            self._last = (commit.id, self._store.snapshot_of(commit, self._counters))
+            self._last = (commit.id, self._store.snapshot_of(commit))
         return self._last[1]
 
     def block(self, step: Step) -> CommitBlock:
@@ -243,7 +237,7 @@ class Chain:
             VersionMissingError, TableMissingError: one of its two states was reclaimed.
         """
         before = self.state_of(step.parent)
-        return CommitBlock(step.commit, before, self.state_of(step.commit), self._deltas, self._counters)
+        return CommitBlock(step.commit, before, self.state_of(step.commit), self._deltas)
 
 
 @contextmanager

@@ -30,7 +30,6 @@ from omnigraph.history.feed.tokens import (
     reject,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -110,7 +109,6 @@ class ChangeReader:
         wanted: ChangeFilter = NO_FILTER,
         page_token: str | None = None,
         limits: PageLimits | None = None,
-        counters: Counters | None = None,
     ) -> CommitChanges:
         """Return what a commit changed relative to its first parent, one page of it.
 
@@ -122,10 +120,9 @@ class ChangeReader:
             ChangeCursorError: the token is none of this request.
         """
         check_instance("limits", limits, PageLimits)
-        count = counters or Counters()
-        chain = Chain(self._store, self._deltas, count)
+        chain = Chain(self._store, self._deltas)
         step = chain.find(CommitId(Ulid.parse(commit_id)))
-        graph = graph_scope(self._store.snapshot(BranchName(MAIN), count).state.graph_id)
+        graph = graph_scope(self._store.snapshot(BranchName(MAIN)).state.graph_id)
         position = None if page_token is None else _page_position(page_token, graph, step.commit.id, wanted)
         with reporting_gaps(step.commit.id, None):
             block = chain.block(step)
@@ -147,7 +144,6 @@ class ChangeReader:
         page_token: str | None = None,
         wanted: ChangeFilter = NO_FILTER,
         limits: PageLimits | None = None,
-        counters: Counters | None = None,
     ) -> ChangeFeedPage:
         """Return the next commits of a branch with what they changed.
 
@@ -158,7 +154,6 @@ class ChangeReader:
             page_token: go on inside the commit that an earlier answer ended in.
             wanted: which changes; commits without one are shown all the same.
             limits: how much an answer carries.
-            counters: where the calls go.
 
         Raises:
             UsageError: more than one place to start at, or none that is known.
@@ -170,14 +165,14 @@ class ChangeReader:
         check_instance("limits", limits, PageLimits)
         if start is not None:
             check_text("start", start)
-        count, limits = counters or Counters(), limits or PageLimits()
-        head = self._store.snapshot(BranchName.parse(branch), count)
+        limits = limits or PageLimits()
+        head = self._store.snapshot(BranchName.parse(branch))
         state = head.state
         scope = FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, wanted.digest)
         place = _place(scope, head, start, cursor, page_token)
         if place.last == place.cut:
             return _ending(scope, (), place.cut, is_caught_up=place.cut == state.head.commit)
-        chain = Chain(self._store, self._deltas, count)
+        chain = Chain(self._store, self._deltas)
         steps = chain.steps_after(head, place.last, place.cut, limits.commits)
         if steps is None or (place.current is not None and [step.commit.id for step in steps[:1]] != [place.current]):
             reject("its commit is not in the history of the branch")
@@ -310,7 +305,7 @@ _CHUNK_BLOB_ROWS = 64
 
 
 def capture_baseline(
-    store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER, counters: Counters | None = None
+    store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of one pinned state and, behind the last of them, the record with the cursor.
 
@@ -321,14 +316,13 @@ def capture_baseline(
         BranchMissingError: there is no such branch.
         HistoryGoneError: a cleanup reclaimed the state meanwhile.
     """
-    count = counters or Counters()
-    head = store.snapshot(BranchName.parse(branch), count)
-    yield from export_records(head, wanted, count)
+    head = store.snapshot(BranchName.parse(branch))
+    yield from export_records(head, wanted)
     resume = feed_cursor(head, wanted)
     yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}
 
 
-def export_records(snapshot: Snapshot, wanted: ChangeFilter, counters: Counters) -> Iterator[dict[str, Any]]:
+def export_records(snapshot: Snapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
     """Yield every entity of a state as an export writes it: by table key, edges first, then by id."""
     for table_key in sorted(snapshot.state.tables):
         kind, _, name = table_key.partition(":")
@@ -336,20 +330,20 @@ def export_records(snapshot: Snapshot, wanted: ChangeFilter, counters: Counters)
         shown: EntityKind = "edge" if is_edge else "node"
         if wanted.wants_type(shown, name):
             with snapshot.reading():
-                for rows in _by_id(snapshot.table(table_key, counters), counters):
+                for rows in _by_id(snapshot.table(table_key)):
                     yield from _records(rows, name, is_edge=is_edge)
 
 
-def _by_id(table: Table, counters: Counters) -> Iterator[pa.Table]:
+def _by_id(table: Table) -> Iterator[pa.Table]:
     """Yield all rows by id, a bounded number at a time."""
     if not table.row_count:
         return
-    keys = table.read([KEY, ROW_ADDRESS], counters=counters)
+    keys = table.read([KEY, ROW_ADDRESS])
     addresses = keys.column(ROW_ADDRESS).to_numpy()[pc.sort_indices(keys.column(KEY)).to_numpy()]
     none = Selection(table=table, whole=(), picked=np.zeros(0, dtype=np.uint64))
     size = _CHUNK_BLOB_ROWS if table.blobs else _CHUNK_ROWS
     for start in range(0, len(addresses), size):
-        rows = none.only(addresses[start : start + size]).read(table.schema.names, counters)
+        rows = none.only(addresses[start : start + size]).read(table.schema.names)
         yield rows.take(pc.sort_indices(rows.column(KEY)))
 
 

@@ -41,7 +41,7 @@ from omnigraph.history.merge.planning import (
 )
 from omnigraph.history.merge.three_way import Resolution, check_resolution
 from omnigraph.records import record
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
@@ -83,8 +83,8 @@ def publish(
 
     def check(view: CommitView) -> None:
         recheck()
-        seen = GraphView.of_commit(view, catalog, txn.counters)
-        found = find_rule_conflicts(plan, sides, seen, txn.counters)
+        seen = GraphView.of_commit(view, catalog)
+        found = find_rule_conflicts(plan, sides, seen)
         if found:
             raise conflicts_error(found, what)
 
@@ -134,9 +134,9 @@ def merge_branch(
     """
     names = _names(source, target)
     check_resolution(resolve)
-    counters = Counters()
-    captured = graph.store.snapshot(names[0], counters)
-    authority, _ = graph.store.current(names[1], counters)
+    with counting() as counters:
+        captured = graph.store.snapshot(names[0])
+        authority, _ = graph.store.current(names[1])
     txn = authority.begin(
         WriteKind.BRANCH_MERGE,
         actor=actor,
@@ -144,14 +144,15 @@ def merge_branch(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
-    relation = _relate(graph.store, captured, txn.snapshot, txn.counters)
-    authority.services.world.failpoints.hit("history.merge.after_capture")
     tables: tuple[TableCounts, ...] = ()
-    if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-        done = authority.commit(txn)
-    else:
-        merging = _Merging(graph, authority, txn, captured)
-        relation, tables, done = merging.run(relation, resolve, memory_bytes)
+    with counting(txn.counters):
+        relation = _relate(graph.store, captured, txn.snapshot)
+        authority.services.world.failpoints.hit("history.merge.after_capture")
+        if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
+            done = authority.commit(txn)
+        else:
+            merging = _Merging(graph, authority, txn, captured)
+            relation, tables, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -171,7 +172,6 @@ def preview_merge(
     *,
     resolve: Resolution | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    counters: Counters | None = None,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
 
@@ -180,16 +180,15 @@ def preview_merge(
     """
     names = _names(source, target)
     check_resolution(resolve)
-    count = counters or Counters()
-    captured, ours = graph.store.snapshot(names[0], count), graph.store.snapshot(names[1], count)
-    relation = _relate(graph.store, captured, ours, count)
+    captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
+    relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
     conflicts: tuple[MergeConflict, ...] = ()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes, count)
-        view = GraphView(ours, graph.catalog_at(ours), count)
+        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
+        view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, count)
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -218,9 +217,7 @@ class _Merging:
         txn, store = self.txn, self.graph.store
         catalog = self.graph.catalog_at(txn.snapshot)
         try:
-            relation, sides, plan = _plan(
-                self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes, txn.counters
-            )
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -229,14 +226,14 @@ class _Merging:
         try:
             done = publish(self.authority, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
         except BranchMissingError as error:
-            raise _changed("branch_merge_target", txn.snapshot, store, txn.counters) from error
+            raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
 
     def _expect_source(self) -> None:
         """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
         head, store = self.captured.state.head, self.graph.store
-        if _incarnation(store, head.branch, self.txn.counters) != head.incarnation:
-            raise _changed("branch_merge_source_incarnation", self.captured, store, self.txn.counters)
+        if _incarnation(store, head.branch) != head.incarnation:
+            raise _changed("branch_merge_source_incarnation", self.captured, store)
 
 
 @record
@@ -255,16 +252,16 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
-def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Counters) -> _Relation:
+def _relate(store: GraphStore, source: Snapshot, target: Snapshot) -> _Relation:
     sides = {source.state.head.branch, target.state.head.branch}
 
     def others() -> Iterator[Iterator[Commit]]:
-        for name in store.branch_names(counters):
+        for name in store.branch_names():
             if name in sides:
                 continue
-            yield _commits_while_there(store, name, counters)
+            yield _commits_while_there(store, name)
 
-    base = Lines(others=others).base_of(store.iter_commits(source, counters), store.iter_commits(target, counters))
+    base = Lines(others=others).base_of(store.iter_commits(source), store.iter_commits(target))
     if base is None:
         names = f"source={source.state.head.branch} target={target.state.head.branch}"
         details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
@@ -278,10 +275,10 @@ def _relate(store: GraphStore, source: Snapshot, target: Snapshot, counters: Cou
     return _Relation(outcome=outcome, base=base)
 
 
-def _commits_while_there(store: GraphStore, name: BranchName, counters: Counters) -> Iterator[Commit]:
+def _commits_while_there(store: GraphStore, name: BranchName) -> Iterator[Commit]:
     """Yield the history of a branch that is not merged, newest first: a branch that is deleted has no more to say."""
     with suppress(BranchMissingError):
-        yield from store.iter_commits(store.snapshot(name, counters), counters)
+        yield from store.iter_commits(store.snapshot(name))
 
 
 def _plan(
@@ -291,7 +288,6 @@ def _plan(
     target: Snapshot,
     resolve: Resolution | None,
     memory_bytes: int,
-    counters: Counters,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the base goes because its branch, a third one, is deleted, start from the next best base.
 
@@ -301,33 +297,31 @@ def _plan(
     catalog = graph.catalog_at(target)
     while True:
         try:
-            sides = _merge_sides(graph.store, relation, source, target, counters)
-            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes), counters)
+            sides = _merge_sides(graph.store, relation, source, target)
+            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes))
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
-            other = _relate(graph.store, source, target, counters)
+            other = _relate(graph.store, source, target)
             if other.base.id == relation.base.id:
                 raise
             relation = other
 
 
-def _merge_sides(
-    store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot, counters: Counters
-) -> Sides:
+def _merge_sides(store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot) -> Sides:
     is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
-    base = target if is_fast else store.snapshot_of(relation.base, counters)
+    base = target if is_fast else store.snapshot_of(relation.base)
     return Sides(base=base, source=source, target=target)
 
 
-def _changed(member: str, captured: Snapshot, store: GraphStore, counters: Counters) -> ReadSetChangedError:
+def _changed(member: str, captured: Snapshot, store: GraphStore) -> ReadSetChangedError:
     head = captured.state.head
-    actual = _incarnation(store, head.branch, counters)
+    actual = _incarnation(store, head.branch)
     details = ReadSetChange(member=f"{member}:{head.branch}", expected=head.incarnation, actual=actual)
     return ReadSetChangedError(f"the branch is not the one it was branch={head.branch!r}", details=details)
 
 
-def _incarnation(store: GraphStore, branch: BranchName, counters: Counters) -> str | None:
+def _incarnation(store: GraphStore, branch: BranchName) -> str | None:
     try:
-        return store.branch_line(branch, counters).incarnation
+        return store.branch_line(branch).incarnation
     except BranchMissingError:
         return None
 
@@ -367,8 +361,8 @@ def revert_commit(
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
     check_resolution(resolve)
-    counters = Counters()
-    authority, _ = graph.store.current(name, counters)
+    with counting() as counters:
+        authority, _ = graph.store.current(name)
     txn = authority.begin(
         WriteKind.REVERT,
         actor=actor,
@@ -376,10 +370,11 @@ def revert_commit(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
-    sides = _revert_sides(graph.store, wanted, txn.snapshot, txn.counters)
-    authority.services.world.failpoints.hit("history.merge.after_capture")
-    catalog = graph.catalog_at(txn.snapshot)
-    plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes), txn.counters)
+    with counting(txn.counters):
+        sides = _revert_sides(graph.store, wanted, txn.snapshot)
+        authority.services.world.failpoints.hit("history.merge.after_capture")
+        catalog = graph.catalog_at(txn.snapshot)
+        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes))
     done = publish(authority, txn, sides, plan, catalog, what="revert")
     return RevertResult(
         branch=name,
@@ -391,19 +386,19 @@ def revert_commit(
     )
 
 
-def _revert_sides(store: GraphStore, wanted: CommitId, target: Snapshot, counters: Counters) -> Sides:
+def _revert_sides(store: GraphStore, wanted: CommitId, target: Snapshot) -> Sides:
     """Return the states that undo a commit: from what it made, back to what it was made on."""
-    undone, parent = _find(store, wanted, target, counters)
-    base = store.snapshot_of(undone, counters)
+    undone, parent = _find(store, wanted, target)
+    base = store.snapshot_of(undone)
     if parent.manifest_version == undone.manifest_version or base.state.head.commit != undone.id:
         details = BadValue(what="commit", value=wanted, expected="a commit that was published alone")
         raise RevertRefusedError(f"the commit was published together with others commit={wanted}", details=details)
-    return Sides(base=base, source=store.snapshot_of(parent, counters), target=target)
+    return Sides(base=base, source=store.snapshot_of(parent), target=target)
 
 
-def _find(store: GraphStore, wanted: CommitId, target: Snapshot, counters: Counters) -> tuple[Commit, Commit]:
+def _find(store: GraphStore, wanted: CommitId, target: Snapshot) -> tuple[Commit, Commit]:
     """Return a commit of the branch's history and its first parent, which is the next older one there."""
-    history = store.iter_commits(target, counters)
+    history = store.iter_commits(target)
     undone = next((commit for commit in history if commit.id == wanted), None)
     if undone is None:
         details = MissingThing(what="commit", name=wanted)

@@ -36,7 +36,6 @@ from omnigraph.history.merge.three_way import (
     merge_rows,
     resolve_rows,
 )
-from omnigraph.runtime import Counters
 from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import Snapshot
@@ -130,9 +129,7 @@ class MergePlan:
     conflicts: tuple[MergeConflict, ...]
 
 
-def plan_merge(
-    sides: Sides, catalog: Catalog, resolve: Resolution | None, budget: Budget, counters: Counters
-) -> MergePlan:
+def plan_merge(sides: Sides, catalog: Catalog, resolve: Resolution | None, budget: Budget) -> MergePlan:
     """Decide every row that the source changed since the base.
 
     Tables that the source left as the base has them, or that are the same on both sides, are not read.
@@ -150,7 +147,7 @@ def plan_merge(
     keys = sorted({key for side in sides.all for key in side.state.tables})
     for owner, key in ((_owner(catalog, key), key) for key in keys):
         with sides.base.reading(), sides.target.reading(), sides.source.reading():
-            merged = _merge_table(sides, key, budget, counters)
+            merged = _merge_table(sides, key, budget)
         if merged is None:
             continue
         decided = merged if resolve is None else resolve_rows(merged, resolve)
@@ -169,16 +166,15 @@ def _schema_divergence(sides: Sides) -> MergeConflict | None:
     return schema_conflict(f"{' and '.join(changed)} accepted another schema than the common base")
 
 
-def _merge_table(sides: Sides, key: str, budget: Budget, counters: Counters) -> TableMerge | None:
+def _merge_table(sides: Sides, key: str, budget: Budget) -> TableMerge | None:
     """Return what happens to one table, None when the source has nothing for it."""
     base, source, target = (side.state.table(key) for side in sides.all)
     _expect_one_table(key, base, source, target)
     if _is_same(source, target) or _is_same(base, source):
         return None
     delta = table_delta(
-        None if base is None else sides.base.table(key, counters),
-        None if source is None else sides.source.table(key, counters),
-        counters,
+        None if base is None else sides.base.table(key),
+        None if source is None else sides.source.table(key),
         budget.check,
     )
     budget.keep(sum(rows.nbytes for rows in (delta.inserted, delta.deleted, delta.before, delta.after)))
@@ -186,15 +182,15 @@ def _merge_table(sides: Sides, key: str, budget: Budget, counters: Counters) -> 
         # Only what lies on main outlives every branch, so only that may be named by another one.
         is_on_main = source is not None and source.pin.branch is None
         return adopt(delta, source if is_on_main else None)
-    rows = _rows_of_target(sides.target, key, delta, counters)
+    rows = _rows_of_target(sides.target, key, delta)
     budget.keep(rows.nbytes)
     return merge_rows(delta, rows)
 
 
-def _rows_of_target(target: Snapshot, key: str, delta: TableDelta, counters: Counters) -> pa.Table:
+def _rows_of_target(target: Snapshot, key: str, delta: TableDelta) -> pa.Table:
     columns = delta.inserted.schema
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
-    found = target.table(key, counters).lookup(ids, columns.names, counters)
+    found = target.table(key).lookup(ids, columns.names)
     return found.select(columns.names).cast(columns)
 
 
@@ -299,20 +295,17 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(
-    plan: MergePlan, sides: Sides, view: GraphView, counters: Counters
-) -> tuple[MergeConflict, ...]:
+def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> tuple[MergeConflict, ...]:
     """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
 
     Args:
         plan: the merge.
         sides: where the images of the rows come from.
         view: the state of the target that the merge is to be published on.
-        counters: where the calls go.
     """
     found = find_violations(plan.change, view, limit=sys.maxsize)
     conflicts = [_conflict(violation, view.catalog) for violation in found.items]
-    return tuple(_with_images(conflicts, sides, view.catalog, counters))
+    return tuple(_with_images(conflicts, sides, view.catalog))
 
 
 def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
@@ -321,15 +314,13 @@ def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
     return violation_conflict(violation, owner.table_key, edge)
 
 
-def _with_images(
-    conflicts: Sequence[MergeConflict], sides: Sides, catalog: Catalog, counters: Counters
-) -> list[MergeConflict]:
+def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, catalog: Catalog) -> list[MergeConflict]:
     wanted: dict[str, set[str]] = {}
     for conflict in conflicts:
         if conflict.type_key is not None and conflict.entity_id is not None:
             wanted.setdefault(conflict.type_key, set()).add(conflict.entity_id)
     images = {
-        (key, name): _images(side, key, ids, catalog, counters)
+        (key, name): _images(side, key, ids, catalog)
         for key, ids in wanted.items()
         for name, side in (("base", sides.base), ("source", sides.source), ("target", sides.target))
     }
@@ -344,15 +335,13 @@ def _with_images(
     ]
 
 
-def _images(
-    side: Snapshot, key: str, ids: set[str], catalog: Catalog, counters: Counters
-) -> Mapping[str, dict[str, Any]]:
+def _images(side: Snapshot, key: str, ids: set[str], catalog: Catalog) -> Mapping[str, dict[str, Any]]:
     kind, _, name = key.partition(":")
     owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
     try:
         with side.reading():
-            table = side.table(key, counters)
-            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names, counters)
+            table = side.table(key)
+            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names)
     except BranchMissingError:
         # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
         return {}

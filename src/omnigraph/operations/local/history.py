@@ -12,7 +12,6 @@ from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader, capture_baseline
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
-from omnigraph.runtime import Counters
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import BranchName, CommitId, TagName, Ulid, check_text, check_whole
 from omnigraph.values.temporal import parse_datetime
@@ -58,6 +57,7 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         BranchMissingError: there is no such branch.
         ValueFormatError: a moment, the limit or ``after`` makes no sense.
     """
+    del attached
     check_whole("limit", request.limit, least=1)
     for name in ("after", "actor", "kind", "type_name", "since", "until"):
         value = getattr(request, name)
@@ -71,7 +71,7 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         until_ms=None if request.until is None else parse_datetime(request.until),
     )
     branch = BranchName.parse(request.branch)
-    return graph.store.past.log(branch, wanted, request.limit, request.after, attached.counters or Counters())
+    return graph.store.past.log(branch, wanted, request.limit, request.after)
 
 
 def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachments) -> Commit:
@@ -82,7 +82,7 @@ def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachment
     """
     del attached
     wanted = CommitId(Ulid.parse(request.commit_id))
-    return graph.store.past.show(wanted, BranchName.parse(request.branch), Counters())
+    return graph.store.past.show(wanted, BranchName.parse(request.branch))
 
 
 def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: Attachments) -> CommitChanges:
@@ -149,19 +149,21 @@ def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> Ent
         TypeMissingError: there is no such type.
         HistoryGoneError: a state on the way was reclaimed.
     """
+    del attached
     check_text("type", request.type_name)
     check_text("entity id", request.entity_id)
     key = request.type_name
     if ":" not in key:
-        catalog = graph.catalog_at(graph.snapshot(request.branch, request.at, attached.counters))
+        catalog = graph.catalog_at(graph.snapshot(request.branch, request.at))
         key = f"{'edge' if key in catalog.edges else 'node'}:{key}"
     return find_events(graph.store, key, request.entity_id, branch=request.branch, at=request.at, limit=request.limit)
 
 
 def list_branches(graph: OpenGraph, request: ListBranchesRequest, attached: Attachments) -> tuple[BranchStatus, ...]:
     """Return the live branches, main first, then by name."""
+    del attached
     del request
-    return graph.store.branches(attached.counters or Counters())
+    return graph.store.branches()
 
 
 def create_branch(graph: OpenGraph, request: CreateBranchRequest, attached: Attachments) -> BranchStatus:
@@ -176,7 +178,7 @@ def create_branch(graph: OpenGraph, request: CreateBranchRequest, attached: Atta
     made = graph.store.create_branch(
         BranchName.parse(request.name), source=BranchName.parse(request.source), at=request.at, actor=request.actor
     )
-    return graph.store.branch_status(made, Counters())
+    return graph.store.branch_status(made)
 
 
 def delete_branch(graph: OpenGraph, request: DeleteBranchRequest, attached: Attachments) -> None:
@@ -193,8 +195,9 @@ def delete_branch(graph: OpenGraph, request: DeleteBranchRequest, attached: Atta
 
 def list_tags(graph: OpenGraph, request: ListTagsRequest, attached: Attachments) -> tuple[Tag, ...]:
     """Return every tag, by name."""
+    del attached
     del request
-    return graph.store.tags.list(attached.counters or Counters())
+    return graph.store.tags.list()
 
 
 def create_tag(graph: OpenGraph, request: CreateTagRequest, attached: Attachments) -> Tag:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from omnigraph.runtime import Counters
 from omnigraph.values import BranchName, check_flag
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
     from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
 
     check_policy(request.policy)
-    authority = graph.store.current(BranchName.parse(request.branch), Counters())[0]
+    authority = graph.store.current(BranchName.parse(request.branch))[0]
     runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
     work = Optimization(authority, graph.catalogs.get, runner, policy=request.policy, actor=request.actor)
     return work.run(request.types)
@@ -62,15 +61,14 @@ def status(graph: OpenGraph, request: StatusRequest, attached: Attachments) -> G
     from omnigraph.engine.maintenance.status import read_status  # noqa: PLC0415 - the others need none of it
 
     check_flag("storage", request.storage)
-    counters = attached.counters
+    del attached
     return read_status(
         graph.store,
         BranchName.parse(request.branch),
-        graph.catalog_at(graph.snapshot(request.branch, None, counters)),
+        graph.catalog_at(graph.snapshot(request.branch, None)),
         graph.maintenance,
         graph.world,
         storage=request.storage,
-        counters=counters,
     )
 
 
@@ -88,4 +86,4 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
 
     del attached
     order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard)
-    return repair_tables(graph.store.current(BranchName.parse(request.branch), Counters())[0], order, Counters())
+    return repair_tables(graph.store.current(BranchName.parse(request.branch))[0], order)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
 from omnigraph.ir import ParamsForm
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.values import BranchName, check_callable, check_choice, check_flag, check_instance, check_whole
 
 if TYPE_CHECKING:
@@ -81,13 +81,15 @@ def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachme
         ValueFormatError: the text is no reference.
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
     """
+    del attached
     branch = BranchName.parse(request.branch)
-    return graph.store.past.resolve_ref(request.ref, branch, attached.counters or Counters())
+    return graph.store.past.resolve_ref(request.ref, branch)
 
 
 def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> Snapshot:
     """Return a pinned state; raises what :func:`resolve_ref` does."""
-    return graph.snapshot(request.branch, request.at, attached.counters)
+    del attached
+    return graph.snapshot(request.branch, request.at)
 
 
 def read_network(graph: OpenGraph, request: ReadNetworkRequest, attached: Attachments) -> Network:
@@ -98,8 +100,9 @@ def read_network(graph: OpenGraph, request: ReadNetworkRequest, attached: Attach
     """
     from omnigraph.engine.results.network import Network, NetworkEdge, check_size  # noqa: PLC0415 - few reads need it
 
+    del attached
     check_whole("limit", request.limit)
-    pinned = graph.snapshot(request.branch, request.at, attached.counters)
+    pinned = graph.snapshot(request.branch, request.at)
     catalog = graph.catalog_at(pinned)
     check_size("entities", sum(entry.row_count for entry in pinned.state.tables.values()), request.limit)
     nodes = {(owner.name, row.pop("id")): row for owner in catalog.nodes.values() for row in _host_rows(pinned, owner)}
@@ -129,17 +132,16 @@ def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> E
     from omnigraph.engine.export import check_export, export_folder  # noqa: PLC0415 - a query needs none of it
 
     check_export(request.format, attached.progress, request.settings)
-    counters = attached.counters or Counters()
-    return export_folder(
-        export_cut(graph, request.branch, request.at, request.types, counters),
-        request.to,
-        request.format,
-        world=graph.world,
-        graph=graph.store.storage,
-        progress=attached.progress,
-        settings=request.settings,
-        counters=counters,
-    )
+    with counting():
+        return export_folder(
+            export_cut(graph, request.branch, request.at, request.types),
+            request.to,
+            request.format,
+            world=graph.world,
+            graph=graph.store.storage,
+            progress=attached.progress,
+            settings=request.settings,
+        )
 
 
 def export_stream(graph: OpenGraph, request: ExportStreamRequest, attached: Attachments) -> ExportResult:
@@ -148,14 +150,12 @@ def export_stream(graph: OpenGraph, request: ExportStreamRequest, attached: Atta
 
     check_sink(attached.sink)
     check_callable("progress", attached.progress)
-    counters = attached.counters or Counters()
-    cut = export_cut(graph, request.branch, request.at, request.types, counters)
-    return export_stream(cut, attached.sink, world=graph.world, progress=attached.progress, counters=counters)
+    with counting():
+        cut = export_cut(graph, request.branch, request.at, request.types)
+        return export_stream(cut, attached.sink, world=graph.world, progress=attached.progress)
 
 
-def export_cut(
-    graph: OpenGraph, branch: str, at: str | None, types: Sequence[str] | None, counters: Counters
-) -> ExportCut:
+def export_cut(graph: OpenGraph, branch: str, at: str | None, types: Sequence[str] | None) -> ExportCut:
     """Pin the state that an export is of.
 
     Raises:
@@ -164,17 +164,16 @@ def export_cut(
     """
     from omnigraph.engine.export.options import ExportCut  # noqa: PLC0415 - a query needs none of it
 
-    snapshot = graph.snapshot(branch, at, counters)
+    snapshot = graph.snapshot(branch, at)
     return ExportCut.of(snapshot, graph.catalog_at(snapshot), types)
 
 
 def _host_rows(pinned: Snapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
     from omnigraph.engine.results.encodings import host_values  # noqa: PLC0415 - few reads need it
 
-    counters = Counters()
-    table = pinned.table(owner.table_key, counters)
+    table = pinned.table(owner.table_key)
     names = [name for name in table.schema.names if name not in table.blobs]
-    for batch in table.read(names, counters=counters).sort_by("id").to_batches():
+    for batch in table.read(names).sort_by("id").to_batches():
         columns = [host_values(column) for column in batch.columns]
         for row in zip(*columns, strict=True):
             yield dict(zip(names, row, strict=True))

@@ -10,7 +10,6 @@ from omnigraph.engine.mutate import is_insert_only, run_mutation
 from omnigraph.engine.schema import apply_schema as apply_schema_text
 from omnigraph.errors import SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
-from omnigraph.runtime import Counters
 from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _mutate(
     now_ms = graph.world.clock.now_ms()
     attempt = 0
     while True:
-        authority, newest = graph.store.current(BranchName.parse(request.branch), Counters())
+        authority, newest = graph.store.current(BranchName.parse(request.branch))
         schema = newest.state.schema
         catalog = graph.catalogs.get(schema)
         query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
@@ -94,7 +93,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
     Raises:
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    authority, newest = graph.store.current(BranchName.parse(request.branch), Counters())
+    authority, newest = graph.store.current(BranchName.parse(request.branch))
     schema = newest.state.schema
     return load_sources(
         authority,

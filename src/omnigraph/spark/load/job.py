@@ -15,7 +15,6 @@ from omnigraph.engine.load.options import Progress
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import ConstraintViolationError, Effect, ExpectedVersionMismatchError, OmnigraphError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.tables import TableWriter, WrittenTables
@@ -67,7 +66,7 @@ class LoadJob:
     ) -> None:
         self._request = request
         self._runner = runner
-        self._authority, newest = engine.store.current(BranchName.parse(request.branch), Counters())
+        self._authority, newest = engine.store.current(BranchName.parse(request.branch))
         self._schema_hash = newest.state.schema.hash
         self._read_on = newest.state.version
         self._catalog = engine.catalog_at(newest)

@@ -20,7 +20,7 @@ from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, PropertyType, 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.equality import rows_equal
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import ROW, RowsFile
 from omnigraph.spark.runner import Runner
@@ -158,23 +158,22 @@ def _counting(task: MergeTask) -> Iterator[pa.RecordBatch]:
 
 def _stored(table: Table, ids: pa.Array) -> pa.Table:
     """Return whole rows of these ids, with row id and address."""
-    counters = Counters()
     names = list(table.schema.names)
     if len(ids) <= _IDS_PER_LOOKUP:
-        return table.lookup(ids, names, counters)
-    if len(ids) * _SCANNED_PER_LOOKUP < table.row_count and _has_key_index(table, counters):
+        return table.lookup(ids, names)
+    if len(ids) * _SCANNED_PER_LOOKUP < table.row_count and _has_key_index(table):
         slices = (ids.slice(start, _IDS_PER_LOOKUP) for start in range(0, len(ids), _IDS_PER_LOOKUP))
-        return pa.concat_tables([table.lookup(some, names, counters) for some in slices])
-    hits = table.lookup(ids, (), counters)
+        return pa.concat_tables([table.lookup(some, names) for some in slices])
+    hits = table.lookup(ids, ())
     if table.blobs or hits.num_rows * _FETCHED_OF > table.row_count:
-        return table.lookup(ids, names, counters) if hits.num_rows else table.lookup(ids.slice(0, 0), names, counters)
-    rows = table.take(hits.column(ROW_ID).to_pylist(), names, counters)
+        return table.lookup(ids, names) if hits.num_rows else table.lookup(ids.slice(0, 0), names)
+    rows = table.take(hits.column(ROW_ID).to_pylist(), names)
     order = pc.index_in(rows.column(ROW_ID), value_set=hits.column(ROW_ID))
     return rows.append_column(ROW_ADDRESS, hits.column(ROW_ADDRESS).take(order))
 
 
-def _has_key_index(table: Table, counters: Counters) -> bool:
-    indexed = [index for index in table.indexes(counters) if index.columns == (KEY,)]
+def _has_key_index(table: Table) -> bool:
+    indexed = [index for index in table.indexes() if index.columns == (KEY,)]
     covered = frozenset[int]().union(*(index.fragment_ids for index in indexed))
     return all(fragment.metadata.id in covered for fragment in table.fragments)
 

@@ -24,7 +24,7 @@ from omnigraph.operations.local.reads import read_call
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import World, in_context, start_thread
 from omnigraph.spark.query.held import Given
 from omnigraph.spark.query.layout import result_uses
 from omnigraph.spark.query.lowering import check_lowerable, lower_match, lower_output
@@ -71,7 +71,7 @@ def watched(spark: SparkSession, options: QueryOptions, limits: Limits) -> Itera
                 return
 
     jobs.begin(tag)
-    watcher = start_thread("query-watch", watch)
+    watcher = start_thread("query-watch", in_context(watch))
     try:
         yield
     except Exception as error:

@@ -14,6 +14,7 @@ from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
+from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.query.held import Given
 from omnigraph.spark.query.layout import Layout
@@ -152,7 +153,8 @@ class Tables:
         """Return a table in parts of some fragments."""
         known = self._known.get(owner.table_key)
         if known is None:
-            table = self._prepared.snapshot.table(owner.table_key, self._prepared.context.counters)
+            with counting(self._prepared.context.counters):
+                table = self._prepared.snapshot.table(owner.table_key)
             wanted = min(self._parallelism, -(-table.row_count // _WORTH_ROWS))
             known = TableParts(
                 stored=StateTable.of(self._storage, self._prepared.snapshot, owner.table_key),

@@ -20,7 +20,6 @@ from omnigraph.engine.constraints.evaluator import narrowest
 from omnigraph.engine.constraints.kernel import KernelSettings, open_connection, translated
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import OmnigraphError
-from omnigraph.runtime import Counters
 from omnigraph.spark.keys import ROW, keys_schema
 from omnigraph.spark.rules.change import RuleSettings, StoredRows, WrittenChange, WrittenType
 from omnigraph.spark.rules.relations import bind, counted
@@ -53,7 +52,7 @@ def look_up_stored(table: Table, wanted: StoredRows, values: pa.Array) -> Iterat
         values: what ``wanted.near`` has to hold one of.
     """
     if wanted.near == "id":
-        found = table.lookup(values, list(wanted.reads), Counters())
+        found = table.lookup(values, list(wanted.reads))
         return _shaped(wanted, found.select(list(wanted.reads)).to_batches())
     column, plain = _plain(wanted, values)
     predicate = None if plain is None else one_of(column, plain)
@@ -61,12 +60,7 @@ def look_up_stored(table: Table, wanted: StoredRows, values: pa.Array) -> Iterat
         return None
     asked = comparable(plain)
     found = rows_matching(
-        table,
-        column,
-        predicate,
-        lambda stored: pc.is_in(stored.cast(plain.type), value_set=asked),
-        wanted.reads,
-        Counters(),
+        table, column, predicate, lambda stored: pc.is_in(stored.cast(plain.type), value_set=asked), wanted.reads
     )
     return _shaped(wanted, found.to_batches())
 

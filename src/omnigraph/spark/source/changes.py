@@ -27,7 +27,6 @@ from omnigraph.history.diff.change import ChangeFilter, EntityChange, Image, ite
 from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
 from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import find_type, group_fragments, reading_engine
@@ -214,7 +213,7 @@ class FeedRanges:
         if began is None:
             return start
         # Delivered as an empty micro-batch, so that the place is known from here on.
-        first = self.session.store.past.line_of(head, Counters()).at(0).id
+        first = self.session.store.past.line_of(head).at(0).id
         return self._offset(head, str(first) if last is None else last, began)
 
     def between(self, start: Offset, end: Offset) -> CommitRange | None:
@@ -224,7 +223,7 @@ class FeedRanges:
             return None
         head = self.head()
         last = self._last(head, start if began is None else {BEGAN: began})
-        line = self.session.store.past.line_of(head, Counters())
+        line = self.session.store.past.line_of(head)
         at = 0 if last is None else line.position_of(CommitId(Ulid.parse(last)))
         if at is None:
             reject("its commit is not in the history of the branch")
@@ -244,7 +243,7 @@ class FeedRanges:
 
     def head(self) -> Snapshot:
         """Return the newest state of the branch."""
-        return self.session.store.snapshot(BranchName.parse(self.branch), Counters())
+        return self.session.store.snapshot(BranchName.parse(self.branch))
 
     def _deliverable(self, steps: Sequence[Step]) -> Step | None:
         """Return the last commit before one that changed the schema of a type, which only the next range reports."""
@@ -263,7 +262,7 @@ class FeedRanges:
         return reached
 
     def _chain(self) -> Chain:
-        return Chain(self.session.store, Deltas(), Counters())
+        return Chain(self.session.store, Deltas())
 
     def _last(self, head: Snapshot, start: Offset) -> str | None:
         if CURSOR in start:
@@ -388,14 +387,14 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield CommitRange(last=last, cut=str(chosen[-1].commit.id), sequence=commits.sequence + at)
 
     def _baseline(self, commit_id: str) -> Iterator[InputPartition]:
-        store, counters = self._session().store, Counters()
-        commit = store.past.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(self._options.branch), counters)
-        snapshot = store.snapshot_of(commit, counters)
+        store = self._session().store
+        commit = store.past.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(self._options.branch))
+        snapshot = store.snapshot_of(commit)
         wanted = None if self._owner is None else self._owner.table_key
         for table_key in sorted(snapshot.state.tables, key=lambda key: (key.startswith("edge:"), key)):
             if wanted in {None, table_key}:
                 with snapshot.reading():
-                    sizes = fragment_sizes(snapshot.table(table_key, counters))
+                    sizes = fragment_sizes(snapshot.table(table_key))
                 table = StateTable.of(self._options.storage, snapshot, table_key)
                 for group in group_fragments(sizes, 1, _BASELINE_ROWS):
                     yield BaselinePartition(table, table_key, group, commit)
@@ -409,7 +408,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _changes(self, partition: CommitsPartition) -> Iterator[ChangeRow]:
         ranges, commits = self._ranges(), partition.commits
         steps = ranges.steps(ranges.head(), commits.last, commits.cut, _MANY)
-        chain = Chain(self._session().store, Deltas(), Counters())
+        chain = Chain(self._session().store, Deltas())
         for number, step in enumerate(steps):
             with reporting_gaps(step.commit.id, None):
                 for change in chain.block(step).changes(self._wanted):

@@ -22,7 +22,6 @@ from omnigraph.engine.query.run import result_schema
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.store.location import Storage
@@ -104,11 +103,10 @@ def pin_type(options: SourceOptions) -> PinnedType:
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
     """
     with open_graph(options) as session:
-        counters = Counters()
         snapshot = state_of(session, options)
         owner = find_type(session.catalog_at(snapshot), options.the_type())
         with snapshot.reading():
-            fragments = tuple(fragment_sizes(snapshot.table(owner.table_key, counters)))
+            fragments = tuple(fragment_sizes(snapshot.table(owner.table_key)))
         table = StateTable.of(options.storage, snapshot, owner.table_key)
         return PinnedType(table=table, schema=arrow_schema(owner), fragments=fragments)
 
@@ -127,10 +125,10 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
 
 def state_of(session: OpenGraph, options: SourceOptions) -> Snapshot:
     """Return the state that options name."""
-    branch, counters = BranchName.parse(options.branch), Counters()
+    branch = BranchName.parse(options.branch)
     if options.at is None:
-        return session.store.snapshot(branch, counters)
-    return session.store.past.resolve_ref(options.at, branch, counters).snapshot
+        return session.store.snapshot(branch)
+    return session.store.past.resolve_ref(options.at, branch).snapshot
 
 
 def find_type(catalog: Catalog, name: str) -> NodeType | EdgeType:

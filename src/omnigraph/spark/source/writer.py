@@ -35,7 +35,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.spark.keys import Places
 from omnigraph.spark.load.job import LoadJob, LoadRequest
 from omnigraph.spark.load.load_files import commit_id
@@ -192,13 +192,13 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
         BadRowsError: a column is unknown, missing or of another type.
         SparkUnsupportedError: rows leave a vector to be computed.
     """
-    session, counters = reading_engine(plan.storage), Counters()
+    session = reading_engine(plan.storage)
     snapshot = session.snapshot(plan.branch)
     catalog = session.catalog_at(snapshot)
     binding = plan.binding(catalog)
     pin = snapshot.entry(binding.owner.table_key).pin
     # A table that the branch only inherits has no place of its own yet; a merge compares before it writes.
-    is_direct = plan.mode != "merge" and session.store.branch_line(BranchName.parse(plan.branch), counters).owns(pin)
+    is_direct = plan.mode != "merge" and session.store.branch_line(BranchName.parse(plan.branch)).owns(pin)
     vectors = MissingVectors.find(catalog, session.embedder)
     orders = WriteOrders(
         catalog=catalog,
@@ -328,7 +328,7 @@ def _written_to(staged: Sequence[StagedRows]) -> dict[str, TablePin]:
 
 
 def _is_there(session: OpenGraph, plan: WritePlan, batch: BatchMark) -> bool:
-    state = session.store.snapshot(BranchName.parse(plan.branch), Counters()).state
+    state = session.store.snapshot(BranchName.parse(plan.branch)).state
     last = state.batches.get(batch.app)
     return last is not None and last >= batch.number
 

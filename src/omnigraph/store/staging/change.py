@@ -20,7 +20,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World, current_counters, in_context
 from omnigraph.store.handles import UPLOAD_STAGES, collect
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
@@ -44,12 +44,7 @@ class Folded:
 
 
 def fold_tail(
-    table: Table,
-    touched: Mapping[int, npt.NDArray[np.uint32]],
-    *,
-    adds_fragment: bool,
-    tail_limit: int,
-    counters: Counters,
+    table: Table, touched: Mapping[int, npt.NDArray[np.uint32]], *, adds_fragment: bool, tail_limit: int
 ) -> Folded:
     """Fold the small uncovered fragments when the change would leave more than ``tail_limit`` of them.
 
@@ -58,10 +53,9 @@ def fold_tail(
         touched: offsets, by fragment, of rows that the change deletes or writes anew; they are not carried over.
         adds_fragment: whether the change writes a fragment of its own.
         tail_limit: how many small uncovered fragments may stay.
-        counters: where the calls go; none when the rows are in memory.
     """
     nothing = Folded(removed=(), rows=table.schema.empty_table(), row_ids=np.array([], dtype=np.uint64))
-    covered = key_coverage(table, counters)
+    covered = key_coverage(table)
     small = [
         fragment
         for fragment in table.fragments
@@ -72,7 +66,7 @@ def fold_tail(
     if len(small) + adds_fragment <= tail_limit or len(small) < 2:
         return nothing
     removed, rows, row_ids = [], [nothing.rows], [nothing.row_ids]
-    for fragment, block in read_tail(table, small, counters).blocks:
+    for fragment, block in read_tail(table, small).blocks:
         kept = block.without(touched.get(fragment.metadata.id, np.array([], dtype=np.uint32)))
         if kept.rows is None:
             continue
@@ -105,7 +99,6 @@ def stage_change(
     deletes: Sequence[str] = (),
     operation_id: str,
     world: World,
-    counters: Counters,
     expect_new: bool = False,
     assume_new: bool = False,
     tail_limit: int = DEFAULT_TAIL_LIMIT,
@@ -121,7 +114,6 @@ def stage_change(
         deletes: ids to delete.
         operation_id: written into the commit, so that recovery knows it as ours.
         world: where the commit's uuid comes from.
-        counters: where the calls go.
         expect_new: fail when one of the upserted ids exists.
         assume_new: do not look whether the upserted ids exist, because they were made up for these rows.
         tail_limit: how many small uncovered fragments the table may have; the change that would add one more folds
@@ -136,17 +128,17 @@ def stage_change(
         rows = table.schema.empty_table() if upserts is None else fit(upserts, table.schema)
     ids = _distinct_ids(table, rows)
     if not table.fragments:
-        return _stage_first_rows(table, rows, origin, counters)
+        return _stage_first_rows(table, rows, origin)
     leaving = pa.array(deletes, ids.type)
-    hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]), counters)
+    hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]))
     # Where an id stands among the hits; -1 for one that is new.
     places = _places(ids, hits)
     if expect_new:
         _refuse_existing(table, ids.filter(pa.array(places >= 0)))
-    folded = fold_tail(table, hits.offsets, adds_fragment=len(ids) > 0, tail_limit=tail_limit, counters=counters)
+    folded = fold_tail(table, hits.offsets, adds_fragment=len(ids) > 0, tail_limit=tail_limit)
     remaining = {fragment: offsets for fragment, offsets in hits.offsets.items() if fragment not in folded.removed}
     new_rows, carried = _ordered(rows, places, hits, folded)
-    written, updated, removed = _write(table, new_rows, remaining, counters)
+    written, updated, removed = _write(table, new_rows, remaining)
     new = carry_row_ids(written, carried)
     _remember(table, new, new_rows, updated, remaining)
     removed = [*folded.removed, *removed]
@@ -226,9 +218,9 @@ def _distinct_ids(table: Table, rows: pa.Table) -> pa.Array:
     return ids
 
 
-def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin, counters: Counters) -> StagedCommit:
+def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin) -> StagedCommit:
     # Without a fragment there is no sentinel; a Merge conflicts with every other data commit instead.
-    new = write_into(table.handle, rows, table.pin.location, counters)
+    new = write_into(table.handle, rows, table.pin.location)
     _remember(table, new, rows, [], {})
     return staged_on(
         table,
@@ -240,8 +232,8 @@ def _stage_first_rows(table: Table, rows: pa.Table, origin: Origin, counters: Co
     )
 
 
-def _find(table: Table, ids: pa.Array, counters: Counters) -> _Hits:
-    found = table.lookup(ids, (), counters)
+def _find(table: Table, ids: pa.Array) -> _Hits:
+    found = table.lookup(ids, ())
     addresses = found[ROW_ADDRESS].to_numpy()
     owners, offsets = addresses >> 32, (addresses & 0xFFFFFFFF).astype(np.uint32)
     return _Hits(
@@ -285,7 +277,7 @@ def _ordered(
 
 
 def _write(
-    table: Table, rows: pa.Table, offsets: Offsets, counters: Counters
+    table: Table, rows: pa.Table, offsets: Offsets
 ) -> tuple[list[FragmentMetadata], list[FragmentMetadata], list[int]]:
     """Upload new rows and deletion vectors side by side; return new fragments, shrunk fragments, emptied ids."""
     handle = table.handle
@@ -305,14 +297,14 @@ def _write(
             if not shrinking:
                 return upload(), [], []
             with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="omnigraph-stage") as pool:
-                jobs = [pool.submit(shrink, fragment_id) for fragment_id in shrinking]
+                jobs = [pool.submit(in_context(shrink), fragment_id) for fragment_id in shrinking]
                 written = upload()
                 shrunk = [job.result() for job in jobs]
         finally:
             if rows.num_rows or shrinking:
-                reads = collect(handle, counters, stages=UPLOAD_STAGES)
+                reads = collect(handle, stages=UPLOAD_STAGES)
                 # A deletion file that is there already is read before its successor is written, unless it is known.
-                counters.add_serial_stages(1 if reads else 0)
+                current_counters().add_serial_stages(1 if reads else 0)
     updated = [metadata for metadata in shrunk if metadata is not None]
     emptied = [number for number, metadata in zip(shrinking, shrunk, strict=True) if metadata is None]
     return written, updated, emptied

@@ -17,7 +17,7 @@ from lance.optimize import Compaction, RewriteResult
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.handles import metered
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_on
 from omnigraph.store.tables.pins import ROW_VERSIONS, TablePin, fragment_to_json
@@ -27,12 +27,7 @@ from omnigraph.store.translate import translating
 
 
 def stage_compaction(
-    table: Table,
-    *,
-    operation_id: str,
-    world: World,
-    counters: Counters,
-    target_rows: int = 1024 * 1024,
+    table: Table, *, operation_id: str, world: World, target_rows: int = 1024 * 1024
 ) -> StagedCommit | None:
     """Write compacted fragments for one commit; None when there is nothing to compact.
 
@@ -42,15 +37,15 @@ def stage_compaction(
     handle = table.handle
     with (
         translating("compact a table", table.pin.location, effect=Effect.STAGED, handle=handle),
-        metered(handle, counters),
+        metered(handle),
     ):
         options: Any = {"target_rows_per_fragment": target_rows}
         results = [task.execute(handle) for task in Compaction.plan(handle, options).tasks]
-    return _stage(table, results, Origin(operation_id=operation_id, world=world), counters) if results else None
+    return _stage(table, results, Origin(operation_id=operation_id, world=world)) if results else None
 
 
 def stage_compacted(
-    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, world: World, counters: Counters
+    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, world: World
 ) -> StagedCommit | None:
     """Stage what other processes have compacted, for one commit; None when that is nothing.
 
@@ -67,23 +62,23 @@ def stage_compacted(
     for original in [fragment for result in rewritten for fragment in _originals(result)]:
         if present.get(original.id) != _content(original):
             raise moved_since(base, table, f"a compacted fragment has changed fragment={original.id}")
-    covered = [segment.fragment_ids for index in table.indexes(counters) for segment in index.segments]
+    covered = [segment.fragment_ids for index in table.indexes() for segment in index.segments]
     for result in rewritten:
         ids = {original.id for original in _originals(result)}
         # Lance merges no fragments of which an index covers only some, and the index may be younger than the plan.
         if any(ids & segment and not ids <= segment for segment in covered):
             raise moved_since(base, table, f"an index covers a part of what was compacted fragments={sorted(ids)}")
-    return _stage(table, rewritten, Origin(operation_id=operation_id, world=world), counters) if rewritten else None
+    return _stage(table, rewritten, Origin(operation_id=operation_id, world=world)) if rewritten else None
 
 
-def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin, counters: Counters) -> StagedCommit:
+def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin) -> StagedCommit:
     # Lance builds these lists anew on each access, so numbers given to a fragment would be lost on the second.
     groups = [
         LanceOperation.RewriteGroup(_originals(result), [flattened(item) or item for item in result.new_fragments])
         for result in results
     ]
     written = [fragment for group in groups for fragment in group.new_fragments]
-    _number(table, groups, counters)
+    _number(table, groups)
     return staged_on(
         table,
         LanceOperation.Rewrite(groups, []),
@@ -106,7 +101,7 @@ def _result(text: str) -> RewriteResult:
     return result
 
 
-def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup], counters: Counters) -> None:
+def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup]) -> None:
     """Give fragments ids that no other fragment of this version has and no index mentions.
 
     Left at zero, Lance would number them, but let full-text and vector indexes claim to cover fragment zero. A table
@@ -114,7 +109,7 @@ def _number(table: Table, groups: Sequence[LanceOperation.RewriteGroup], counter
     that it replaces, if one is free: rows in the order of their row ids have them stored as few ranges, which keeps the
     table's manifest small. Behind what was written meanwhile, old rows would follow young ones for good.
     """
-    mentioned = frozenset[int]().union(*(index.fragment_ids for index in table.indexes(counters)))
+    mentioned = frozenset[int]().union(*(index.fragment_ids for index in table.indexes()))
     present = {fragment.metadata.id for fragment in table.fragments}
     for group in groups:
         old = {fragment.id for fragment in group.old_fragments}

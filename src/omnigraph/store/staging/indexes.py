@@ -12,7 +12,7 @@ from lance.dataset import Index
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.handles import apart, metered
 from omnigraph.store.staging.codec import index_from_json
 from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
@@ -69,9 +69,7 @@ class IndexPlan:
     rebuilds: bool
 
 
-def stage_indexes(
-    table: Table, builds: Sequence[IndexBuild], *, operation_id: str, world: World, counters: Counters
-) -> StagedIndexes:
+def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: str, world: World) -> StagedIndexes:
     """Build what is missing of the given indexes, for one commit.
 
     An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments
@@ -84,20 +82,20 @@ def stage_indexes(
     built: list[IndexBuild] = []
     skipped: list[SkippedIndex] = []
     for build in builds:
-        plan = plan_index(table, build, counters)
+        plan = plan_index(table, build)
         if isinstance(plan, SkippedIndex):
             skipped.append(plan)
             continue
         if plan.rebuilds:
-            replaced += _stored_segments(table, build, counters)
-        segments.append(finish_index(table, build, [build_index(table, build, plan.fragment_ids, counters)], counters))
+            replaced += _stored_segments(table, build)
+        segments.append(finish_index(table, build, [build_index(table, build, plan.fragment_ids)]))
         built.append(build)
     commit = _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
     return StagedIndexes(commit=commit, built=tuple(built), skipped=tuple(skipped))
 
 
 def stage_built_indexes(
-    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, world: World, counters: Counters
+    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, world: World
 ) -> StagedCommit | None:
     """Stage segments that other processes have built, for one commit; None when there are none.
 
@@ -114,7 +112,7 @@ def stage_built_indexes(
     for index in indexes:
         with translating("read an index segment", table.pin.location):
             mine = [index_from_json(json.loads(segment)) for segment in index.segments]
-        stored = _stored_segments(table, index.build, counters)
+        stored = _stored_segments(table, index.build)
         covered = {number for segment in mine for number in segment.fragment_ids}
         if any(number not in present or present[number] != began_with.get(number) for number in covered):
             raise moved_since(base.pin, table, f"a fragment that was indexed has left index={index.build.name}")
@@ -126,30 +124,30 @@ def stage_built_indexes(
     return _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
 
 
-def plan_index(table: Table, build: IndexBuild, counters: Counters) -> IndexPlan | SkippedIndex:
+def plan_index(table: Table, build: IndexBuild) -> IndexPlan | SkippedIndex:
     """Tell what a build has to read, or why there is nothing to build."""
     present = [fragment.metadata.id for fragment in table.fragments]
-    known = next((index for index in table.indexes(counters) if index.name == build.name), None)
+    known = next((index for index in table.indexes() if index.name == build.name), None)
     covered = frozenset[int]() if known is None else known.fragment_ids
     over = [fragment_id for fragment_id in present if fragment_id not in covered]
     if known is not None and not over:
         return SkippedIndex(build=build, reason="current")
-    rebuilds = known is not None and not _can_extend(table, build, known, over, counters)
+    rebuilds = known is not None and not _can_extend(table, build, known, over)
     if rebuilds:
         over = present
-    if build.kind == "vector" and not has_vectors(table, build.column, over, counters):
+    if build.kind == "vector" and not has_vectors(table, build.column, over):
         return SkippedIndex(build=build, reason="no vectors")
     return IndexPlan(fragment_ids=tuple(over), rebuilds=rebuilds)
 
 
-def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int], counters: Counters) -> Index:
+def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int]) -> Index:
     """Write one segment over some fragments; :func:`finish_index` makes it one that can be committed."""
     handle = apart(table.handle)
-    is_known = any(index.name == build.name for index in table.indexes(counters))
+    is_known = any(index.name == build.name for index in table.indexes())
     options: dict[str, Any] = {"name": build.name, "fragment_ids": list(fragment_ids), "replace": is_known}
     with (
         translating("build an index", table.pin.location, effect=Effect.STAGED, handle=handle),
-        metered(handle, counters),
+        metered(handle),
     ):
         match build.kind:
             case "btree":
@@ -165,7 +163,7 @@ def build_index(table: Table, build: IndexBuild, fragment_ids: Sequence[int], co
                 assert_never(build.kind)
 
 
-def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index], counters: Counters) -> Index:
+def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index]) -> Index:
     """Return the one segment that freshly written ones make up."""
     if build.kind != "fulltext" and len(segments) == 1:
         return segments[0]
@@ -173,16 +171,16 @@ def finish_index(table: Table, build: IndexBuild, segments: Sequence[Index], cou
     handle = apart(table.handle)
     with (
         translating("merge index segments", table.pin.location, effect=Effect.STAGED, handle=handle),
-        metered(handle, counters),
+        metered(handle),
     ):
         return handle.merge_existing_index_segments(list(segments))
 
 
-def has_vectors(table: Table, column: str, fragment_ids: Sequence[int], counters: Counters) -> bool:
+def has_vectors(table: Table, column: str, fragment_ids: Sequence[int]) -> bool:
     """Whether some row of these fragments has a vector, which an index needs."""
     if not fragment_ids:
         return False
-    found = table.read([column], f"{column} IS NOT NULL", counters=counters, limit=1, fragment_ids=list(fragment_ids))
+    found = table.read([column], f"{column} IS NOT NULL", limit=1, fragment_ids=list(fragment_ids))
     return bool(found.num_rows)
 
 
@@ -197,8 +195,8 @@ def _stage(table: Table, segments: Sequence[Index], replaced: Sequence[Index], o
     )
 
 
-def _stored_segments(table: Table, build: IndexBuild, counters: Counters) -> list[Index]:
-    return [item for index in table.indexes(counters) if index.name == build.name for item in _lance_indexes(index)]
+def _stored_segments(table: Table, build: IndexBuild) -> list[Index]:
+    return [item for index in table.indexes() if index.name == build.name for item in _lance_indexes(index)]
 
 
 def _lance_indexes(index: TableIndex) -> list[Index]:
@@ -215,7 +213,7 @@ def _lance_indexes(index: TableIndex) -> list[Index]:
     ]
 
 
-def _can_extend(table: Table, build: IndexBuild, known: TableIndex, over: Sequence[int], counters: Counters) -> bool:
+def _can_extend(table: Table, build: IndexBuild, known: TableIndex, over: Sequence[int]) -> bool:
     """Whether one more segment over the fragments ``over`` leaves the index right and quick."""
     covers_something = any(fragment.metadata.id in known.fragment_ids for fragment in table.fragments)
     if len(known.segments) >= _MAX_SEGMENTS or not covers_something:
@@ -225,7 +223,5 @@ def _can_extend(table: Table, build: IndexBuild, known: TableIndex, over: Sequen
     # A segment still holds the old words of a row that was rewritten later. Lance hides them only as long as no other
     # segment covers the row's fragment. Rows born after the segments were built are in none of them.
     built_at = max(segment.dataset_version for segment in known.segments)
-    rewritten = table.read(
-        [KEY], f"_row_created_at_version <= {built_at}", counters=counters, limit=1, fragment_ids=list(over)
-    )
+    rewritten = table.read([KEY], f"_row_created_at_version <= {built_at}", limit=1, fragment_ids=list(over))
     return not rewritten.num_rows

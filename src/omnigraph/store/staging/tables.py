@@ -13,7 +13,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InternalError
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.staging.change import carry_row_ids, deletion_files, field_ids, sentinel_of
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_at, staged_on
@@ -35,7 +35,6 @@ def stage_create(
     *,
     operation_id: str,
     world: World,
-    counters: Counters,
 ) -> StagedCommit:
     """Stage version 1 of a table that does not exist.
 
@@ -45,7 +44,7 @@ def stage_create(
     before = TablePin(location=location, branch=None, version=0)
     new, lance_schema = list[FragmentMetadata](), LanceSchema.from_pyarrow(schema)
     if rows is not None:
-        new, lance_schema = write_new(datasets.handles, location, rows, schema, counters)
+        new, lance_schema = write_new(datasets.handles, location, rows, schema)
         fields = tuple((field.id(), field.name()) for field in lance_schema.fields())
         _remember(datasets, new, fit(rows, schema), fields)
     return staged_at(
@@ -59,13 +58,7 @@ def stage_create(
 
 
 def stage_overwrite(
-    table: Table,
-    rows: pa.Table,
-    schema: pa.Schema | None = None,
-    *,
-    operation_id: str,
-    world: World,
-    counters: Counters,
+    table: Table, rows: pa.Table, schema: pa.Schema | None = None, *, operation_id: str, world: World
 ) -> StagedCommit:
     """Stage a version that holds exactly ``rows``, possibly none; a strict overwrite, which drops all indexes.
 
@@ -75,10 +68,9 @@ def stage_overwrite(
         schema: its columns, when they change; field ids are then given out afresh.
         operation_id: written into the commit, so that recovery knows it as ours.
         world: where the commit's uuid comes from.
-        counters: where the calls go.
     """
     table.datasets.handles.check_process()
-    new = write_into(table.handle, rows, table.pin.location, counters, schema=schema)
+    new = write_into(table.handle, rows, table.pin.location, schema=schema)
     lance_schema = table.handle.lance_schema if schema is None else LanceSchema.from_pyarrow(schema)
     fields = tuple((field.id(), field.name()) for field in lance_schema.fields())
     _remember(table.datasets, new, fit(rows, table.schema if schema is None else schema), fields)
@@ -110,7 +102,6 @@ def stage_columns(
     *,
     operation_id: str,
     world: World,
-    counters: Counters,  # noqa: ARG001 - staging calls look alike, and this one makes no call
 ) -> StagedCommit:
     """Stage a version that has exactly the columns of ``schema``; nothing is uploaded, row ids and row order stay.
 
@@ -123,7 +114,6 @@ def stage_columns(
         origins: for every column that goes on, its name in ``table``. The others are added, null in every row.
         operation_id: written into the commit, so that recovery knows it as ours.
         world: where the commit's uuid comes from.
-        counters: where the calls go.
     """
     _refuse_impossible(table, schema, origins)
     metadata, messages = _parts(table.handle.lance_schema)
@@ -286,14 +276,7 @@ def _read(table: Table, fragments: Sequence[str]) -> list[FragmentMetadata]:
 _Undo = tuple[LanceOperation.BaseOperation, list[FragmentMetadata]]
 
 
-def stage_undo(
-    pinned: Table,
-    head: Table,
-    *,
-    operation_id: str,
-    world: World,
-    counters: Counters,
-) -> StagedCommit:
+def stage_undo(pinned: Table, head: Table, *, operation_id: str, world: World) -> StagedCommit:
     """Stage the pinned content on top of ``head``.
 
     Where the head still has some fragments of the pinned version, and its columns, indexes stay in use.
@@ -302,7 +285,7 @@ def stage_undo(
     """
     if (pinned.pin.location, pinned.pin.branch) != (head.pin.location, head.pin.branch):
         raise InternalError(f"an undo needs two versions of one branch location={head.pin.location}")
-    operation, rewritten = _by_update(pinned, head, counters) or _by_overwrite(pinned, counters)
+    operation, rewritten = _by_update(pinned, head) or _by_overwrite(pinned)
     return staged_on(
         head,
         operation,
@@ -313,7 +296,7 @@ def stage_undo(
     )
 
 
-def _by_update(pinned: Table, head: Table, counters: Counters) -> _Undo | None:
+def _by_update(pinned: Table, head: Table) -> _Undo | None:
     before = {fragment.metadata.id: fragment.metadata for fragment in pinned.fragments}
     after = {fragment.metadata.id: fragment.metadata for fragment in head.fragments}
     same_columns = pinned.fields == head.fields and pinned.schema.equals(head.schema, check_metadata=True)
@@ -329,10 +312,10 @@ def _by_update(pinned: Table, head: Table, counters: Counters) -> _Undo | None:
     # Fragments that had left come back with their row ids; only their row versions start anew. They are numbered
     # afresh, because an index of the head may claim their old number for other rows.
     left = [item for number, item in before.items() if number not in shared]
-    if left and any(index.kind.upper() == "INVERTED" for index in head.indexes(counters)):
+    if left and any(index.kind.upper() == "INVERTED" for index in head.indexes()):
         # They would look born later than the index that holds their words, which an extension of it relies on.
         return None
-    back, rewritten = _listable(pinned, left, counters)
+    back, rewritten = _listable(pinned, left)
     back = [replace(fragment, id=0) for fragment in back]
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
@@ -344,13 +327,13 @@ def _by_update(pinned: Table, head: Table, counters: Counters) -> _Undo | None:
     return operation, rewritten
 
 
-def _by_overwrite(pinned: Table, counters: Counters) -> _Undo:
-    fragments, rewritten = _listable(pinned, [fragment.metadata for fragment in pinned.fragments], counters)
+def _by_overwrite(pinned: Table) -> _Undo:
+    fragments, rewritten = _listable(pinned, [fragment.metadata for fragment in pinned.fragments])
     return LanceOperation.Overwrite(pinned.handle.lance_schema, fragments), rewritten
 
 
 def _listable(
-    pinned: Table, fragments: Sequence[FragmentMetadata], counters: Counters
+    pinned: Table, fragments: Sequence[FragmentMetadata]
 ) -> tuple[list[FragmentMetadata], list[FragmentMetadata]]:
     """Return fragments that a later version can list as its own, and those of them that had to be written.
 
@@ -363,8 +346,8 @@ def _listable(
         if fragment.deletion_file is None:
             listed.append(fragment)
             continue
-        rows = pinned.read([*pinned.schema.names, ROW_ID], counters=counters, fragment_ids=[fragment.id])
-        written = write_into(pinned.handle, rows.drop_columns([ROW_ID]), pinned.pin.location, counters)
+        rows = pinned.read([*pinned.schema.names, ROW_ID], fragment_ids=[fragment.id])
+        written = write_into(pinned.handle, rows.drop_columns([ROW_ID]), pinned.pin.location)
         fresh = carry_row_ids(written, rows[ROW_ID].to_numpy())
         listed += fresh
         rewritten += fresh

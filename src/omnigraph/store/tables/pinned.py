@@ -11,7 +11,6 @@ from lance import LanceDataset
 
 from omnigraph.errors import OmnigraphError, StorageCorruptError, TableMissingError, TableRef, VersionMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import LOOKUP_STAGES, OPEN_STAGES, SCAN_STAGES, collect, metered
 from omnigraph.store.tables.pins import FragmentRef, TablePin
@@ -83,12 +82,12 @@ class PinnedTable:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.pin}, rows={self.row_count}, fragments={len(self.fragments)})"
 
-    def indexes(self, counters: Counters) -> tuple[TableIndex, ...]:
+    def indexes(self) -> tuple[TableIndex, ...]:
         """Return the indexes of this version; read once."""
         if self._indexes is None:
             with (
-                self.reading(counters, "read the indexes"),
-                metered(self.handle, counters, at_most=OPEN_STAGES),
+                self.reading("read the indexes"),
+                metered(self.handle, at_most=OPEN_STAGES),
             ):
                 self._indexes = tuple(_index(found) for found in self.handle.describe_indices())
         return self._indexes
@@ -98,7 +97,6 @@ class PinnedTable:
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002 - the word that Arrow and Lance use for it
         *,
-        counters: Counters,
         with_row_meta: bool = False,
         limit: int | None = None,
         search: Search | None = None,
@@ -110,7 +108,6 @@ class PinnedTable:
         Args:
             columns: which columns, all of them when not given.
             filter: a Lance SQL predicate; with a search it is applied before the search picks its best rows.
-            counters: where the calls go.
             with_row_meta: add row id, row address and the versions that created and last changed the row.
             limit: how many rows at most.
             search: what to search for.
@@ -131,7 +128,7 @@ class PinnedTable:
             names += [name for name in ("_score",) if name not in names]
         if search.nearest is not None:
             names += [name for name in ("_distance",) if name not in names]
-        with self.reading(counters):
+        with self.reading():
             scanner = self.handle.scanner(
                 columns=names,
                 filter=filter,
@@ -147,14 +144,13 @@ class PinnedTable:
                 prefilter=True if filter is not None and (search.full_text or search.nearest) else None,
             )
             reader = scanner.to_reader()
-            return pa.RecordBatchReader.from_batches(reader.schema, self._draw(reader, width, counters))
+            return pa.RecordBatchReader.from_batches(reader.schema, self._draw(reader, width))
 
     def read(
         self,
         columns: Sequence[str] | None = None,
         filter: str | None = None,  # noqa: A002 - the word that Arrow and Lance use for it
         *,
-        counters: Counters,
         with_row_meta: bool = False,
         limit: int | None = None,
         search: Search | None = None,
@@ -162,39 +158,33 @@ class PinnedTable:
     ) -> pa.Table:
         """Return the rows of :meth:`scan` in one table."""
         reader = self.scan(
-            columns,
-            filter,
-            counters=counters,
-            with_row_meta=with_row_meta,
-            limit=limit,
-            search=search,
-            fragment_ids=fragment_ids,
+            columns, filter, with_row_meta=with_row_meta, limit=limit, search=search, fragment_ids=fragment_ids
         )
         return reader.read_all()
 
-    def count_rows(self, counters: Counters, filter: str | None = None) -> int:  # noqa: A002 - as in scan
+    def count_rows(self, filter: str | None = None) -> int:  # noqa: A002 - as in scan
         """Count rows, those that match when a predicate is given."""
         if filter is None:
             return self.row_count
         self.datasets.handles.check_process()
         with (
-            self.reading(counters),
-            metered(self.handle, counters, at_most=SCAN_STAGES, side_by_side=len(self.fragments)),
+            self.reading(),
+            metered(self.handle, at_most=SCAN_STAGES, side_by_side=len(self.fragments)),
         ):
             return int(self.handle.count_rows(filter))
 
-    def take(self, row_ids: Sequence[int], columns: Sequence[str], counters: Counters) -> pa.Table:
+    def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Return the row id and ``columns`` of rows by row id; unknown row ids are left out."""
         self.datasets.handles.check_process()
         names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
         if not len(row_ids):
             return pa.schema([pa.field(ROW_ID, pa.uint64()), *(self.schema.field(n) for n in names[1:])]).empty_table()
-        with self.reading(counters), metered(self.handle, counters, at_most=LOOKUP_STAGES):
+        with self.reading(), metered(self.handle, at_most=LOOKUP_STAGES):
             taken: pa.Table = self.handle._take_rows(list(row_ids), columns=names)  # noqa: SLF001 - the only form by row id
             return taken.select(names)
 
     @contextmanager
-    def reading(self, counters: Counters, doing: str = "read a table") -> Iterator[None]:
+    def reading(self, doing: str = "read a table") -> Iterator[None]:
         """Tell a version that was reclaimed from a file that the store has lost.
 
         Raises:
@@ -204,25 +194,25 @@ class PinnedTable:
             with translating(doing, self.pin.location, handle=self.handle):
                 yield
         except (StorageCorruptError, TableMissingError) as error:
-            if self._is_reclaimed(counters):
+            if self._is_reclaimed():
                 raise VersionMissingError(
                     f"that version was reclaimed location={self.pin.location} version={self.pin.version}",
                     details=TableRef(location=self.pin.location, branch=self.pin.branch, version=self.pin.version),
                 ) from error
             raise
 
-    def _draw(self, reader: pa.RecordBatchReader, width: int, counters: Counters) -> Iterator[pa.RecordBatch]:
+    def _draw(self, reader: pa.RecordBatchReader, width: int) -> Iterator[pa.RecordBatch]:
         try:
-            with self.reading(counters):
+            with self.reading():
                 yield from reader
         finally:
-            collect(self.handle, counters, at_most=SCAN_STAGES, side_by_side=width)
+            collect(self.handle, at_most=SCAN_STAGES, side_by_side=width)
 
-    def _is_reclaimed(self, counters: Counters) -> bool:
+    def _is_reclaimed(self) -> bool:
         handles = self.datasets.handles
         handles.forget(self.pin.location, self.pin.branch)
         try:
-            handles.open(self.pin, counters)
+            handles.open(self.pin)
         except (VersionMissingError, TableMissingError):
             return True
         except OmnigraphError:

@@ -16,7 +16,7 @@ from lance.optimize import CompactionTask
 
 from omnigraph.errors import Effect, InternalError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import CacheSizes
 from omnigraph.store.location import Storage
@@ -74,7 +74,7 @@ class TableTicket:
             TableMissingError: no such table or branch.
             VersionMissingError: the table is there, the version is not.
         """
-        return stores_of(self.storage).open(self.pin, Counters())
+        return stores_of(self.storage).open(self.pin)
 
 
 _MAX_ROWS = 1 << 20
@@ -127,7 +127,7 @@ def carried_fragments(ticket: TableTicket, rows: pa.Table, row_ids: npt.NDArray[
         order = np.argsort(carried, kind="stable")
         leading = rows.slice(0, carried.size).take(pa.array(order))
         rows, carried = pa.concat_tables([leading, rows.slice(carried.size)]), carried[order]
-    written = write_into(table.handle, rows, table.pin.location, Counters())
+    written = write_into(table.handle, rows, table.pin.location)
     return [_text(fragment) for fragment in carry_row_ids(written, carried)]
 
 
@@ -169,7 +169,7 @@ def read_fragments(
     names = list(table.schema.names if columns is None else columns)
     names += [ROW_ID] if with_row_id else []
     names += [ROW_ADDRESS] if with_row_address else []
-    yield from table.scan(names, filter, counters=Counters(), fragment_ids=fragment_ids, batch_size=batch_rows)
+    yield from table.scan(names, filter, fragment_ids=fragment_ids, batch_size=batch_rows)
 
 
 def fragment_sizes(table: Table) -> list[tuple[int, int]]:
@@ -187,7 +187,7 @@ def discard_fragments(ticket: TableTicket, fragments: Sequence[str]) -> None:
     control, root = stores_of(ticket.storage).control, dataset_folder(ticket.pin)
     for fragment in fragments:
         for name in data_paths(fragment_from_json(json.loads(fragment))):
-            control.delete(f"{root}/data/{name}", Counters())
+            control.delete(f"{root}/data/{name}")
 
 
 def fragment_rows(fragment: str) -> int:
@@ -249,16 +249,15 @@ def run_compaction_task(ticket: TableTicket, task: str) -> str:
         return str(kind.from_json(task).execute(table.handle).json())
 
 
-def index_work(table: Table, build: IndexBuild, *, group_rows: int, counters: Counters) -> IndexWork | None:
+def index_work(table: Table, build: IndexBuild, *, group_rows: int) -> IndexWork | None:
     """Return the work of bringing an index up to date; None when it is, or has no vector to hold.
 
     Args:
         table: the version to index.
         build: the index.
         group_rows: rows of a group of fragments at least, except where there are no more.
-        counters: where the calls go.
     """
-    plan = plan_index(table, build, counters)
+    plan = plan_index(table, build)
     if isinstance(plan, SkippedIndex):
         return None
     rows = dict(fragment_sizes(table))
@@ -269,10 +268,10 @@ def index_work(table: Table, build: IndexBuild, *, group_rows: int, counters: Co
     for number in plan.fragment_ids:
         group.append(number)
         gathered += rows[number]
-        if gathered >= wanted and _can_build(table, build, group, counters):
+        if gathered >= wanted and _can_build(table, build, group):
             groups.append(tuple(group))
             group, gathered = [], 0
-    if group and groups and not _can_build(table, build, group, counters):
+    if group and groups and not _can_build(table, build, group):
         groups[-1] = (*groups[-1], *group)
     elif group or not groups:
         groups.append(tuple(group))
@@ -281,14 +280,14 @@ def index_work(table: Table, build: IndexBuild, *, group_rows: int, counters: Co
 
 def build_segment(ticket: TableTicket, build: IndexBuild, fragment_ids: Sequence[int]) -> str:
     """Write the segment of one group of fragments and return it as a JSON text; see :func:`merge_segments`."""
-    return json.dumps(index_to_json(build_index(ticket.open(), build, fragment_ids, Counters())))
+    return json.dumps(index_to_json(build_index(ticket.open(), build, fragment_ids)))
 
 
 def merge_segments(ticket: TableTicket, build: IndexBuild, segments: Sequence[str]) -> str:
     """Make one segment of several. A full-text index needs that, even of a single one, before it can be committed."""
     written = [index_from_json(json.loads(segment)) for segment in segments]
-    return json.dumps(index_to_json(finish_index(ticket.open(), build, written, Counters())))
+    return json.dumps(index_to_json(finish_index(ticket.open(), build, written)))
 
 
-def _can_build(table: Table, build: IndexBuild, fragment_ids: Sequence[int], counters: Counters) -> bool:
-    return build.kind != "vector" or has_vectors(table, build.column, fragment_ids, counters)
+def _can_build(table: Table, build: IndexBuild, fragment_ids: Sequence[int]) -> bool:
+    return build.kind != "vector" or has_vectors(table, build.column, fragment_ids)

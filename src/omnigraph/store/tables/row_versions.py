@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from lance.fragment import FragmentMetadata, RowDatasetVersionMeta
 
-from omnigraph.runtime import Counters
+from omnigraph.runtime import current_counters
 from omnigraph.store.tables.pinned import PinnedTable
 
 # Some twenty runs: a fragment of fewer rows never has more.
@@ -123,7 +123,7 @@ def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
 _LISTED = "array"
 
 
-def read_deletions(table: PinnedTable, fragment: FragmentMetadata, counters: Counters) -> npt.NDArray[np.uint32] | None:
+def read_deletions(table: PinnedTable, fragment: FragmentMetadata) -> npt.NDArray[np.uint32] | None:
     """Return the places of a fragment's deleted rows, ascending; None when only a scan can tell."""
     deletion: Any = fragment.deletion_file
     if deletion is None:
@@ -140,8 +140,8 @@ def read_deletions(table: PinnedTable, fragment: FragmentMetadata, counters: Cou
     except (OSError, pa.ArrowInvalid):
         # Whatever is wrong with it, a scan meets it too and says so properly.
         return None
-    counters.add_calls("lance.read", bytes_read=len(data))
-    counters.add_serial_stages()
+    current_counters().add_calls("lance.read", bytes_read=len(data))
+    current_counters().add_serial_stages()
     if places.type != pa.uint32() or len(places) != deletion.num_deleted_rows:
         return None
     offsets: npt.NDArray[np.uint32] = np.sort(places.to_numpy())

@@ -17,7 +17,6 @@ from omnigraph.errors import (
     TableMissingError,
     TableMovedError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import Branches, DatasetStore
 from omnigraph.store.handles import OPEN_STAGES, PROBE_STAGES, apart, metered
@@ -29,9 +28,7 @@ from omnigraph.store.transactions import CommitMark, find_landed, land, land_cre
 from omnigraph.store.translate import translating
 
 
-def reclaim_older(
-    datasets: DatasetStore, pin: TablePin, spared: Collection[int], counters: Counters
-) -> tuple[int, ...]:
+def reclaim_older(datasets: DatasetStore, pin: TablePin, spared: Collection[int]) -> tuple[int, ...]:
     """Remove the versions before ``pin`` on its line, with the files that only they need; return their numbers.
 
     Files that another line of the table shares stay. Running it again, or after somebody else did, is harmless.
@@ -40,13 +37,12 @@ def reclaim_older(
         datasets: the datasets of the graph.
         pin: the oldest version that stays.
         spared: older versions that stay too.
-        counters: where the calls go.
 
     Raises:
         VersionMissingError: ``pin`` does not exist.
     """
-    handle = datasets.handles.open(pin, counters)
-    with translating("reclaim versions", pin.location), metered(handle, counters):
+    handle = datasets.handles.open(pin)
+    with translating("reclaim versions", pin.location), metered(handle):
         found = sorted(int(entry["version"]) for entry in handle.versions())
         doomed = [version for version in found if version < pin.version and version not in spared]
         if doomed:
@@ -78,7 +74,7 @@ class TableStore:
         self._tables: OrderedDict[TablePin, Table] = OrderedDict()
         self._tables_bytes = 0
 
-    def open(self, pin: TablePin, counters: Counters) -> Table:
+    def open(self, pin: TablePin) -> Table:
         """Return the table at a pin; each pin is opened once.
 
         Raises:
@@ -91,7 +87,7 @@ class TableStore:
             if known is not None:
                 self._tables.move_to_end(pin)
                 return known
-        table = Table(pin, self._handles.open(pin, counters), self.datasets)
+        table = Table(pin, self._handles.open(pin), self.datasets)
         with self._lock:
             kept = self._tables.setdefault(pin, table)
             self._tables_bytes += _size_bytes(table) if kept is table else 0
@@ -105,7 +101,7 @@ class TableStore:
         """What the tables that are kept open take in memory."""
         return self._tables_bytes
 
-    def head(self, location: str, branch: str | None, counters: Counters) -> int:
+    def head(self, location: str, branch: str | None) -> int:
         """Return the newest version of a table's branch; one call when the table is open.
 
         A torn version is not one: a power failure left it before anything could name it.
@@ -114,7 +110,7 @@ class TableStore:
             TableMissingError: no such table or branch.
         """
         try:
-            head = self._handles.latest_version(location, branch, counters)
+            head = self._handles.latest_version(location, branch)
         except TableMissingError:
             raise
         except OmnigraphError:
@@ -144,7 +140,7 @@ class TableStore:
     def _is_torn(self, location: str, branch: str | None, version: int) -> bool:
         return self.datasets.versions.is_torn(TablePin(location=location, branch=branch, version=version))
 
-    def fork(self, pin: TablePin, new_branch: str, counters: Counters) -> TablePin:
+    def fork(self, pin: TablePin, new_branch: str) -> TablePin:
         """Give a table a branch that starts at ``pin``; a fork of the same pin that is still untouched is taken over.
 
         Raises:
@@ -152,10 +148,10 @@ class TableStore:
         """
         fork = TablePin(location=pin.location, branch=new_branch, version=pin.version)
         try:
-            self._branches.create(pin, new_branch, counters)
+            self._branches.create(pin, new_branch)
         except AlreadyExistsError as error:
-            head = self.head(pin.location, new_branch, counters)
-            if head != pin.version or not self._is_fork_of(pin, fork, counters):
+            head = self.head(pin.location, new_branch)
+            if head != pin.version or not self._is_fork_of(pin, fork):
                 raise ForkOccupiedError(
                     f"the fork holds other commits location={pin.location} branch={new_branch}"
                     f" expected={pin.version} actual={head}",
@@ -163,23 +159,23 @@ class TableStore:
                 ) from error
         return fork
 
-    def is_untouched_fork(self, fork: TablePin, pin: TablePin, counters: Counters) -> bool:
+    def is_untouched_fork(self, fork: TablePin, pin: TablePin) -> bool:
         """Whether ``fork`` is a branch that starts at ``pin`` and has no commit of its own."""
         if (fork.location, fork.version) != (pin.location, pin.version) or fork.branch in {None, pin.branch}:
             return False
-        head = self.head(fork.location, fork.branch, counters)
-        return head == pin.version and self._is_fork_of(pin, fork, counters)
+        head = self.head(fork.location, fork.branch)
+        return head == pin.version and self._is_fork_of(pin, fork)
 
-    def delete_fork(self, location: str, branch: str, counters: Counters) -> None:
+    def delete_fork(self, location: str, branch: str) -> None:
         """Remove a fork that no manifest names."""
         self._forget(location, branch)
-        self._branches.delete(location, branch, counters)
+        self._branches.delete(location, branch)
 
-    def commit_mark(self, pin: TablePin, counters: Counters) -> CommitMark:
+    def commit_mark(self, pin: TablePin) -> CommitMark:
         """Return who made the version at ``pin``."""
-        return read_mark(self._handles.open(pin, counters), pin.version, pin.location, counters)
+        return read_mark(self._handles.open(pin), pin.version, pin.location)
 
-    def commit(self, staged: StagedCommit, counters: Counters) -> TablePin:
+    def commit(self, staged: StagedCommit) -> TablePin:
         """Land a staged commit at the one version it was made for; landing it again is success.
 
         Raises:
@@ -187,25 +183,25 @@ class TableStore:
             OutcomeUnknownError: storage did not say whether it landed.
         """
         if staged.before.version == 0:
-            return self._create(staged, counters)
-        if staged.kind in _REBASING and self._head_has_moved(staged, counters):
-            return self._landed_before(staged, counters)
-        handle = land(self._handles, staged.before, staged.lance_transaction(), counters)
+            return self._create(staged)
+        if staged.kind in _REBASING and self._head_has_moved(staged):
+            return self._landed_before(staged)
+        handle = land(self._handles, staged.before, staged.lance_transaction())
         if handle is None or handle.version != staged.after.version:
-            raise self._moved(staged, None if handle is None else handle.version, counters)
+            raise self._moved(staged, None if handle is None else handle.version)
         return staged.after
 
     def can_warm(self, staged: StagedCommit) -> bool:
         """Whether a commit wrote deletion files to a distant store, and so few that reading them back is quick."""
         return not self.datasets.storage.is_local and 0 < len(staged.shrunk_fragments) <= _WARMED_FRAGMENTS
 
-    def warm(self, staged: StagedCommit, counters: Counters) -> None:
+    def warm(self, staged: StagedCommit) -> None:
         """Read the deletion files of a landed commit into memory: the next change there would wait for them first."""
-        handle = self._handles.open(staged.after, counters)
+        handle = self._handles.open(staged.after)
         for fragment_id in staged.shrunk_fragments:
             with (
                 translating("read a deletion file", staged.after.location, handle=handle),
-                metered(handle, counters, stages=PROBE_STAGES),
+                metered(handle, stages=PROBE_STAGES),
             ):
                 fragment = handle.get_fragment(fragment_id)
                 if fragment is not None:
@@ -213,13 +209,13 @@ class TableStore:
                     # itself would keep every other thread of the process waiting.
                     handle.scanner(columns=[], with_row_id=True, filter=_NO_ROW, fragments=[fragment]).to_table()
 
-    def reclaim_older(self, pin: TablePin, spared: Collection[int], counters: Counters) -> int:
+    def reclaim_older(self, pin: TablePin, spared: Collection[int]) -> int:
         """Remove the versions before ``pin`` on its line for good, except ``spared``; return how many.
 
         Raises:
             VersionMissingError: ``pin`` does not exist.
         """
-        reclaimed = reclaim_older(self.datasets, pin, spared, counters)
+        reclaimed = reclaim_older(self.datasets, pin, spared)
         # Whoever asks for one of them is to hear that it is gone, not to read what happens to be in memory.
         self._forget(pin.location, None)
         self._handles.forget(pin.location)
@@ -230,27 +226,27 @@ class TableStore:
         self._forget(location, None)
         self._handles.forget(location)
 
-    def _create(self, staged: StagedCommit, counters: Counters) -> TablePin:
-        if not land_creation(self._handles, staged.after.location, staged.lance_transaction(), counters):
-            mark = self.commit_mark(staged.after, counters)
+    def _create(self, staged: StagedCommit) -> TablePin:
+        if not land_creation(self._handles, staged.after.location, staged.lance_transaction()):
+            mark = self.commit_mark(staged.after)
             if staged.uuid != mark.uuid and staged.operation_id != mark.operation_id:
-                raise self._moved(staged, None, counters)
+                raise self._moved(staged, None)
         return staged.after
 
-    def _head_has_moved(self, staged: StagedCommit, counters: Counters) -> bool:
-        return self.head(staged.before.location, staged.before.branch, counters) != staged.before.version
+    def _head_has_moved(self, staged: StagedCommit) -> bool:
+        return self.head(staged.before.location, staged.before.branch) != staged.before.version
 
-    def _landed_before(self, staged: StagedCommit, counters: Counters) -> TablePin:
-        if find_landed(self._handles, staged.after, staged.uuid, counters) is None:
-            raise self._moved(staged, None, counters)
+    def _landed_before(self, staged: StagedCommit) -> TablePin:
+        if find_landed(self._handles, staged.after, staged.uuid) is None:
+            raise self._moved(staged, None)
         return staged.after
 
-    def _moved(self, staged: StagedCommit, landed: int | None, counters: Counters) -> TableMovedError:
+    def _moved(self, staged: StagedCommit, landed: int | None) -> TableMovedError:
         before = staged.before
         actual = landed
         if actual is None:
             try:
-                actual = self.head(before.location, before.branch, counters)
+                actual = self.head(before.location, before.branch)
             except OmnigraphError:
                 actual = None
         return TableMovedError(
@@ -258,9 +254,9 @@ class TableStore:
             details=HeadMoved(location=before.location, branch=before.branch, expected=before.version, actual=actual),
         )
 
-    def _is_fork_of(self, pin: TablePin, fork: TablePin, counters: Counters) -> bool:
-        handle: LanceDataset = self._handles.open(fork, counters)
-        with translating("read a fork's origin", fork.location), metered(handle, counters, at_most=OPEN_STAGES):
+    def _is_fork_of(self, pin: TablePin, fork: TablePin) -> bool:
+        handle: LanceDataset = self._handles.open(fork)
+        with translating("read a fork's origin", fork.location), metered(handle, at_most=OPEN_STAGES):
             origin = apart(handle).read_transaction(fork.version)
         operation = None if origin is None else origin.operation
         return (

@@ -12,7 +12,6 @@ from lance.fragment import FragmentMetadata, RowIdSequence
 
 from omnigraph.errors import InternalError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.handles import LOOKUP_STAGES, SCAN_STAGES, metered
 from omnigraph.store.tables.pinned import (
     KEY,
@@ -41,7 +40,7 @@ class Tail:
     big: tuple[FragmentRef, ...]
 
 
-def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence[str], counters: Counters) -> pa.Table:
+def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence[str]) -> pa.Table:
     """Return ``id``, row id, row address and ``columns`` of the rows with these ids."""
     table.datasets.handles.check_process()
     extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
@@ -51,12 +50,12 @@ def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence
         return empty
     wanted = pc.unique(ids if isinstance(ids, pa.Array) else pa.array(ids, type=table.schema.field(KEY).type))
     if len(wanted) > _IDS_PER_PREDICATE:
-        return _scan_for(table, wanted, names, counters)
-    covered = key_coverage(table, counters)
+        return _scan_for(table, wanted, names)
+    covered = key_coverage(table)
     parts = [empty]
     if any(fragment.metadata.id in covered for fragment in table.fragments):
-        parts.append(_through_index(table, wanted, names, counters))
-    tail = read_tail(table, [item for item in table.fragments if item.metadata.id not in covered], counters)
+        parts.append(_through_index(table, wanted, names))
+    tail = read_tail(table, [item for item in table.fragments if item.metadata.id not in covered])
     unread = list(tail.big)
     for fragment, block in tail.blocks:
         at = np.flatnonzero(pc.is_in(block.ids, value_set=wanted).to_numpy(zero_copy_only=False))
@@ -67,21 +66,19 @@ def look_up(table: PinnedTable, ids: Sequence[str] | pa.Array, columns: Sequence
         else:
             parts.append(_rows_at(fragment, block, at, names))
     if unread:
-        parts.append(_scan_fragments(table, wanted, names, unread, counters))
+        parts.append(_scan_fragments(table, wanted, names, unread))
     return pa.concat_tables([part.select(names).cast(empty.schema) for part in parts])
 
 
-def key_coverage(table: PinnedTable, counters: Counters) -> frozenset[int]:
+def key_coverage(table: PinnedTable) -> frozenset[int]:
     """Return the fragments that an index on the id covers."""
     covered = [
-        index.fragment_ids
-        for index in table.indexes(counters)
-        if index.kind.upper() == "BTREE" and index.columns == (KEY,)
+        index.fragment_ids for index in table.indexes() if index.kind.upper() == "BTREE" and index.columns == (KEY,)
     ]
     return frozenset().union(*covered)
 
 
-def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef], counters: Counters) -> Tail:
+def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef]) -> Tail:
     """Bring the rows of uncovered fragments into memory as far as they are small; free of calls when they are there."""
     blocks: dict[int, Block] = {}
     missing: list[FragmentRef] = []
@@ -98,8 +95,8 @@ def read_tail(table: PinnedTable, fragments: Iterable[FragmentRef], counters: Co
             missing.append(fragment)
     # A data file does not tell how much its blobs hold beside it.
     small = [] if table.blobs else [item for item in missing if is_small(item)]
-    blocks.update(_read_blocks(table, small, counters, whole=True))
-    blocks.update(_read_blocks(table, [item for item in missing if item not in small], counters, whole=False))
+    blocks.update(_read_blocks(table, small, whole=True))
+    blocks.update(_read_blocks(table, [item for item in missing if item not in small], whole=False))
     return Tail(
         blocks=tuple((item, blocks[item.metadata.id]) for item in uncovered if item.metadata.id in blocks),
         big=tuple(big),
@@ -149,13 +146,11 @@ def _rows_at(fragment: FragmentRef, block: Block, at: npt.NDArray[np.intp], name
     return pa.table({name: found[name] for name in names})
 
 
-def _read_blocks(
-    table: PinnedTable, fragments: Sequence[FragmentRef], counters: Counters, *, whole: bool
-) -> dict[int, Block]:
+def _read_blocks(table: PinnedTable, fragments: Sequence[FragmentRef], *, whole: bool) -> dict[int, Block]:
     if not fragments:
         return {}
     columns = [*(table.schema.names if whole else [KEY]), ROW_ADDRESS]
-    rows = table.read(columns, counters=counters, fragment_ids=[item.metadata.id for item in fragments])
+    rows = table.read(columns, fragment_ids=[item.metadata.id for item in fragments])
     addresses = rows[ROW_ADDRESS].to_numpy()
     owners = addresses >> _ADDRESS_BITS
     plain = rows.drop_columns([ROW_ADDRESS])
@@ -173,8 +168,8 @@ def _read_blocks(
     return blocks
 
 
-def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
-    with table.reading(counters, "look up ids"), metered(table.handle, counters, at_most=LOOKUP_STAGES):
+def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str]) -> pa.Table:
+    with table.reading("look up ids"), metered(table.handle, at_most=LOOKUP_STAGES):
         found: pa.Table = table.handle.scanner(
             columns=names,
             filter=_one_of(wanted),
@@ -185,12 +180,12 @@ def _through_index(table: PinnedTable, wanted: pa.Array, names: list[str], count
 
 
 def _scan_fragments(
-    table: PinnedTable, wanted: pa.Array, names: list[str], fragments: Sequence[FragmentRef], counters: Counters
+    table: PinnedTable, wanted: pa.Array, names: list[str], fragments: Sequence[FragmentRef]
 ) -> pa.Table:
     chosen = {fragment.metadata.id for fragment in fragments}
     with (
-        table.reading(counters, "look up ids"),
-        metered(table.handle, counters, at_most=SCAN_STAGES, side_by_side=len(fragments)),
+        table.reading("look up ids"),
+        metered(table.handle, at_most=SCAN_STAGES, side_by_side=len(fragments)),
     ):
         handles = [item for item in table.handle.get_fragments() if item.fragment_id in chosen]
         found: pa.Table = table.handle.scanner(
@@ -225,9 +220,9 @@ def filter_stream(
     return pa.concat_tables(found)
 
 
-def _scan_for(table: PinnedTable, wanted: pa.Array, names: list[str], counters: Counters) -> pa.Table:
+def _scan_for(table: PinnedTable, wanted: pa.Array, names: list[str]) -> pa.Table:
     found = filter_stream(
-        table.scan(names, counters=counters),
+        table.scan(names),
         lambda rows: pc.is_in(rows.column(KEY), value_set=wanted),
         wanted_count=len(wanted),
     )
@@ -250,12 +245,12 @@ __all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "IndexSegment", "Search",
 class Table(PinnedTable):
     """One immutable version of a table. Safe to share between threads."""
 
-    def lookup(self, ids: Sequence[str] | pa.Array, columns: Sequence[str], counters: Counters) -> pa.Table:
+    def lookup(self, ids: Sequence[str] | pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return ``id``, row id, row address and ``columns`` of the rows with these ids; unknown ids are left out.
 
         Fragments that an index on the id covers are asked through it, small ones without an index in memory.
         """
-        return look_up(self, ids, columns, counters)
+        return look_up(self, ids, columns)
 
 
 def rows_matching(
@@ -264,7 +259,6 @@ def rows_matching(
     predicate: str,
     matches: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     columns: Sequence[str],
-    counters: Counters,
 ) -> pa.Table:
     """Return ``columns`` of the rows that a predicate on one column selects.
 
@@ -276,21 +270,20 @@ def rows_matching(
         predicate: the condition as Lance reads it.
         matches: the same condition on an Arrow column.
         columns: what to return; the row id may be one of them.
-        counters: where the calls go.
     """
     names = list(columns)
     row_id = pa.field(ROW_ID, pa.uint64())
     schema = pa.schema([row_id if name == ROW_ID else table.schema.field(name) for name in names])
-    covered = index_coverage(table, column, counters)
+    covered = index_coverage(table, column)
     loose = [item for item in table.fragments if item.metadata.id not in covered]
-    tail = read_tail(table, [item for item in loose if is_small(item)], counters)
+    tail = read_tail(table, [item for item in loose if is_small(item)])
     in_memory = {item.metadata.id for item, block in tail.blocks if block.rows is not None}
     parts = [schema.empty_table()]
     if len(loose) < len(table.fragments):
-        parts.append(table.read(names, predicate, counters=counters, search=Search(fast=True)))
+        parts.append(table.read(names, predicate, search=Search(fast=True)))
     unread = [item.metadata.id for item in loose if item.metadata.id not in in_memory]
     if unread:
-        parts.append(table.read(names, predicate, counters=counters, fragment_ids=unread))
+        parts.append(table.read(names, predicate, fragment_ids=unread))
     if in_memory:
         rows = pa.concat_tables(
             [_with_row_ids(item, block, block.rows) for item, block in tail.blocks if block.rows is not None]
@@ -303,11 +296,9 @@ def _with_row_ids(fragment: FragmentRef, block: Block, rows: pa.Table) -> pa.Tab
     return rows.append_column(ROW_ID, pa.array(row_ids_at(fragment.metadata, block.offsets)))
 
 
-def index_coverage(table: PinnedTable, column: str, counters: Counters) -> frozenset[int]:
+def index_coverage(table: PinnedTable, column: str) -> frozenset[int]:
     """Return the fragments that an ordered index on the column covers."""
     covered = [
-        index.fragment_ids
-        for index in table.indexes(counters)
-        if index.kind.upper() == "BTREE" and index.columns == (column,)
+        index.fragment_ids for index in table.indexes() if index.kind.upper() == "BTREE" and index.columns == (column,)
     ]
     return frozenset().union(*covered)

@@ -16,7 +16,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 from lance.schema import LanceSchema
 
 from omnigraph.errors import Effect
-from omnigraph.runtime import Counters
+from omnigraph.runtime import current_counters
 from omnigraph.store.handles import UPLOAD_STAGES, Handles, metered
 from omnigraph.store.translate import translating
 
@@ -60,7 +60,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def write_into(
-    handle: LanceDataset, rows: pa.Table, location: str, counters: Counters, *, schema: pa.Schema | None = None
+    handle: LanceDataset, rows: pa.Table, location: str, *, schema: pa.Schema | None = None
 ) -> list[FragmentMetadata]:
     """Upload rows beside an existing dataset: one call per fragment, none for no rows.
 
@@ -68,7 +68,6 @@ def write_into(
         handle: the dataset and branch the files go to.
         rows: what to write; columns are brought into the order and types of the schema.
         location: for error messages.
-        counters: where the calls go.
         schema: the schema that the next version will have, when it is not that of ``handle``.
     """
     with translating("write a fragment", location, effect=Effect.STAGED):
@@ -76,13 +75,13 @@ def write_into(
         if fitted.num_rows == 0:
             return []
         mode = "append" if schema is None else "overwrite"
-        with metered(handle, counters, stages=UPLOAD_STAGES):
+        with metered(handle, stages=UPLOAD_STAGES):
             written: list[FragmentMetadata] = write_fragments(fitted, handle, schema=fitted.schema, mode=mode)
         return written
 
 
 def write_new(
-    handles: Handles, location: str, rows: pa.Table, schema: pa.Schema, counters: Counters
+    handles: Handles, location: str, rows: pa.Table, schema: pa.Schema
 ) -> tuple[list[FragmentMetadata], LanceSchema]:
     """Upload rows for a dataset that does not exist yet; return the fragments and the columns as they were numbered.
 
@@ -108,9 +107,9 @@ def write_new(
     written: list[FragmentMetadata] = list(operation.fragments)
     # A dataset that does not exist keeps no statistics: one listing, one upload per fragment.
     size_bytes = sum(file.file_size_bytes or 0 for fragment in written for file in fragment.files)
-    counters.add_calls("lance.read")
-    counters.add_calls("lance.write", len(written), bytes_written=size_bytes)
-    counters.add_serial_stages(2)
+    current_counters().add_calls("lance.read")
+    current_counters().add_calls("lance.write", len(written), bytes_written=size_bytes)
+    current_counters().add_serial_stages(2)
     return written, operation.new_schema
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import wait
 
 from omnigraph.errors import BranchInUse, BranchInUseError, ClaimBusyError, ClaimHeld, Effect, OmnigraphError
-from omnigraph.runtime import Counters
+from omnigraph.runtime import Counters, counting, current_counters, in_context
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.branches.records import Dependant
@@ -27,7 +27,7 @@ from omnigraph.values import BranchName
 _log = logging.getLogger(__name__)
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.02, 0.25
 
-Recover = Callable[[int, Counters], object]
+Recover = Callable[[int], object]
 
 
 class BranchDeletion:
@@ -48,7 +48,6 @@ class BranchDeletion:
         known: LoadedManifest | None,
         recover: Recover,
         actor: str | None,
-        counters: Counters,
     ) -> None:
         """Delete a branch.
 
@@ -58,103 +57,96 @@ class BranchDeletion:
             known: a version of its manifest that is in memory.
             recover: ends the claim of a version if its holder is gone.
             actor: who asks for it.
-            counters: where the calls go.
 
         Raises:
             BranchInUseError: a branch or a tag depends on it.
             BranchMissingError: somebody else deleted it.
             ClaimBusyError: writers kept it busy for too long.
         """
-        plan = self._claim(services, known, recover, actor, counters)
+        plan = self._claim(services, known, recover, actor)
         claimed_s = self._world.clock.monotonic_s()
         try:
             self._world.failpoints.hit("txn.branch_delete.after_claim")
-            has_marks = self._check(ref.line, counters)
+            has_marks = self._check(ref.line)
             self._refuse_lateness(ref.line, plan, claimed_s)
         except OmnigraphError as error:
             self._withdraw(services, plan, error)
             raise
-        self._end(ref, plan, counters)
+        self._end(ref, plan)
         try:
-            self._tidy(services, ref, plan, counters)
+            self._tidy(services, ref, plan)
             if has_marks:
-                self._refs.marks.clear(ref.line, counters)
-            services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+                self._refs.marks.clear(ref.line)
+            services.claims.release_own(plan.target_version, was_renewed=False)
         except OmnigraphError as error:
             # The branch is gone. Its claim stays, and with it the list of what somebody else will reclaim.
             _log.warning("a deleted branch could not be tidied up branch=%s: %s", ref.name, error)
 
-    def resume(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> bool:
+    def resume(self, services: BranchServices, plan: PublishPlan) -> bool:
         """Finish a deletion that died, or give it up when the branch is needed; return whether the branch is gone.
 
         Nothing could begin to depend on the branch while its claim was there, so the check says the same again.
         """
-        ref = self._refs.find(services.line.name, counters)
+        ref = self._refs.find(services.line.name)
         if ref is None or ref.line.incarnation != services.line.incarnation:
-            self._reclaim(services, plan, counters)
-            self._refs.sweep_ended(services.line, counters)
-            self._refs.marks.clear(services.line, counters)
+            self._reclaim(services, plan)
+            self._refs.sweep_ended(services.line)
+            self._refs.marks.clear(services.line)
             return True
         try:
-            self._check(ref.line, counters)
+            self._check(ref.line)
         except BranchInUseError:
             return False
         self._world.failpoints.hit("txn.branch_delete.before_end")
-        self._refs.end(ref, counters)
-        self._tidy(services, ref, plan, counters)
-        self._refs.marks.clear(ref.line, counters)
+        self._refs.end(ref)
+        self._tidy(services, ref, plan)
+        self._refs.marks.clear(ref.line)
         return True
 
     def _claim(
-        self,
-        services: BranchServices,
-        known: LoadedManifest | None,
-        recover: Recover,
-        actor: str | None,
-        counters: Counters,
+        self, services: BranchServices, known: LoadedManifest | None, recover: Recover, actor: str | None
     ) -> PublishPlan:
         """Wait for a moment in which no writer is inside its window, and keep it that way."""
         clock, claims = self._world.clock, services.claims
         started_s, delay_s = clock.monotonic_s(), _FIRST_WAIT_S
-        base = services.load(counters) if known is None else known
+        base = services.load() if known is None else known
         while True:
             plan = self._plan(services, base, actor)
-            if self._is_won(services, plan, counters):
+            if self._is_won(services, plan):
                 return plan
-            left = claims.read(plan.target_version, counters)
+            left = claims.read(plan.target_version)
             if left is not None and left.operation_id in self._left:
                 return left
             if left is not None:
-                recover(plan.target_version, counters)
+                recover(plan.target_version)
                 waited_s = clock.monotonic_s() - started_s
                 if waited_s > self._stores.settings.claim_wait_s:
                     raise _busy(services.line, plan.target_version, waited_s)
                 clock.sleep(delay_s * (0.5 + self._world.randomness.fraction()))
                 delay_s = min(delay_s * 1.5, _LONGEST_WAIT_S)
-            base = services.load(counters, base)
+            base = services.load(base)
 
-    def _is_won(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> bool:
+    def _is_won(self, services: BranchServices, plan: PublishPlan) -> bool:
         """Claim the version after the newest one; False when somebody else holds it or it has been published."""
         try:
-            if not services.claims.claim(plan, counters):
+            if not services.claims.claim(plan):
                 return False
-            if services.manifest.latest_version(counters) == plan.base_version:
+            if services.manifest.latest_version() == plan.base_version:
                 return True
         except OmnigraphError as error:
             self._withdraw(services, plan, error)
             raise
-        services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+        services.claims.release_own(plan.target_version, was_renewed=False)
         return False
 
     def _withdraw(self, services: BranchServices, plan: PublishPlan, error: OmnigraphError) -> None:
         """Give the branch free, and let ``error`` say whether it will stay: a claim that is left will end it."""
-        counters = Counters()
         error.effect = Effect.UNKNOWN
         self._left.add(plan.operation_id)
         try:
-            found = services.claims.read(plan.target_version, counters)
+            found = services.claims.read(plan.target_version)
             if found is not None and found.operation_id == plan.operation_id:
-                services.claims.release_own(plan.target_version, was_renewed=False, counters=counters)
+                services.claims.release_own(plan.target_version, was_renewed=False)
                 error.effect = Effect.NONE
                 self._left.discard(plan.operation_id)
         except OmnigraphError as trouble:
@@ -188,15 +180,15 @@ class BranchDeletion:
         if held_s > self._stores.settings.grace_s / 2:
             raise _busy(line, plan.target_version, held_s)
 
-    def _check(self, line: BranchLine, counters: Counters) -> bool:
+    def _check(self, line: BranchLine) -> bool:
         """Refuse to end a branch that something needs; return whether there are marks of things that are gone.
 
         A mark of something that is not there says nothing. Whoever wrote it and is about to write the thing itself
         looks for this deletion afterwards.
         """
-        found = self._refs.marks.of(line, counters)
+        found = self._refs.marks.of(line)
         for mark in found:
-            if self._is_live(mark, counters):
+            if self._is_live(mark):
                 what = "descendant branch" if mark.kind == "branch" else "tag"
                 details = BranchInUse(branch=line.name, needed_by=mark.kind, name=mark.name)
                 raise BranchInUseError(
@@ -204,58 +196,59 @@ class BranchDeletion:
                 )
         return bool(found)
 
-    def _is_live(self, mark: Dependant, counters: Counters) -> bool:
+    def _is_live(self, mark: Dependant) -> bool:
         if mark.kind == "tag":
-            tag = self._tags.find(mark.name, counters)
+            tag = self._tags.find(mark.name)
             return tag is not None and tag.identity == mark.identity
-        child = self._refs.find(BranchName(mark.name), counters)
+        child = self._refs.find(BranchName(mark.name))
         return child is not None and child.line.incarnation == mark.identity
 
-    def _end(self, ref: BranchRef, plan: PublishPlan, counters: Counters) -> None:
+    def _end(self, ref: BranchRef, plan: PublishPlan) -> None:
         """End the ref; when storage does not say whether it ended, look."""
         self._world.failpoints.hit("txn.branch_delete.before_end")
         try:
-            self._refs.end(ref, counters)
+            self._refs.end(ref)
         except OmnigraphError as error:
             # The claim stays: should the end have been written after all, nobody may have come to need the branch.
             error.effect = Effect.UNKNOWN
             self._left.add(plan.operation_id)
-            if self._may_be_live(ref, counters):
+            if self._may_be_live(ref):
                 raise
             self._left.discard(plan.operation_id)
 
-    def _may_be_live(self, ref: BranchRef, counters: Counters) -> bool:
+    def _may_be_live(self, ref: BranchRef) -> bool:
         try:
-            found = self._refs.find(ref.name, counters)
+            found = self._refs.find(ref.name)
         except OmnigraphError:
             return True
         return found is not None and found.line.incarnation == ref.line.incarnation
 
-    def _tidy(self, services: BranchServices, ref: BranchRef, plan: PublishPlan, counters: Counters) -> None:
+    def _tidy(self, services: BranchServices, ref: BranchRef, plan: PublishPlan) -> None:
         self._world.failpoints.hit("txn.branch_delete.after_end")
-        self._reclaim(services, plan, counters)
-        self._refs.sweep(ref, counters)
+        self._reclaim(services, plan)
+        self._refs.sweep(ref)
         self._world.failpoints.hit("txn.branch_delete.after_reclaim")
 
-    def _reclaim(self, services: BranchServices, plan: PublishPlan, counters: Counters) -> None:
+    def _reclaim(self, services: BranchServices, plan: PublishPlan) -> None:
         """Remove the line and, side by side, the forks; a fork that cannot be removed is left to cleanup."""
         pins = sorted({stone.pin for stone in plan.change.drop_tables}, key=lambda pin: (pin.location, pin.version))
         forks = {(pin.location, pin.branch): pin for pin in pins}
         own = [Counters() for _ in forks]
         jobs = [
-            self._stores.pool.submit(self._reclaim_fork, pin, count)
+            self._stores.pool.submit(in_context(self._reclaim_fork, count), pin)
             for pin, count in zip(forks.values(), own, strict=True)
         ]
         line = Counters()
         try:
-            self._stores.datasets.delete_branch_files(LOCATION, services.line.line or "", line)
+            with counting(line):
+                self._stores.datasets.delete_branch_files(LOCATION, services.line.line or "")
         finally:
             wait(jobs)
-            counters.add_parallel([line.cost(), *(count.cost() for count in own)])
+            current_counters().add_parallel([line.cost(), *(count.cost() for count in own)])
 
-    def _reclaim_fork(self, pin: TablePin, counters: Counters) -> None:
+    def _reclaim_fork(self, pin: TablePin) -> None:
         try:
-            self._stores.tables.delete_fork(pin.location, pin.branch or "", counters)
+            self._stores.tables.delete_fork(pin.location, pin.branch or "")
         except OmnigraphError as error:
             _log.warning("a fork could not be removed location=%s branch=%s: %s", pin.location, pin.branch, error)
 

@@ -14,7 +14,6 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import MAIN, BranchName
 
@@ -68,12 +67,12 @@ class BranchLife:
     The files of a deleted branch go in any order, so that what a reader misses first may look like anything.
     """
 
-    def __init__(self, line: BranchLine, is_live: Callable[[BranchLine, Counters], bool]) -> None:
+    def __init__(self, line: BranchLine, is_live: Callable[[BranchLine], bool]) -> None:
         self.line = line
         self._is_live = is_live
 
     @contextmanager
-    def reading(self, counters: Counters) -> Iterator[None]:
+    def reading(self) -> Iterator[None]:
         """Let the block read what belongs to the branch, and say so when the branch was deleted.
 
         Raises:
@@ -83,7 +82,7 @@ class BranchLife:
             yield
         except (StorageCorruptError, TableMissingError, VersionMissingError) as error:
             # Main is the graph itself.
-            if self.line.line is None or self._is_live(self.line, counters):
+            if self.line.line is None or self._is_live(self.line):
                 raise
             raise branch_missing(self.line.name) from error
 

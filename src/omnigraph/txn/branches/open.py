@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 from omnigraph.errors import BranchMissingError
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLife, BranchLine, branch_missing
 from omnigraph.txn.branches.refs import BranchRef, BranchRefs
@@ -31,7 +30,7 @@ class OpenBranches:
         self.refs = refs
         self.authorities: dict[str, GraphPublishAuthority] = {}
 
-    def authority(self, branch: BranchName, counters: Counters) -> GraphPublishAuthority:
+    def authority(self, branch: BranchName) -> GraphPublishAuthority:
         """Return what acts on a branch.
 
         Raises:
@@ -44,7 +43,7 @@ class OpenBranches:
             known = self.authorities.get(branch)
         if known is not None:
             return known
-        ref = None if branch.is_main else self.refs.get(branch, counters)
+        ref = None if branch.is_main else self.refs.get(branch)
         services = self.services(MAIN_LINE if ref is None else ref.line)
         made = GraphPublishAuthority(services, group_commit=self._group_commit)
         with self._lock:
@@ -63,45 +62,45 @@ class OpenBranches:
         """The tables of the graph."""
         return self._stores.tables
 
-    def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
+    def commit_line(self, loaded: LoadedManifest) -> CommitLine:
         """Return the history that a manifest version ends, on whatever branch."""
-        return CommitLine(self._stores.datasets, loaded, self._stores.commits, counters)
+        return CommitLine(self._stores.datasets, loaded, self._stores.commits)
 
-    def snapshot(self, branch: BranchName, counters: Counters) -> Snapshot:
+    def snapshot(self, branch: BranchName) -> Snapshot:
         """Return the newest state of a branch; a branch that was deleted and made again is opened again.
 
         Raises:
             BranchMissingError: there is no such branch.
         """
-        return self.current(branch, counters)[1]
+        return self.current(branch)[1]
 
-    def current(self, branch: BranchName, counters: Counters) -> tuple[GraphPublishAuthority, Snapshot]:
+    def current(self, branch: BranchName) -> tuple[GraphPublishAuthority, Snapshot]:
         """Return what acts on a branch together with its newest state.
 
         Raises:
             BranchMissingError: there is no such branch.
         """
-        authority = self.authority(branch, counters)
+        authority = self.authority(branch)
         try:
-            return authority, authority.snapshot(counters)
+            return authority, authority.snapshot()
         except BranchMissingError:
             self.forget(branch, authority)
-        authority = self.authority(branch, counters)
-        return authority, authority.snapshot(counters)
+        authority = self.authority(branch)
+        return authority, authority.snapshot()
 
-    def load_version(self, branch: BranchName, version: int, counters: Counters) -> LoadedManifest:
+    def load_version(self, branch: BranchName, version: int) -> LoadedManifest:
         """Return one version of a branch's manifest.
 
         Raises:
             BranchMissingError: there is no such branch.
             VersionMissingError: there is no such version.
         """
-        authority = self.authority(branch, counters)
+        authority = self.authority(branch)
         try:
-            return authority.load_version(version, counters)
+            return authority.load_version(version)
         except BranchMissingError:
             self.forget(branch, authority)
-        return self.authority(branch, counters).load_version(version, counters)
+        return self.authority(branch).load_version(version)
 
     def ref(self, branch: BranchName) -> BranchRef:
         """Return the ref that an open branch other than main was opened by.

@@ -17,7 +17,6 @@ from dataclasses import field
 from typing import Literal
 
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchLine
 
@@ -55,51 +54,51 @@ class NamedObjects:
         self._folder = folder
         self._is_durable = is_durable
 
-    def survey(self, counters: Counters) -> Mapping[str, Lives]:
+    def survey(self) -> Mapping[str, Lives]:
         """Return every name that is or was in use; one listing."""
-        return _lives(self._control.list_keys(self._folder, counters))
+        return _lives(self._control.list_keys(self._folder))
 
-    def find(self, name: str, counters: Counters) -> NamedRecord | None:
+    def find(self, name: str) -> NamedRecord | None:
         """Return the living record of a name, or None."""
         missed: int | None = None
         while True:
-            lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}", counters)).get(name)
+            lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name)
             if lives is None or lives.live is None or lives.live == missed:
                 return None
-            data = self._control.get(self.key(name, lives.live), counters)
+            data = self._control.get(self.key(name, lives.live))
             if data is not None:
                 return NamedRecord(name=name, number=lives.live, data=data)
             # It ended between the two calls, and the name may have begun another life since.
             missed = lives.live
 
-    def remains(self, name: str, counters: Counters) -> tuple[NamedRecord, ...]:
+    def remains(self, name: str) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""
-        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}", counters)).get(name, Lives())
-        found = ((number, self._control.get(self.key(name, number), counters)) for number in sorted(lives.ended))
+        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Lives())
+        found = ((number, self._control.get(self.key(name, number))) for number in sorted(lives.ended))
         return tuple(NamedRecord(name=name, number=number, data=data) for number, data in found if data is not None)
 
-    def create(self, name: str, number: int, data: bytes, counters: Counters) -> bool:
+    def create(self, name: str, number: int, data: bytes) -> bool:
         """Begin a life; False when somebody else did. The caller must survey afterwards: it may have ended already."""
         key = self.key(name, number)
-        if self._control.put_if_absent(key, data, counters, sync=self._is_durable):
+        if self._control.put_if_absent(key, data, sync=self._is_durable):
             return True
         # The answer to a put that landed may have been lost and the put repeated.
-        return self._control.get(key, counters) == data
+        return self._control.get(key) == data
 
-    def end(self, name: str, number: int, counters: Counters) -> None:
+    def end(self, name: str, number: int) -> None:
         """End one life for everybody, for ever; harmless when it has ended."""
-        self._control.put_if_absent(self._gone_key(name, number), b"{}", counters, sync=self._is_durable)
+        self._control.put_if_absent(self._gone_key(name, number), b"{}", sync=self._is_durable)
 
-    def sweep(self, name: str, number: int, counters: Counters) -> None:
+    def sweep(self, name: str, number: int) -> None:
         """Remove the record of a life that has ended; that it has stays known, and says the same of those before."""
-        self._control.delete(self.key(name, number), counters)
+        self._control.delete(self.key(name, number))
         if number > 1:
-            self._control.delete(self._gone_key(name, number - 1), counters)
+            self._control.delete(self._gone_key(name, number - 1))
 
-    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+    def leftovers(self) -> tuple[str, ...]:
         """Return the keys of what lives that ended have left and nobody needs: that the last one ended stays known."""
         found: list[str] = []
-        for name, lives in self.survey(counters).items():
+        for name, lives in self.survey().items():
             last = max(lives.ended, default=0)
             found += [self.key(name, number) for number in sorted(lives.numbers) if number <= last]
             found += [self._gone_key(name, number) for number in sorted(lives.ended) if number < last]
@@ -166,20 +165,20 @@ class DependantMarks:
         self._control = control
         self._is_durable = is_durable
 
-    def add(self, line: BranchLine, dependant: Dependant, counters: Counters) -> None:
+    def add(self, line: BranchLine, dependant: Dependant) -> None:
         """Say that ``dependant`` is about to need a branch."""
         if not line.name.is_main:
-            self._control.put(_key(line, dependant), b"{}", counters, sync=self._is_durable)
+            self._control.put(_key(line, dependant), b"{}", sync=self._is_durable)
 
-    def remove(self, line: BranchLine, dependant: Dependant, counters: Counters) -> None:
+    def remove(self, line: BranchLine, dependant: Dependant) -> None:
         """Take a mark back, when the thing it stood for is gone."""
         if not line.name.is_main:
-            self._control.delete(_key(line, dependant), counters)
+            self._control.delete(_key(line, dependant))
 
-    def of(self, line: BranchLine, counters: Counters) -> tuple[Dependant, ...]:
+    def of(self, line: BranchLine) -> tuple[Dependant, ...]:
         """Return whoever may need a branch, by name."""
         found = []
-        for key in self._control.list_keys(_folder(line), counters):
+        for key in self._control.list_keys(_folder(line)):
             kind, _, rest = key.rpartition("/")[2].removesuffix(".json").partition("~")
             name, _, identity = rest.rpartition("~")
             known = _KINDS.get(kind)
@@ -187,9 +186,9 @@ class DependantMarks:
                 found.append(Dependant(kind=known, name=name.replace(",", "/"), identity=identity))
         return tuple(found)
 
-    def clear(self, line: BranchLine, counters: Counters) -> None:
+    def clear(self, line: BranchLine) -> None:
         """Remove every mark of a branch that is gone."""
-        self._control.delete_prefix(_folder(line), counters)
+        self._control.delete_prefix(_folder(line))
 
 
 def _folder(line: BranchLine) -> str:

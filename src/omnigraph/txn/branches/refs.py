@@ -24,7 +24,6 @@ from omnigraph.errors import (
     OmnigraphError,
     TableMissingError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import BranchLine, branch_missing, line_name
 from omnigraph.txn.branches.records import Dependant, DependantMarks, Lives, NamedObjects, NamedRecord
 from omnigraph.txn.claims.store import ClaimBook
@@ -92,36 +91,30 @@ class BranchRefs:
         self._objects = NamedObjects(stores.control, REFS_PREFIX, is_durable=stores.settings.is_durable)
         self.marks = DependantMarks(stores.control, is_durable=stores.settings.is_durable)
 
-    def get(self, name: BranchName, counters: Counters) -> BranchRef:
+    def get(self, name: BranchName) -> BranchRef:
         """Return the ref of a live branch other than main.
 
         Raises:
             BranchMissingError: there is none.
         """
-        found = self.find(name, counters)
+        found = self.find(name)
         if found is None:
-            raise branch_missing(name, near=tuple(self.names(counters)))
+            raise branch_missing(name, near=tuple(self.names()))
         return found
 
-    def find(self, name: BranchName, counters: Counters) -> BranchRef | None:
+    def find(self, name: BranchName) -> BranchRef | None:
         """Return the ref of a live branch other than main, or None."""
-        record = self._objects.find(name, counters)
+        record = self._objects.find(name)
         if record is None:
             return None
         return self._ref(record)
 
-    def names(self, counters: Counters) -> list[BranchName]:
+    def names(self) -> list[BranchName]:
         """Return the live branches, main first, then by name."""
-        return _live_names(self._objects.survey(counters))
+        return _live_names(self._objects.survey())
 
     def create(
-        self,
-        name: BranchName,
-        source: BranchLine,
-        base: LoadedManifest,
-        depth: int,
-        actor: str | None,
-        counters: Counters,
+        self, name: BranchName, source: BranchLine, base: LoadedManifest, depth: int, actor: str | None
     ) -> BranchRef:
         """Create a branch at ``base`` of ``source``: a constant number of calls, whatever the number of tables.
 
@@ -132,43 +125,43 @@ class BranchRefs:
             BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
         """
         for _ in range(_ATTEMPTS):
-            lives = self._objects.survey(counters)
+            lives = self._objects.survey()
             taken = next((taken for taken in _live_names(lives) if name.overlaps(taken)), None)
-            if taken is not None and self.end_orphan(taken, counters):
+            if taken is not None and self.end_orphan(taken):
                 continue
             if taken is not None:
                 raise _exists(name, taken)
             ref = self._draw_up(name, source, base, depth, actor, lives.get(name, Lives()).next_number)
-            if self._put(ref, counters):
+            if self._put(ref):
                 return ref
             self._world.clock.sleep(0.01 + 0.05 * self._world.randomness.fraction())
         raise _exists(name, name)
 
-    def end(self, ref: BranchRef, counters: Counters) -> None:
+    def end(self, ref: BranchRef) -> None:
         """End a branch: from here on it does not exist. Nothing else of it is touched."""
-        self._objects.end(ref.name, ref.number, counters)
+        self._objects.end(ref.name, ref.number)
 
-    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+    def leftovers(self) -> tuple[str, ...]:
         """Return the keys of what the refs of ended branches have left, and nobody needs."""
-        return self._objects.leftovers(counters)
+        return self._objects.leftovers()
 
-    def take_back(self, ref: BranchRef, counters: Counters) -> None:
+    def take_back(self, ref: BranchRef) -> None:
         """End a branch that was just made and remove what there is of it."""
-        self._end_and_withdraw(ref, counters)
+        self._end_and_withdraw(ref)
 
-    def sweep(self, ref: BranchRef, counters: Counters) -> None:
+    def sweep(self, ref: BranchRef) -> None:
         """Remove what the ref of an ended branch left, its mark on the parent first."""
-        self.marks.remove(ref.parent, ref.mark, counters)
-        self._objects.sweep(ref.name, ref.number, counters)
+        self.marks.remove(ref.parent, ref.mark)
+        self._objects.sweep(ref.name, ref.number)
 
-    def sweep_ended(self, line: BranchLine, counters: Counters) -> None:
+    def sweep_ended(self, line: BranchLine) -> None:
         """Remove what the ref of a branch left whose deletion died behind its end."""
-        for leftover in self._objects.remains(line.name, counters):
+        for leftover in self._objects.remains(line.name):
             ref = self._ref(leftover)
             if ref.line.incarnation == line.incarnation:
-                self.sweep(ref, counters)
+                self.sweep(ref)
 
-    def is_orphan(self, ref: BranchRef, counters: Counters) -> bool:
+    def is_orphan(self, ref: BranchRef) -> bool:
         """Whether the branch that a ref was forked from is gone.
 
         No deletion ends a branch that others need. Such a ref was written by a creator that died before it could look
@@ -176,23 +169,23 @@ class BranchRefs:
         """
         if ref.parent.name.is_main:
             return False
-        parent = self.find(ref.parent.name, counters)
+        parent = self.find(ref.parent.name)
         return parent is None or parent.line.incarnation != ref.parent.incarnation
 
-    def is_live(self, line: BranchLine, counters: Counters) -> bool:
+    def is_live(self, line: BranchLine) -> bool:
         """Whether a line other than main's is that of a branch: of none that was deleted, and of no orphan."""
-        ref = self.find(line.name, counters)
-        return ref is not None and ref.line == line and not self.is_orphan(ref, counters)
+        ref = self.find(line.name)
+        return ref is not None and ref.line == line and not self.is_orphan(ref)
 
-    def end_orphan(self, name: BranchName, counters: Counters) -> bool:
+    def end_orphan(self, name: BranchName) -> bool:
         """End a branch whose parent is gone; return whether it was one."""
-        ref = None if name.is_main else self.find(name, counters)
-        if ref is None or not self.is_orphan(ref, counters):
+        ref = None if name.is_main else self.find(name)
+        if ref is None or not self.is_orphan(ref):
             return False
-        self._end_and_withdraw(ref, counters)
+        self._end_and_withdraw(ref)
         return True
 
-    def check_open(self, line: BranchLine, counters: Counters) -> None:
+    def check_open(self, line: BranchLine) -> None:
         """Refuse a branch that is deleted or about to be, after something that needs it was written.
 
         Raises:
@@ -202,14 +195,14 @@ class BranchRefs:
         if line.name.is_main:
             return
         claims = ClaimBook(self._stores.control, line, self._world, self._stores.settings)
-        for version in claims.pending_versions(counters):
-            plan = claims.read(version, counters)
+        for version in claims.pending_versions():
+            plan = claims.read(version)
             if plan is not None and plan.kind is WriteKind.BRANCH_DELETE:
                 details = BadValue(what="branch", value=line.name, expected="a branch that nobody is deleting")
                 raise BranchClosingError(f"branch '{line.name}' is being deleted", details=details)
         try:
             # A deletion gives up its claim when the line is removed, not before.
-            self._stores.datasets.latest_version(LOCATION, line.line, counters)
+            self._stores.datasets.latest_version(LOCATION, line.line)
         except TableMissingError:
             raise branch_missing(line.name) from None
 
@@ -242,51 +235,51 @@ class BranchRefs:
             number=number,
         )
 
-    def _put(self, ref: BranchRef, counters: Counters) -> bool:
+    def _put(self, ref: BranchRef) -> bool:
         """Make the line, then the ref; False when a creator of the same or an overlapping name was in the way."""
         datasets, line = self._stores.datasets, ref.line.line or ""
-        self.marks.add(ref.parent, ref.mark, counters)
+        self.marks.add(ref.parent, ref.mark)
         try:
-            version = datasets.create_branch(LOCATION, ref.parent.line, ref.forked_version, line, counters)
+            version = datasets.create_branch(LOCATION, ref.parent.line, ref.forked_version, line)
         except TableMissingError:
             raise branch_missing(ref.parent.name) from None
         self._stores.syncing.line(LOCATION, line, version)
         self._world.failpoints.hit("txn.branch.after_line")
-        if not self._objects.create(ref.name, ref.number, REF.encode(msgspec.structs.replace(ref, number=0)), counters):
-            self._withdraw(ref, counters)
+        if not self._objects.create(ref.name, ref.number, REF.encode(msgspec.structs.replace(ref, number=0))):
+            self._withdraw(ref)
             return False
         self._world.failpoints.hit("txn.branch.after_ref")
         try:
-            self.check_open(ref.parent, counters)
-            lives = self._objects.survey(counters)
+            self.check_open(ref.parent)
+            lives = self._objects.survey()
         except OmnigraphError as error:
-            self._take_back(ref, error, counters)
+            self._take_back(ref, error)
             raise
         is_ours = lives.get(ref.name, Lives()).live == ref.number
         if is_ours and not any(taken != ref.name and ref.name.overlaps(taken) for taken in _live_names(lives)):
             return True
-        self._end_and_withdraw(ref, counters)
+        self._end_and_withdraw(ref)
         return False
 
-    def _take_back(self, ref: BranchRef, error: OmnigraphError, counters: Counters) -> None:
+    def _take_back(self, ref: BranchRef, error: OmnigraphError) -> None:
         """End a branch whose creation failed behind its ref, and let ``error`` say whether that worked."""
         error.effect = Effect.UNKNOWN
         try:
-            self._objects.end(ref.name, ref.number, counters)
+            self._objects.end(ref.name, ref.number)
             error.effect = Effect.NONE
-            self._withdraw(ref, counters)
-            self._objects.sweep(ref.name, ref.number, counters)
+            self._withdraw(ref)
+            self._objects.sweep(ref.name, ref.number)
         except OmnigraphError as trouble:
             _log.warning("a branch that was not made could not be tidied up branch=%s: %s", ref.name, trouble)
 
-    def _end_and_withdraw(self, ref: BranchRef, counters: Counters) -> None:
-        self._objects.end(ref.name, ref.number, counters)
-        self._withdraw(ref, counters)
-        self._objects.sweep(ref.name, ref.number, counters)
+    def _end_and_withdraw(self, ref: BranchRef) -> None:
+        self._objects.end(ref.name, ref.number)
+        self._withdraw(ref)
+        self._objects.sweep(ref.name, ref.number)
 
-    def _withdraw(self, ref: BranchRef, counters: Counters) -> None:
-        self._stores.datasets.delete_branch_files(LOCATION, ref.line.line or "", counters)
-        self.marks.remove(ref.parent, ref.mark, counters)
+    def _withdraw(self, ref: BranchRef) -> None:
+        self._stores.datasets.delete_branch_files(LOCATION, ref.line.line or "")
+        self.marks.remove(ref.parent, ref.mark)
 
 
 def _live_names(lives: Mapping[str, Lives]) -> list[BranchName]:

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from omnigraph.errors import BranchMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.refs import BranchRef
@@ -66,41 +65,39 @@ class ProtectedVersion:
     name: str
 
 
-def live_branches(
-    branches: OpenBranches, counters: Counters
-) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
+def live_branches(branches: OpenBranches) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
     """Yield the live branches and their newest states, main first, then by name.
 
     One that is deleted between the listing and its turn is left out: it is not there.
     """
-    for name in branches.refs.names(counters):
+    for name in branches.refs.names():
         try:
-            newest = branches.snapshot(name, counters)
+            newest = branches.snapshot(name)
             ref = None if name.is_main else branches.ref(name)
         except BranchMissingError:
             continue
         yield name, ref, newest
 
 
-def list_branches(branches: OpenBranches, counters: Counters) -> tuple[BranchStatus, ...]:
+def list_branches(branches: OpenBranches) -> tuple[BranchStatus, ...]:
     """Return the live branches, main first, then by name; one that is deleted meanwhile is left out."""
     found = []
-    for name, ref, _ in live_branches(branches, counters):
+    for name, ref, _ in live_branches(branches):
         with suppress(BranchMissingError):
-            found.append(branch_status(branches, name, ref, counters))
+            found.append(branch_status(branches, name, ref))
     return tuple(found)
 
 
-def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | None, counters: Counters) -> BranchStatus:
+def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | None) -> BranchStatus:
     """Return how a branch stands to the one it came from; ``ref`` is None for main."""
-    line = _line(branches, name, counters)
+    line = _line(branches, name)
     head = line.at(len(line) - 1)
     if ref is None:
         return BranchStatus(
             name=name, head=head, parent=None, forked_at=None, ahead=0, behind=0, created_at_ms=None, created_by=None
         )
     own = _since(line, ref.forked_depth)
-    others = _since(_line(branches, ref.parent.name, counters), ref.forked_depth)
+    others = _since(_line(branches, ref.parent.name), ref.forked_depth)
     return BranchStatus(
         name=name,
         head=head,
@@ -113,28 +110,27 @@ def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | Non
     )
 
 
-def protected_versions(branches: OpenBranches, tags: Tags, counters: Counters) -> tuple[ProtectedVersion, ...]:
+def protected_versions(branches: OpenBranches, tags: Tags) -> tuple[ProtectedVersion, ...]:
     """Return every version that a head, a fork or a tag needs.
 
     What is created while this runs may be missing: whoever removes versions must first record a floor, and creators
     look at the floor after they have written.
     """
     found = []
-    for name, ref, newest in live_branches(branches, counters):
+    for name, ref, newest in live_branches(branches):
         line = MAIN_LINE if ref is None else ref.line
         version = newest.state.version
         found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
         if ref is not None:
             found.append(ProtectedVersion(line=ref.parent, version=ref.forked_version, why="fork", name=name))
     found += [
-        ProtectedVersion(line=tag.line, version=tag.manifest_version, why="tag", name=tag.name)
-        for tag in tags.list(counters)
+        ProtectedVersion(line=tag.line, version=tag.manifest_version, why="tag", name=tag.name) for tag in tags.list()
     ]
     return tuple(found)
 
 
-def _line(branches: OpenBranches, name: BranchName, counters: Counters) -> CommitLine:
-    return branches.commit_line(branches.snapshot(name, counters).manifest, counters)
+def _line(branches: OpenBranches, name: BranchName) -> CommitLine:
+    return branches.commit_line(branches.snapshot(name).manifest)
 
 
 def _since(line: CommitLine, depth: int) -> list[Commit]:

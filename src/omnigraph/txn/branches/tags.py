@@ -18,7 +18,6 @@ from omnigraph.errors import (
     TagExistsError,
     TagMissingError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.branches.records import Dependant, Lives, NamedObjects
 from omnigraph.txn.branches.refs import BranchRefs
@@ -83,37 +82,37 @@ class Tags:
         self._refs = refs
         self._objects = NamedObjects(stores.control, TAGS_PREFIX, is_durable=stores.settings.is_durable)
 
-    def list(self, counters: Counters) -> tuple[Tag, ...]:
+    def list(self) -> tuple[Tag, ...]:
         """Return every tag, by name."""
-        lives = self._objects.survey(counters)
-        found = (self.find(name, counters) for name in sorted(_live_names(lives)))
+        lives = self._objects.survey()
+        found = (self.find(name) for name in sorted(_live_names(lives)))
         return tuple(tag for tag in found if tag is not None)
 
-    def names(self, counters: Counters) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Return the names of all tags; reads none of them."""
-        return tuple(sorted(_live_names(self._objects.survey(counters))))
+        return tuple(sorted(_live_names(self._objects.survey())))
 
-    def leftovers(self, counters: Counters) -> tuple[str, ...]:
+    def leftovers(self) -> tuple[str, ...]:
         """Return the keys of what tags that ended have left, and nobody needs."""
-        return self._objects.leftovers(counters)
+        return self._objects.leftovers()
 
-    def find(self, name: str, counters: Counters) -> Tag | None:
+    def find(self, name: str) -> Tag | None:
         """Return a tag, or None."""
-        record = self._objects.find(name, counters)
+        record = self._objects.find(name)
         if record is None:
             return None
         tag = TAG.decode(record.data, self._objects.key(name, record.number))
         return msgspec.structs.replace(tag, number=record.number)
 
-    def get(self, name: TagName, counters: Counters) -> Tag:
+    def get(self, name: TagName) -> Tag:
         """Return a tag.
 
         Raises:
             TagMissingError: there is none of that name.
         """
-        found = self.find(name, counters)
+        found = self.find(name)
         if found is None:
-            near = tuple(sorted(_live_names(self._objects.survey(counters))))
+            near = tuple(sorted(_live_names(self._objects.survey())))
             raise TagMissingError(f"tag '{name}' not found", details=MissingThing(what="tag", name=name, near=near))
         return found
 
@@ -125,7 +124,6 @@ class Tags:
         is_whole: Callable[[], bool],
         actor: str | None,
         message: str | None,
-        counters: Counters,
     ) -> Tag:
         """Name a commit.
 
@@ -136,14 +134,13 @@ class Tags:
             is_whole: tells whether cleanup leaves that state alone; asked when the tag is there.
             actor: who asks for it.
             message: why.
-            counters: where the calls go.
 
         Raises:
             TagExistsError: the name is taken.
             HistoryGoneError: the state of the commit was reclaimed.
             BranchMissingError, BranchClosingError: its branch was deleted, or is about to be.
         """
-        lives = self._objects.survey(counters)
+        lives = self._objects.survey()
         if lives.get(name, Lives()).live is not None:
             raise _exists(name)
         tag = Tag(
@@ -159,42 +156,42 @@ class Tags:
             identity=str(self._stores.world.ids.ulid()).lower(),
             number=lives.get(name, Lives()).next_number,
         )
-        self._put(tag, is_whole, counters)
+        self._put(tag, is_whole)
         return tag
 
-    def delete(self, name: TagName, counters: Counters) -> Tag:
+    def delete(self, name: TagName) -> Tag:
         """Remove a tag and return it; its commit may be reclaimed from here on.
 
         Raises:
             TagMissingError: there is none of that name.
         """
-        tag = self.get(name, counters)
-        self._end(tag, counters)
+        tag = self.get(name)
+        self._end(tag)
         return tag
 
-    def _put(self, tag: Tag, is_whole: Callable[[], bool], counters: Counters) -> None:
+    def _put(self, tag: Tag, is_whole: Callable[[], bool]) -> None:
         """Write the tag, then look whether its state is there: whoever removes states looks the other way round."""
-        self._refs.marks.add(tag.line, tag.mark, counters)
-        if not self._objects.create(tag.name, tag.number, TAG.encode(msgspec.structs.replace(tag, number=0)), counters):
-            self._refs.marks.remove(tag.line, tag.mark, counters)
+        self._refs.marks.add(tag.line, tag.mark)
+        if not self._objects.create(tag.name, tag.number, TAG.encode(msgspec.structs.replace(tag, number=0))):
+            self._refs.marks.remove(tag.line, tag.mark)
             raise _exists(tag.name)
         self._stores.world.failpoints.hit("txn.tag.after_put")
         try:
-            self._refs.check_open(tag.line, counters)
+            self._refs.check_open(tag.line)
             if not is_whole():
                 raise _reclaimed(tag)
-            if self._objects.survey(counters).get(tag.name, Lives()).live != tag.number:
+            if self._objects.survey().get(tag.name, Lives()).live != tag.number:
                 raise _exists(tag.name)
         except OmnigraphError as error:
             error.effect = Effect.UNKNOWN
-            self._end(tag, counters)
+            self._end(tag)
             error.effect = Effect.NONE
             raise
 
-    def _end(self, tag: Tag, counters: Counters) -> None:
-        self._objects.end(tag.name, tag.number, counters)
-        self._refs.marks.remove(tag.line, tag.mark, counters)
-        self._objects.sweep(tag.name, tag.number, counters)
+    def _end(self, tag: Tag) -> None:
+        self._objects.end(tag.name, tag.number)
+        self._refs.marks.remove(tag.line, tag.mark)
+        self._objects.sweep(tag.name, tag.number)
 
 
 def _reclaimed(tag: Tag) -> HistoryGoneError:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.runtime import Counters, start_thread
+from omnigraph.runtime import start_thread
 from omnigraph.txn.claims.identity import WriterIdentity
 from omnigraph.txn.claims.store import ClaimBook
 
@@ -80,7 +80,7 @@ class ClaimKeeper:
 
     def _renew(self, version: int) -> None:
         try:
-            self._claims.renew(version, self._writer, Counters())
+            self._claims.renew(version, self._writer)
         except OmnigraphError as error:
             # At worst somebody presumes this writer dead and it loses its attempt.
             _log.warning("a claim could not be renewed version=%s: %s", version, error)

@@ -16,7 +16,7 @@ import msgspec
 
 from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchLine
 from omnigraph.txn.claims.identity import WriterIdentity
@@ -121,20 +121,20 @@ class ClaimBook:
         # A comma cannot occur in a branch name, so two branches never share a folder.
         self._folder = f"{RECOVERY_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"
 
-    def claim(self, plan: PublishPlan, counters: Counters) -> bool:
+    def claim(self, plan: PublishPlan) -> bool:
         """Create the sidecar of ``plan``; False when somebody else holds that version.
 
         Raises:
             OmnigraphError: the put failed for another reason. Nothing was claimed that would need recovery: should
                 the object exist after all, its plan has moved no table and the next writer consumes it.
         """
-        return self._create(self._claim_key(plan.target_version), PLAN.encode(plan), counters)
+        return self._create(self._claim_key(plan.target_version), PLAN.encode(plan))
 
-    def release(self, version: int, counters: Counters) -> None:
+    def release(self, version: int) -> None:
         """Delete a claim and everything beside it, the sidecar last so that it never looks unclaimed in between."""
-        for key in self._siblings(version, counters):
-            self._control.delete(key, counters)
-        self._control.delete(self._claim_key(version), counters)
+        for key in self._siblings(version):
+            self._control.delete(key)
+        self._control.delete(self._claim_key(version))
         self._watch.forget(self._claim_key(version))
 
     def acknowledge(self, version: int) -> None:
@@ -149,7 +149,7 @@ class ClaimBook:
             # The write does not depend on it.
             _log.warning("an acknowledgement could not be noted version=%s: %s", version, error)
 
-    def is_acknowledged(self, version: int, counters: Counters) -> bool:
+    def is_acknowledged(self, version: int) -> bool:
         """Whether a version may have been acknowledged; False is proof that it was not.
 
         The claim of a version stays until the version is on the disk and, but for the note, is released before or
@@ -160,40 +160,40 @@ class ClaimBook:
         """
         if self._control.is_marked(self._acknowledged_key(version)):
             return True
-        return self.read(version, counters) is None
+        return self.read(version) is None
 
-    def release_own(self, version: int, *, was_renewed: bool, counters: Counters) -> None:
+    def release_own(self, version: int, *, was_renewed: bool) -> None:
         """Phase D of an undisturbed writer, which knows without asking what it created."""
         if was_renewed:
-            self._control.delete(self._renewal_key(version), counters)
-        self._control.delete(self._claim_key(version), counters)
+            self._control.delete(self._renewal_key(version))
+        self._control.delete(self._claim_key(version))
         self._control.unmark(self._acknowledged_key(version))
 
-    def renew(self, version: int, writer: WriterIdentity, counters: Counters) -> None:
+    def renew(self, version: int, writer: WriterIdentity) -> None:
         """Say that the owner of a claim is alive and still busy."""
-        self._control.put(self._renewal_key(version), self._sign(writer), counters)
+        self._control.put(self._renewal_key(version), self._sign(writer))
 
-    def pending_versions(self, counters: Counters) -> tuple[int, ...]:
+    def pending_versions(self) -> tuple[int, ...]:
         """Return the versions with a sidecar, oldest first. One listing; steady-state writes never need it."""
-        found = (_CLAIM.fullmatch(key.rpartition("/")[2]) for key in self._control.list_keys(self._folder, counters))
+        found = (_CLAIM.fullmatch(key.rpartition("/")[2]) for key in self._control.list_keys(self._folder))
         return tuple(sorted(int(match["version"]) for match in found if match))
 
-    def remove_strays(self, counters: Counters) -> None:
+    def remove_strays(self) -> None:
         """Delete takeovers and renewals that outlived their claim: nothing can come of them any more."""
-        keys = set(self._control.list_keys(self._folder, counters))
+        keys = set(self._control.list_keys(self._folder))
         for key in sorted(keys):
             version = key.rpartition("/")[2].partition(".")[0]
             if f"{self._folder}/{version}.json" not in keys:
-                self._control.delete(key, counters)
+                self._control.delete(key)
 
-    def read(self, version: int, counters: Counters) -> PublishPlan | None:
+    def read(self, version: int) -> PublishPlan | None:
         """Return the plan of a claim, or None when it is gone.
 
         Raises:
             SidecarCorruptError: it exists and cannot be understood; it is kept for inspection.
         """
         key = self._claim_key(version)
-        data = self._control.get(key, counters)
+        data = self._control.get(key)
         if data is None:
             return None
         plan = PLAN.decode(data, key)
@@ -203,12 +203,12 @@ class ClaimBook:
             raise SidecarCorruptError(f"the sidecar holds the plan of another publish key={key}", details=details)
         return plan
 
-    def holding(self, plan: PublishPlan, counters: Counters) -> Holding:
+    def holding(self, plan: PublishPlan) -> Holding:
         """Return who holds the claim of ``plan`` at this moment: its owner or the recoverer with the last turn."""
         version = plan.target_version
         latest = Holding(version=version, writer=plan.writer, turn=0, sign=plan.operation_id)
-        for key in self._siblings(version, counters):
-            data = self._control.get(key, counters) if key.endswith(".json") else None
+        for key in self._siblings(version):
+            data = self._control.get(key) if key.endswith(".json") else None
             if data is None:
                 continue
             takeover = _TAKEOVER.fullmatch(key.rpartition("/")[2])
@@ -222,16 +222,16 @@ class ClaimBook:
         """Whether a holder may be presumed dead: surely gone, or watched in silence for the grace period."""
         return self._is_dead(holding) or self._silent_s(holding) >= self._settings.grace_s
 
-    def describe(self, version: int, counters: Counters) -> PendingClaim | None:
+    def describe(self, version: int) -> PendingClaim | None:
         """Return what is known about a claim and its holder, or None when it is gone.
 
         Raises:
             SidecarCorruptError: it cannot be understood.
         """
-        plan = self.read(version, counters)
+        plan = self.read(version)
         if plan is None:
             return None
-        holding = self.holding(plan, counters)
+        holding = self.holding(plan)
         silent_s = self._silent_s(holding)
         state: Literal["alive", "dead", "unknown"] = "unknown"
         if self._is_dead(holding):
@@ -254,16 +254,16 @@ class ClaimBook:
     def _silent_s(self, holding: Holding) -> float:
         return self._watch.silent_s(self._claim_key(holding.version), holding, self._world.clock.monotonic_s())
 
-    def take_over(self, version: int, after: Holding, writer: WriterIdentity, counters: Counters) -> bool:
+    def take_over(self, version: int, after: Holding, writer: WriterIdentity) -> bool:
         """Become the recoverer after ``after``; False when another one was faster."""
-        return self._create(f"{self._folder}/{version}.takeover-{after.turn + 1}.json", self._sign(writer), counters)
+        return self._create(f"{self._folder}/{version}.takeover-{after.turn + 1}.json", self._sign(writer))
 
-    def _create(self, key: str, data: bytes, counters: Counters) -> bool:
-        if self._control.put_if_absent(key, data, counters, sync=self._settings.is_durable):
+    def _create(self, key: str, data: bytes) -> bool:
+        if self._control.put_if_absent(key, data, sync=self._settings.is_durable):
             return True
         # A put whose answer was lost is sent again and then meets its own object. Every claim holds an id of its
         # own, so equal bytes mean that it is ours.
-        return self._control.get(key, counters) == data
+        return self._control.get(key) == data
 
     def _sign(self, writer: WriterIdentity) -> bytes:
         at_ms, turn_id = self._world.clock.now_ms(), self._world.ids.ulid()
@@ -278,8 +278,8 @@ class ClaimBook:
     def _acknowledged_key(self, version: int) -> str:
         return f"{self._folder}/{version}.acknowledged"
 
-    def _siblings(self, version: int, counters: Counters) -> tuple[str, ...]:
-        keys = self._control.list_keys(self._folder, counters)
+    def _siblings(self, version: int) -> tuple[str, ...]:
+        keys = self._control.list_keys(self._folder)
         start = f"{version}."
         return tuple(
             key for key in keys if key.rpartition("/")[2].startswith(start) and key != self._claim_key(version)

@@ -26,7 +26,6 @@ from omnigraph.errors import (
     TableMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.versions import VersionFiles, version_file
@@ -46,7 +45,7 @@ from omnigraph.values import CommitId
 
 _log = logging.getLogger(__name__)
 
-IsAcknowledged = Callable[[int, Counters], bool]
+IsAcknowledged = Callable[[int], bool]
 
 
 class TornVersions:
@@ -83,7 +82,7 @@ class TornVersions:
             raise error
         return newest
 
-    def step_over(self, latest: int, counters: Counters) -> int:
+    def step_over(self, latest: int) -> int:
         """Return the newest version that counts: ``latest``, or the one before when that is torn and unacknowledged.
 
         Raises:
@@ -92,7 +91,7 @@ class TornVersions:
         pin = self._pin(latest)
         if latest <= self._whole or not self._files.is_torn(pin):
             return latest
-        if self._is_acknowledged(latest, counters):
+        if self._is_acknowledged(latest):
             raise self._damaged(pin, "the newest version of a branch is torn")
         if self._told < latest:
             self._told = latest
@@ -103,7 +102,7 @@ class TornVersions:
             )
         return latest - 1
 
-    def put_aside(self, version: int, counters: Counters) -> None:
+    def put_aside(self, version: int) -> None:
         """Move a version away if it is torn and was never acknowledged; the caller holds its claim.
 
         Raises:
@@ -112,7 +111,7 @@ class TornVersions:
         pin = self._pin(version)
         if version <= self._whole or not self._files.is_torn(pin):
             return
-        if self._is_acknowledged(version, counters):
+        if self._is_acknowledged(version):
             raise self._damaged(pin, "the newest version of a branch is torn")
         aside = self._files.put_aside(pin)
         _log.warning(
@@ -122,7 +121,7 @@ class TornVersions:
             aside,
         )
 
-    def refuse_loss(self, newest: int, counters: Counters) -> None:
+    def refuse_loss(self, newest: int) -> None:
         """Refuse to take ``newest`` for the newest version when Lance has noted a later one that is gone.
 
         Raises:
@@ -131,7 +130,7 @@ class TornVersions:
         hinted = self._files.hinted(self._location, self._line.line) or 0
         if hinted <= newest or self._files.exists(self._pin(hinted)):
             return
-        if hinted == newest + 1 and not self._is_acknowledged(hinted, counters):
+        if hinted == newest + 1 and not self._is_acknowledged(hinted):
             return
         raise self._damaged(self._pin(hinted), "the newest version of a branch is missing")
 
@@ -201,63 +200,63 @@ class ManifestFile:
         self._graph_id: str | None = None
         self._torn = TornVersions(datasets.versions, LOCATION, self.line, is_acknowledged or (lambda *_: True))
 
-    def latest_version(self, counters: Counters) -> int:
+    def latest_version(self) -> int:
         """Return the newest version that exists: the one call by which a cached manifest is known to be current.
 
         Raises:
             BranchMissingError: the branch was deleted.
             StorageCorruptError: it cannot be read, and may have been acknowledged.
         """
-        with self._life.reading(counters):
+        with self._life.reading():
             try:
-                latest = self._datasets.latest_version(LOCATION, self.line.line, counters)
+                latest = self._datasets.latest_version(LOCATION, self.line.line)
             except TableMissingError:
                 raise
             except OmnigraphError as error:
                 latest = self._torn.newest_after(error)
-            return self._torn.step_over(latest, counters)
+            return self._torn.step_over(latest)
 
-    def put_torn_aside(self, version: int, counters: Counters) -> None:
+    def put_torn_aside(self, version: int) -> None:
         """Move a version away that was never acknowledged and is torn; the caller holds its claim."""
-        self._torn.put_aside(version, counters)
+        self._torn.put_aside(version)
 
-    def load_latest(self, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+    def load_latest(self, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return the newest version, reading nothing but the probe when ``known`` still is it.
 
         Raises:
             BranchMissingError: the branch was deleted.
         """
         if known is None:
-            with self._life.reading(counters):
-                return self._load(self._open_latest(counters), None, counters)
-        latest = self.latest_version(counters)
+            with self._life.reading():
+                return self._load(self._open_latest(), None)
+        latest = self.latest_version()
         if latest < known.state.version:
             # A line never goes back. What is left of it is being removed, in no particular order.
-            self._refuse_another_graph(known, counters)
+            self._refuse_another_graph(known)
             if self.line.line is None:
                 raise self._torn.gone_back(known.state.version)
             raise branch_missing(self.line.name)
         if latest == known.state.version:
-            self.check_same(known, counters)
+            self.check_same(known)
             return known
-        return self.load_version(latest, counters, known)
+        return self.load_version(latest, known)
 
-    def load_version(self, version: int, counters: Counters, known: LoadedManifest | None = None) -> LoadedManifest:
+    def load_version(self, version: int, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return one version; ``known`` spares reading the schema again when it did not change.
 
         Raises:
             BranchMissingError: the branch was deleted.
             VersionMissingError: the version was reclaimed, or never existed.
         """
-        with self._life.reading(counters):
-            dataset = self._datasets.open_version(LOCATION, self.line.line, version, counters)
-            return self._load(dataset, known, counters)
+        with self._life.reading():
+            dataset = self._datasets.open_version(LOCATION, self.line.line, version)
+            return self._load(dataset, known)
 
     def is_outdated(self, loaded: LoadedManifest) -> bool:
         """Whether a version was written in an older format than a publish would write."""
         return loaded.format < self._formats.newest
 
-    def stage(self, base: LoadedManifest, change: ManifestChange, counters: Counters) -> StagedManifest:
+    def stage(self, base: LoadedManifest, change: ManifestChange) -> StagedManifest:
         """Upload what the next version consists of. Until :meth:`publish` nobody can see it."""
         state = apply_change(base.state, change)
         lineage = list(base.lineage)
@@ -266,29 +265,23 @@ class ManifestFile:
             plan_fold(len(base.state.recent), [fragment.row_count for fragment in lineage]) if change.commits else None
         )
         if isinstance(fold, Flush):
-            lineage.append(self._stage_rows(base, encode_commits(base.state.recent), counters))
+            lineage.append(self._stage_rows(base, encode_commits(base.state.recent)))
             state = replace(state, recent=change.commits)
         elif isinstance(fold, Merge):
             chosen = range(_LINEAGE + fold.start, _LINEAGE + fold.stop)
-            rows = self._datasets.read(base.dataset, chosen, None, counters)
-            lineage[fold.start : fold.stop] = [self._stage_rows(base, rows, counters)]
+            rows = self._datasets.read(base.dataset, chosen, None)
+            lineage[fold.start : fold.stop] = [self._stage_rows(base, rows)]
         schema = base.dataset.fragments[_SCHEMA]
         if change.schema is not None or self.is_outdated(base):
             # A publish upon an older format is its upgrade: no row of the older one may stay in the way.
-            schema = self._stage_rows(base, encode_schema(state.schema), counters)
+            schema = self._stage_rows(base, encode_schema(state.schema))
         return StagedManifest(
             state=state,
-            fragments=(self._stage_rows(base, encode_state(state), counters), schema, *lineage),
+            fragments=(self._stage_rows(base, encode_state(state)), schema, *lineage),
         )
 
     def publish(
-        self,
-        base: LoadedManifest,
-        staged: StagedManifest,
-        *,
-        uuid: str,
-        properties: Mapping[str, str],
-        counters: Counters,
+        self, base: LoadedManifest, staged: StagedManifest, *, uuid: str, properties: Mapping[str, str]
     ) -> LoadedManifest:
         """Make the staged version visible, or fail because another one is.
 
@@ -297,9 +290,9 @@ class ManifestFile:
             GraphReplacedError: another graph was made in place of this one; nothing happened.
             OutcomeUnknownError: storage did not say whether it happened.
         """
-        self.check_same(base, counters)
+        self.check_same(base)
         dataset = self._datasets.replace(
-            base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid, counters
+            base.dataset, staged.fragments, manifest_schema(self._formats.newest), properties, uuid
         )
         self._torn.knows_whole(dataset.version)
         return LoadedManifest(
@@ -310,21 +303,21 @@ class ManifestFile:
             identity=self._datasets.versions.identity(dataset.pin),
         )
 
-    def commit_line(self, loaded: LoadedManifest, counters: Counters) -> CommitLine:
+    def commit_line(self, loaded: LoadedManifest) -> CommitLine:
         """Return the history that a version ends, to be read in pieces."""
-        return CommitLine(self._datasets, loaded, self._commits, counters)
+        return CommitLine(self._datasets, loaded, self._commits)
 
-    def iter_commits(self, loaded: LoadedManifest, counters: Counters) -> Iterator[Commit]:
+    def iter_commits(self, loaded: LoadedManifest) -> Iterator[Commit]:
         """Yield history newest first, reading older fragments only as far as the caller goes."""
-        return (commit for _, commit in self.commit_line(loaded, counters).back())
+        return (commit for _, commit in self.commit_line(loaded).back())
 
-    def find_commit(self, loaded: LoadedManifest, commit_id: CommitId, counters: Counters) -> Commit | None:
+    def find_commit(self, loaded: LoadedManifest, commit_id: CommitId) -> Commit | None:
         """Return a commit of this branch's history, or None."""
-        line = self.commit_line(loaded, counters)
+        line = self.commit_line(loaded)
         position = line.position_of(commit_id)
         return None if position is None else line.at(position)
 
-    def check_same(self, known: LoadedManifest, counters: Counters) -> None:
+    def check_same(self, known: LoadedManifest) -> None:
         """Refuse to go on with a version when another graph was made in the place of its own; costs no call.
 
         On an object store nothing tells without a call; there it is noticed when a newer version is read.
@@ -334,12 +327,12 @@ class ManifestFile:
         """
         if known.identity is None or self._datasets.versions.identity(known.dataset.pin) == known.identity:
             return
-        self._refuse_another_graph(known, counters)
+        self._refuse_another_graph(known)
 
-    def _refuse_another_graph(self, known: LoadedManifest, counters: Counters) -> None:
+    def _refuse_another_graph(self, known: LoadedManifest) -> None:
         """Read what the place holds by now, without anything that is in memory."""
         fresh = ManifestFile(DatasetStore(self._datasets.storage, self._datasets.world), MAIN_LIFE, self._formats)
-        if fresh.load_latest(counters).state.graph_id != known.state.graph_id:
+        if fresh.load_latest().state.graph_id != known.state.graph_id:
             raise self._replaced(known.state.graph_id)
 
     def _replaced(self, graph_id: str) -> GraphReplacedError:
@@ -349,27 +342,27 @@ class ManifestFile:
             f"another graph was made in place of the one that was opened at {root}", details=details
         )
 
-    def _open_latest(self, counters: Counters) -> ReplaceableDataset:
+    def _open_latest(self) -> ReplaceableDataset:
         try:
-            dataset = self._datasets.open_latest(LOCATION, self.line.line, counters)
+            dataset = self._datasets.open_latest(LOCATION, self.line.line)
         except TableMissingError:
             raise
         except OmnigraphError as error:
             newest = self._torn.newest_after(error)
-            whole = self._torn.step_over(newest, counters)
+            whole = self._torn.step_over(newest)
             if whole == newest:
                 raise
-            return self._datasets.open_version(LOCATION, self.line.line, whole, counters)
-        self._torn.refuse_loss(dataset.version, counters)
+            return self._datasets.open_version(LOCATION, self.line.line, whole)
+        self._torn.refuse_loss(dataset.version)
         return dataset
 
-    def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None, counters: Counters) -> LoadedManifest:
+    def _load(self, dataset: ReplaceableDataset, known: LoadedManifest | None) -> LoadedManifest:
         stamp = self._formats.stamp_of(dataset.schema)
         if known is not None and known.dataset.fragments[_SCHEMA].files == dataset.fragments[_SCHEMA].files:
-            rows = self._datasets.read(dataset, [_STATE], None, counters)
+            rows = self._datasets.read(dataset, [_STATE], None)
             schema = known.state.schema
         else:
-            rows = self._datasets.read(dataset, [_STATE, _SCHEMA], None, counters)
+            rows = self._datasets.read(dataset, [_STATE, _SCHEMA], None)
             rows = self._formats.upgrade_rows(stamp, rows)
             is_schema = pa.compute.equal(rows["object_type"], "schema")
             schema = decode_schema(rows.filter(is_schema))
@@ -386,8 +379,8 @@ class ManifestFile:
         loaded = LoadedManifest(dataset=dataset, state=state, format=stamp, life=self._life, identity=identity)
         if state.recent or not loaded.lineage:
             return loaded
-        line = self.commit_line(loaded, counters)
+        line = self.commit_line(loaded)
         return replace(loaded, state=replace(state, moment_ms=line.at(len(line) - 1).published_at_ms))
 
-    def _stage_rows(self, base: LoadedManifest, rows: pa.Table, counters: Counters) -> FragmentRef:
-        return self._datasets.stage_fragment(base.dataset, rows, counters)
+    def _stage_rows(self, base: LoadedManifest, rows: pa.Table) -> FragmentRef:
+        return self._datasets.stage_fragment(base.dataset, rows)

@@ -19,7 +19,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.txn.manifest.codec import decode_commits
 from omnigraph.txn.manifest.rows import Commit
@@ -57,11 +56,10 @@ class CommitCache:
 class CommitLine:
     """The history of a branch as one version of its manifest has it."""
 
-    def __init__(self, datasets: DatasetStore, loaded: LoadedManifest, cache: CommitCache, counters: Counters) -> None:
+    def __init__(self, datasets: DatasetStore, loaded: LoadedManifest, cache: CommitCache) -> None:
         self._datasets = datasets
         self._loaded = loaded
         self._cache = cache
-        self._counters = counters
         self._recent = loaded.state.recent
         # Where each lineage fragment begins, and where the recent commits do.
         self._starts = [0, *accumulate(fragment.row_count for fragment in loaded.lineage)]
@@ -110,8 +108,8 @@ class CommitLine:
         known = self._cache.get(self._loaded.lineage[fragment].files, 0)
         if known is not None and len(known) == self._loaded.lineage[fragment].row_count:
             return [str(commit.id) for commit in known]
-        with self._loaded.life.reading(self._counters):
-            rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"], self._counters)
+        with self._loaded.life.reading():
+            rows = self._datasets.read(self._loaded.dataset, [_LINEAGE + fragment], ["object_id"])
         return [str(value) for value in rows["object_id"].to_pylist()]
 
     def _piece(self, fragment: int, start: int) -> tuple[Commit, ...]:
@@ -119,10 +117,8 @@ class CommitLine:
         known = self._cache.get(ref.files, start)
         if known is None:
             count = min(_PIECE_ROWS, ref.row_count - start)
-            with self._loaded.life.reading(self._counters):
-                rows = self._datasets.read_rows(
-                    self._loaded.dataset, _LINEAGE + fragment, start, count, ["metadata"], self._counters
-                )
+            with self._loaded.life.reading():
+                rows = self._datasets.read_rows(self._loaded.dataset, _LINEAGE + fragment, start, count, ["metadata"])
             known = decode_commits(rows)
             self._cache.put(ref.files, start, known)
         return known

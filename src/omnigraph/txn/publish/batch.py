@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.manifest.file import LoadedManifest
@@ -71,14 +71,14 @@ class Batch:
         """Stage everything again: what was staged may have landed and been undone."""
         self._staged.clear()
 
-    def prepare(self, services: BranchServices, base: LoadedManifest, counters: Counters) -> None:
+    def prepare(self, services: BranchServices, base: LoadedManifest) -> None:
         """Bring the batch onto ``base``: rebase rules, constraint checks, then staging of what is not staged yet."""
         snapshot = services.snapshot(base)
         self._forget_swept(services, base)
         if self._checked_on != base.state.version:
-            self._changes = self._check_members(snapshot, counters)
+            self._changes = self._check_members(snapshot)
             self._checked_on = base.state.version
-        self._stage(services, snapshot, counters)
+        self._stage(services, snapshot)
 
     def plan(self, services: BranchServices, base: LoadedManifest) -> PublishPlan | None:
         """Return the plan that publishes every living member upon ``base``, or None when nothing is left to do."""
@@ -153,12 +153,12 @@ class Batch:
                 keys |= {table_key} if rename is None else {table_key, rename.new_key}
         return tuple(sorted(keys))
 
-    def _check_members(self, snapshot: Snapshot, counters: Counters) -> dict[str, TableChange]:
+    def _check_members(self, snapshot: Snapshot) -> dict[str, TableChange]:
         """Let each member see the ones before it; return the changes of all that hold."""
         changes: dict[str, TableChange] = {}
         for member in self.alive:
             try:
-                changes = _accept(member.txn, snapshot, changes, counters)
+                changes = _accept(member.txn, snapshot, changes)
             except OmnigraphError as error:
                 member.error = error
         return changes
@@ -170,7 +170,7 @@ class Batch:
             self._staged_on = None
             self._operation_id = OperationId(services.world.ids.ulid())
 
-    def _stage(self, services: BranchServices, snapshot: Snapshot, counters: Counters) -> None:
+    def _stage(self, services: BranchServices, snapshot: Snapshot) -> None:
         wanted: list[TableChange] = []
         for table_key, change in self._changes.items():
             entry = snapshot.state.table(table_key)
@@ -186,18 +186,16 @@ class Batch:
             return
         if self._staged_on is None:
             self._staged_on = snapshot.state.version
-        tables = services.stager.stage(snapshot, wanted, self._operation_id, leader.commit_id, counters)
+        tables = services.stager.stage(snapshot, wanted, self._operation_id, leader.commit_id)
         for change, table in zip(wanted, tables, strict=True):
             entry = snapshot.state.table(change.table_key)
             self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)
 
 
-def _accept(
-    txn: WriteTxn, snapshot: Snapshot, before: dict[str, TableChange], counters: Counters
-) -> dict[str, TableChange]:
+def _accept(txn: WriteTxn, snapshot: Snapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:
     """Return ``before`` with the changes of ``txn`` added, or raise what forbids it."""
     check_rebase(txn, snapshot.state)
-    earlier = CommitView(snapshot, before, counters)
+    earlier = CommitView(snapshot, before)
     merged = dict(before)
     for table_key, change in txn.changes.items():
         if isinstance(change, RowChange):
@@ -207,9 +205,10 @@ def _accept(
             merged[table_key] = combine(present, change)
         else:
             merged[table_key] = change
-    view = CommitView(snapshot, merged, counters, before)
-    for check in txn.checks:
-        check(view)
+    view = CommitView(snapshot, merged, before)
+    with counting(txn.counters):
+        for check in txn.checks:
+            check(view)
     return merged
 
 

@@ -18,7 +18,7 @@ from omnigraph.errors import (
     VersionMismatch,
     WriteSweptError,
 )
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import Counters, World, counting, current_counters, in_context
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.changes import MadeElsewhere, RowChange, TableRegister, WrittenRows
@@ -52,7 +52,7 @@ class Phases:
         self._world = world
         self._pool = pool
 
-    def commit_tables(self, plan: PublishPlan, counters: Counters) -> None:
+    def commit_tables(self, plan: PublishPlan) -> None:
         """Phase B. Before: the claim is held. After: every table is at the version the plan says.
 
         A crash in between leaves some tables ahead of their pins, each carrying the operation id; whoever recovers
@@ -65,23 +65,22 @@ class Phases:
         hit("txn.commit.before_tables")
         own = [Counters() for _ in plan.commits]
         jobs = [
-            self._pool.submit(self._commit_one, commit, count)
+            self._pool.submit(in_context(self._commit_one, count), commit)
             for commit, count in zip(plan.commits[1:], own[1:], strict=True)
         ]
         failures: list[BaseException | None] = []
         if plan.commits:
             # The first commit runs on the calling thread: one-table writes never pay for a hand-over.
-            failures.append(_attempt(lambda: self._commit_one(plan.commits[0], own[0])))
+            with counting(own[0]):
+                failures.append(_attempt(lambda: self._commit_one(plan.commits[0])))
         failures += [job.exception() for job in jobs]
-        counters.add_parallel(count.cost() for count in own)
+        current_counters().add_parallel(count.cost() for count in own)
         for failure in failures:
             if failure is not None:
                 raise failure
         hit("txn.commit.after_tables")
 
-    def publish(
-        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
-    ) -> LoadedManifest:
+    def publish(self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest) -> LoadedManifest:
         """Phase C. Before: every table is at its planned version. After: the change is visible and durable.
 
         A crash before the compare-and-swap leaves a claim whose tables all landed: recovery publishes it. A crash
@@ -96,51 +95,51 @@ class Phases:
         properties: dict[str, str] = {OPERATION_PROPERTY: plan.operation_id}
         if plan.change.commits:
             properties[COMMIT_PROPERTY] = plan.change.commits[-1].id
-        published = self._manifest.publish(
-            base, staged, uuid=plan.publish_uuid, properties=properties, counters=counters
-        )
+        published = self._manifest.publish(base, staged, uuid=plan.publish_uuid, properties=properties)
         hit("txn.publish.after_cas")
         self._syncing.after_publish(published.dataset, plan.publish_uuid)
         return published
 
-    def stage(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> StagedManifest:
+    def stage(self, base: LoadedManifest, plan: PublishPlan) -> StagedManifest:
         """Upload what the plan's version consists of; once it is visible, everything it names survives a power loss."""
-        staged = self._manifest.stage(base, plan.change, counters)
+        staged = self._manifest.stage(base, plan.change)
         known = {fragment.files for fragment in base.dataset.fragments}
         brought = [fragment for fragment in staged.fragments if fragment.files not in known]
         self._syncing.before_publish(base.dataset.pin, brought)
         return staged
 
-    def publish_and_warm(
-        self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest, counters: Counters
-    ) -> LoadedManifest:
+    def publish_and_warm(self, plan: PublishPlan, base: LoadedManifest, staged: StagedManifest) -> LoadedManifest:
         """Phase C of a live writer, which reads back beside it what its next change would have to wait for."""
         commits = [commit for commit in plan.commits if self._tables.can_warm(commit)]
         if not commits:
-            return self.publish(plan, base, staged, counters)
+            return self.publish(plan, base, staged)
         swap, own = Counters(), [Counters() for _ in commits]
-        warming = [self._pool.submit(self._warm_one, commit, count) for commit, count in zip(commits, own, strict=True)]
+        warming = [
+            self._pool.submit(in_context(self._warm_one, count), commit)
+            for commit, count in zip(commits, own, strict=True)
+        ]
         try:
-            return self.publish(plan, base, staged, swap)
+            with counting(swap):
+                return self.publish(plan, base, staged)
         finally:
             # It takes half as long as the publish, so that only a store in trouble makes it late, and nobody waits.
             wait(warming, timeout=_WARM_PATIENCE_S)
-            counters.add_parallel([swap.cost(), *(count.cost() for count in own)])
+            current_counters().add_parallel([swap.cost(), *(count.cost() for count in own)])
 
     def stage_beside(self, base: LoadedManifest, plan: PublishPlan, counters: Counters) -> Future[StagedManifest]:
         """Upload the next manifest while the tables commit; nothing in it depends on how they fare."""
-        return self._pool.submit(self.stage, base, plan, counters)
+        return self._pool.submit(in_context(self.stage, counters), base, plan)
 
-    def _commit_one(self, commit: StagedCommit, counters: Counters) -> None:
+    def _commit_one(self, commit: StagedCommit) -> None:
         self._world.failpoints.hit("txn.commit.before_table")
         self._syncing.before_landing(commit)
-        self._tables.commit(commit, counters)
+        self._tables.commit(commit)
         self._world.failpoints.hit("txn.commit.after_table")
         self._syncing.after_landing(commit)
 
-    def _warm_one(self, commit: StagedCommit, counters: Counters) -> None:
+    def _warm_one(self, commit: StagedCommit) -> None:
         try:
-            self._tables.warm(commit, counters)
+            self._tables.warm(commit)
         except OmnigraphError as error:
             # The write does not depend on it: a cache that stays cold costs the next change one call.
             _log.debug("deletion files could not be read back location=%s: %s", commit.after.location, error)

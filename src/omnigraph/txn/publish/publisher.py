@@ -25,7 +25,7 @@ from omnigraph.errors import (
     WriteOutcomeError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, World
+from omnigraph.runtime import Cost, Counters, World, counting, current_counters, in_context
 from omnigraph.txn.claims.heartbeat import ClaimKeeper
 from omnigraph.txn.claims.store import ClaimBook
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
@@ -74,7 +74,9 @@ class Releaser:
             try:
                 self._world.failpoints.hit("txn.release.before_delete")
                 was_renewed = self._keeper.forget(version)
-                self._claims.release_own(version, was_renewed=was_renewed, counters=Counters())
+                # The write that it belonged to is answered already: nobody is charged for it.
+                with counting():
+                    self._claims.release_own(version, was_renewed=was_renewed)
                 self._world.failpoints.hit("txn.release.after_delete")
             except OmnigraphError as error:
                 _log.warning("a sidecar could not be deleted version=%s: %s", version, error)
@@ -150,7 +152,7 @@ class Publisher:
     def close(self) -> None:
         """End what broke off, finish the releases that run behind acknowledged writes, and stop renewing."""
         try:
-            self._settle_all(Counters())
+            self._settle_all()
         finally:
             self._releaser.close()
             self._keeper.close()
@@ -166,71 +168,74 @@ class Publisher:
             seen_s: when it was known to be the newest there is.
         """
         batch = Batch([Member(txn) for txn in txns])
-        counters = Counters()
+        with counting() as counters:
+            manifest = self._publish(batch, base, seen_s)
+        return [self._outcome(member, manifest, counters) for member in batch.members]
+
+    def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> LoadedManifest:
+        """Publish what can be published, and return the version that holds it; a member that cannot be says why."""
         patience = _Patience(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
         try:
-            self._settle_all(counters)
+            self._settle_all()
             while True:
-                manifest = self._attempt(batch, base, patience, counters)
+                manifest = self._attempt(batch, base, patience)
                 if manifest is not None:
                     break
                 patience.seen_s = self._world.clock.monotonic_s()
-                newest = self._services.load(counters, base)
+                newest = self._services.load(base)
                 if newest.state.version > base.state.version:
                     self._saw_others()
                     patience.renew(self._world.clock.monotonic_s())
                 base = newest
         except OmnigraphError as error:
             batch.fail_all(error)
-            manifest = base
+            return base
         except Exception:
             # A mistake of the program. Its claim must not stay: this process lives, so others would wait for it.
-            self._settle_all(counters)
+            self._settle_all()
             raise
-        return [self._outcome(member, manifest, counters) for member in batch.members]
+        return manifest
 
-    def _attempt(
-        self, batch: Batch, base: LoadedManifest, patience: _Patience, counters: Counters
-    ) -> LoadedManifest | None:
+    def _attempt(self, batch: Batch, base: LoadedManifest, patience: _Patience) -> LoadedManifest | None:
         """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
         patience.attempts += 1
         if patience.attempts > self._settings.max_attempts:
             raise self._busy(base, patience)
-        batch.prepare(self._services, base, counters)
+        batch.prepare(self._services, base)
         plan = batch.plan(self._services, base)
         if plan is None:
             return base
         self._world.failpoints.hit("txn.stage.after_files")
         # A claim in another graph that was made in the same place would be recovered there.
-        self._services.manifest.check_same(base, counters)
+        self._services.manifest.check_same(base)
         self._unsettled[plan.publish_uuid] = _Unsettled(plan)
-        if not self._claim(plan, counters):
+        if not self._claim(plan):
             self._settled(plan)
-            self._wait(plan, base, patience, counters)
+            self._wait(plan, base, patience)
             return None
-        if self._is_overtaken(plan, patience, counters):
+        if self._is_overtaken(plan, patience):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._let_go(plan)
             return None
-        return self._run_window(batch, plan, base, counters)
+        return self._run_window(batch, plan, base)
 
-    def _claim(self, plan: PublishPlan, counters: Counters) -> bool:
+    def _claim(self, plan: PublishPlan) -> bool:
         """Phase A. Before: nothing names this write. After, if won: its whole plan is durable under its version."""
         self._world.failpoints.hit("txn.claim.before_put")
         with self._withdrawing(plan):
-            won = self._services.claims.claim(plan, counters)
+            won = self._services.claims.claim(plan)
             if won:
                 self._unsettled[plan.publish_uuid].is_claimed = True
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _is_overtaken(self, plan: PublishPlan, patience: _Patience, counters: Counters) -> bool:
+    def _is_overtaken(self, plan: PublishPlan, patience: _Patience) -> bool:
         is_fresh = self._world.clock.monotonic_s() - patience.seen_s <= _FRESH_S
         if is_fresh and not self._is_contended():
             return False
         with self._withdrawing(plan):
-            return self._services.manifest.latest_version(counters) != plan.base_version
+            return self._services.manifest.latest_version() != plan.base_version
 
     @contextmanager
     def _withdrawing(self, plan: PublishPlan) -> Iterator[None]:
@@ -247,32 +252,29 @@ class Publisher:
         A claim that stays is undone by whoever finds it, because its tables have not moved. Only a plan without table
         commits would be finished instead, so there nothing but the removal itself proves that it will not be.
         """
-        counters = Counters()
         error.effect = Effect.NONE if plan.commits else Effect.UNKNOWN
         try:
-            found = self._services.claims.read(plan.target_version, counters)
+            found = self._services.claims.read(plan.target_version)
             if found is not None and found.operation_id == plan.operation_id:
-                self._services.claims.release(plan.target_version, counters)
+                self._services.claims.release(plan.target_version)
                 error.effect = Effect.NONE
         except OmnigraphError as trouble:
             _log.warning("a claim could not be withdrawn version=%s: %s", plan.target_version, trouble)
         else:
             self._settled(plan)
 
-    def _run_window(
-        self, batch: Batch, plan: PublishPlan, base: LoadedManifest, counters: Counters
-    ) -> LoadedManifest | None:
+    def _run_window(self, batch: Batch, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest | None:
         """Phases B and C, under the claim. Whatever goes wrong here ends in recovery of the own plan."""
         started_s = self._world.clock.monotonic_s()
         try:
             with self._keeper.holding(plan.target_version):
-                manifest = self._commit_and_publish(plan, base, counters)
+                manifest = self._commit_and_publish(plan, base)
         except OmnigraphError as error:
-            return self._end_own(batch, plan, error, counters)
+            return self._end_own(batch, plan, error)
         if self._world.clock.monotonic_s() - started_s > self._settings.grace_s:
-            confirmed = self._confirm(plan, counters)
+            confirmed = self._confirm(plan)
             if confirmed is None:
-                return self._end_own(batch, plan, _lost(plan), counters)
+                return self._end_own(batch, plan, _lost(plan))
             manifest = confirmed
         if self._contended_until_s == math.inf:
             self._contended_until_s = 0.0
@@ -280,19 +282,20 @@ class Publisher:
         self._let_go(plan)
         return manifest
 
-    def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
+    def _commit_and_publish(self, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
         phases = self._services.phases
         beside, tables, look = Counters(), Counters(), Counters()
         staging = phases.stage_beside(base, plan, beside)
         looking = self._look_beside(look)
         try:
-            phases.commit_tables(plan, tables)
+            with counting(tables):
+                phases.commit_tables(plan)
         finally:
             failure = (looking.exception() if looking is not None else None) or staging.exception()
-            counters.add_parallel((beside.cost(), tables.cost(), look.cost()))
+            current_counters().add_parallel((beside.cost(), tables.cost(), look.cost()))
         if failure is not None:
             raise failure
-        return phases.publish_and_warm(plan, base, staging.result(), counters)
+        return phases.publish_and_warm(plan, base, staging.result())
 
     def _look_beside(self, counters: Counters) -> Future[int] | None:
         """Look, under the claim, whether the branch is there: one that is gone can still be claimed and written to.
@@ -302,11 +305,9 @@ class Publisher:
         """
         if self._services.line.line is None:
             return None
-        return self._services.stores.pool.submit(self._services.manifest.latest_version, counters)
+        return self._services.stores.pool.submit(in_context(self._services.manifest.latest_version, counters))
 
-    def _end_own(
-        self, batch: Batch, plan: PublishPlan, error: OmnigraphError, counters: Counters
-    ) -> LoadedManifest | None:
+    def _end_own(self, batch: Batch, plan: PublishPlan, error: OmnigraphError) -> LoadedManifest | None:
         """Finish or undo a window that failed, exactly as anybody else would after a crash.
 
         Returns the manifest when the write turned out to be published, None when it was undone and may be tried
@@ -314,7 +315,7 @@ class Publisher:
         """
         self._keeper.forget(plan.target_version)
         try:
-            recovery = self._recoverer.resolve(plan, counters)
+            recovery = self._recoverer.resolve(plan)
         except BranchMissingError:
             # Nothing of it can be reached, and its claim is gone.
             self._settled(plan)
@@ -332,15 +333,15 @@ class Publisher:
         error.effect = Effect.NONE
         raise error
 
-    def _confirm(self, plan: PublishPlan, counters: Counters) -> LoadedManifest | None:
+    def _confirm(self, plan: PublishPlan) -> LoadedManifest | None:
         """After a window longer than the grace period, make sure that the published version is part of history.
 
         Cleanup may by then have removed the version that a takeover had published under the same number, and a
         compare-and-swap against a number that is free again proves nothing. None: it is not, and never will be.
         """
         try:
-            newest = self._services.load(counters)
-            found = self._services.manifest.find_commit(newest, plan.change.commits[-1].id, counters)
+            newest = self._services.load()
+            found = self._services.manifest.find_commit(newest, plan.change.commits[-1].id)
         except OmnigraphError as trouble:
             raise self._unknown(plan, trouble) from trouble
         return None if found is None else newest
@@ -352,47 +353,47 @@ class Publisher:
     def _settled(self, plan: PublishPlan) -> None:
         self._unsettled.pop(plan.publish_uuid, None)
 
-    def _settle_all(self, counters: Counters) -> None:
+    def _settle_all(self) -> None:
         """End what broke off. What cannot be ended now stays for the next time, and does not fail other writes.
 
         A claim of it may be in their way: whoever meets that is told why it cannot be ended.
         """
         for left in tuple(self._unsettled.values()):
             try:
-                self._settle(left, counters)
+                self._settle(left)
             except Exception as trouble:  # noqa: BLE001 - whatever is wrong with it is not wrong with other writes
                 _log.info("a write that broke off could not be ended plan=%s: %s", left.plan.publish_uuid, trouble)
 
-    def _settle(self, left: _Unsettled, counters: Counters) -> None:
+    def _settle(self, left: _Unsettled) -> None:
         plan = left.plan
         self._keeper.forget(plan.target_version)
         try:
-            if left.is_claimed or self._holds_claim(plan, counters):
-                self._recoverer.resolve(plan, counters)
+            if left.is_claimed or self._holds_claim(plan):
+                self._recoverer.resolve(plan)
         except BranchMissingError:
             # Nothing of it can be reached.
             pass
         self._settled(plan)
 
-    def _holds_claim(self, plan: PublishPlan, counters: Counters) -> bool:
-        found = self._services.claims.read(plan.target_version, counters)
+    def _holds_claim(self, plan: PublishPlan) -> bool:
+        found = self._services.claims.read(plan.target_version)
         return found is not None and found.publish_uuid == plan.publish_uuid
 
-    def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience, counters: Counters) -> None:
+    def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience) -> None:
         """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
         self._saw_others()
         clock, claims = self._world.clock, self._services.claims
-        while self._services.manifest.latest_version(counters) == base.state.version:
+        while self._services.manifest.latest_version() == base.state.version:
             waited_s = clock.monotonic_s() - patience.started_s
             if waited_s - patience.looked_s > _LOOK_AT_HOLDER_AFTER_S:
                 patience.looked_s = waited_s
-                holder = claims.read(plan.target_version, counters)
+                holder = claims.read(plan.target_version)
                 if holder is None:
                     return
                 if holder.publish_uuid in self._unsettled:
-                    self._settle(self._unsettled[holder.publish_uuid], counters)
+                    self._settle(self._unsettled[holder.publish_uuid])
                     return
-                if self._recoverer.recover_if_abandoned(plan.target_version, counters) is not None:
+                if self._recoverer.recover_if_abandoned(plan.target_version) is not None:
                     return
             if waited_s > self._settings.claim_wait_s:
                 raise self._busy(base, patience)

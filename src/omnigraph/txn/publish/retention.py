@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, CompareAndSwapLostError
-from omnigraph.runtime import Counters
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import FloorChange, ManifestChange, ManifestState
 from omnigraph.txn.publish.plan import PublishPlan, WriteKind
@@ -18,35 +17,33 @@ from omnigraph.txn.services import BranchServices
 
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.01, 0.25
 
-Recover = Callable[[int, Counters], object]
+Recover = Callable[[int], object]
 Decide = Callable[[ManifestState], FloorChange]
 MakePlan = Callable[[LoadedManifest], PublishPlan]
 
 
-def record_floor(services: BranchServices, recover: Recover, decide: Decide, counters: Counters) -> LoadedManifest:
+def record_floor(services: BranchServices, recover: Recover, decide: Decide) -> LoadedManifest:
     """Publish what ``decide`` says about the newest state of a branch, and return the version that records it.
 
     Args:
         services: what acts on the branch.
         recover: ends the claim of a version if its holder is gone.
         decide: tells what to record; asked again when the branch has moved.
-        counters: where the calls go.
 
     Raises:
         ClaimBusyError: writers kept the branch busy for too long.
         BranchMissingError: the branch was deleted.
     """
-    return publish_alone(services, recover, lambda base: _plan(services, base, decide(base.state)), counters)
+    return publish_alone(services, recover, lambda base: _plan(services, base, decide(base.state)))
 
 
-def publish_alone(services: BranchServices, recover: Recover, make: MakePlan, counters: Counters) -> LoadedManifest:
+def publish_alone(services: BranchServices, recover: Recover, make: MakePlan) -> LoadedManifest:
     """Publish a plan that moves no table, waiting for writers that are in the way.
 
     Args:
         services: what acts on the branch.
         recover: ends the claim of a version if its holder is gone.
         make: makes the plan upon a state; asked again when the branch has moved.
-        counters: where the calls go.
 
     Raises:
         ClaimBusyError: writers kept the branch busy for too long.
@@ -55,12 +52,12 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan, co
     clock, settings = services.world.clock, services.settings
     started_s, delay_s = clock.monotonic_s(), _FIRST_WAIT_S
     while True:
-        base = services.load(counters)
+        base = services.load()
         plan = make(base)
-        published = _attempt(services, plan, base, counters)
+        published = _attempt(services, plan, base)
         if published is not None:
             return published
-        recover(plan.target_version, counters)
+        recover(plan.target_version)
         waited_s = clock.monotonic_s() - started_s
         if waited_s > settings.claim_wait_s:
             raise _busy(plan, waited_s)
@@ -68,33 +65,29 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan, co
         delay_s = min(delay_s * 1.5, _LONGEST_WAIT_S)
 
 
-def publish_plan(
-    services: BranchServices, plan: PublishPlan, base: LoadedManifest, counters: Counters
-) -> LoadedManifest:
+def publish_plan(services: BranchServices, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
     """Publish a plan that moves no table upon ``base``, whose claim the caller holds.
 
     Raises:
         CompareAndSwapLostError: the branch has moved past ``base``.
     """
-    staged = services.phases.stage(base, plan, counters)
-    return services.phases.publish(plan, base, staged, counters)
+    staged = services.phases.stage(base, plan)
+    return services.phases.publish(plan, base, staged)
 
 
-def _attempt(
-    services: BranchServices, plan: PublishPlan, base: LoadedManifest, counters: Counters
-) -> LoadedManifest | None:
+def _attempt(services: BranchServices, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest | None:
     """Claim and publish; None when somebody else was in the way. A claim that fails here is not left behind."""
-    if not services.claims.claim(plan, counters):
+    if not services.claims.claim(plan):
         return None
     try:
-        if services.manifest.latest_version(counters) != plan.base_version:
+        if services.manifest.latest_version() != plan.base_version:
             return None
-        return publish_plan(services, plan, base, counters)
+        return publish_plan(services, plan, base)
     except CompareAndSwapLostError:
         return None
     finally:
         # Nothing else has moved, so that whether it was published is all there is to know about it.
-        services.claims.release(plan.target_version, counters)
+        services.claims.release(plan.target_version)
 
 
 def _plan(services: BranchServices, base: LoadedManifest, change: FloorChange) -> PublishPlan:

@@ -16,7 +16,7 @@ import msgspec
 
 from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, World
+from omnigraph.runtime import Counters, World, current_counters, in_context
 from omnigraph.store.staging import (
     StagedCommit,
     stage_built_indexes,
@@ -56,9 +56,7 @@ from omnigraph.txn.snapshot import Snapshot
 from omnigraph.values import CommitId, OperationId
 
 
-def landing_place(
-    tables: TableStore, entry: TableEntry, change: MadeElsewhere, *, is_inherited: bool, counters: Counters
-) -> TablePin:
+def landing_place(tables: TableStore, entry: TableEntry, change: MadeElsewhere, *, is_inherited: bool) -> TablePin:
     """Return the version that a change made elsewhere goes on top of.
 
     Args:
@@ -66,13 +64,12 @@ def landing_place(
         entry: the table as the branch has it.
         change: what was made.
         is_inherited: the branch does not own the table, so that a fork was prepared.
-        counters: where the calls go.
 
     Raises:
         ExpectedVersionMismatchError: the files lie at a place that is no longer the table's.
     """
     if is_inherited:
-        if tables.is_untouched_fork(change.base, entry.pin, counters):
+        if tables.is_untouched_fork(change.base, entry.pin):
             return change.base
     elif (entry.pin.location, entry.pin.branch) == (change.base.location, change.base.branch):
         return entry.pin
@@ -80,33 +77,23 @@ def landing_place(
 
 
 def stage_elsewhere(
-    tables: TableStore,
-    pin: TablePin,
-    change: MadeElsewhere,
-    *,
-    operation_id: OperationId,
-    world: World,
-    counters: Counters,
+    tables: TableStore, pin: TablePin, change: MadeElsewhere, *, operation_id: OperationId, world: World
 ) -> StagedCommit | None:
     """Stage a change made elsewhere on top of ``pin``; None when it does nothing.
 
     Raises:
         ExpectedVersionMismatchError: the table has moved too far from what the change was made on.
     """
-    table = tables.open(pin, counters)
+    table = tables.open(pin)
     try:
         match change:
             case WrittenRows():
                 return _stage_rows(table, change, operation_id, world)
             case CompactedTable():
-                return stage_compacted(
-                    table, change.base, change.results, operation_id=operation_id, world=world, counters=counters
-                )
+                return stage_compacted(table, change.base, change.results, operation_id=operation_id, world=world)
             case BuiltIndexes():
-                base = tables.open(change.base, counters)
-                return stage_built_indexes(
-                    table, base, change.indexes, operation_id=operation_id, world=world, counters=counters
-                )
+                base = tables.open(change.base)
+                return stage_built_indexes(table, base, change.indexes, operation_id=operation_id, world=world)
             case _:
                 assert_never(change)
     except TableMovedError as error:
@@ -182,68 +169,53 @@ class Stager:
         self._pool = pool
 
     def stage(
-        self,
-        snapshot: Snapshot,
-        changes: Iterable[TableChange],
-        operation_id: OperationId,
-        commit_id: CommitId,
-        counters: Counters,
+        self, snapshot: Snapshot, changes: Iterable[TableChange], operation_id: OperationId, commit_id: CommitId
     ) -> tuple[StagedTable | None, ...]:
         """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
 
-        def one(change: TableChange, own: Counters) -> StagedTable | None:
-            staged = self._stage_one(snapshot, change, operation_id, commit_id, own)
+        def one(change: TableChange) -> StagedTable | None:
+            staged = self._stage_one(snapshot, change, operation_id, commit_id)
             self._world.failpoints.hit("txn.stage.after_table")
             return staged
 
-        return self._side_by_side(one, tuple(changes), counters)
+        return self._side_by_side(one, tuple(changes))
 
-    def register(
-        self, tables: Sequence[TableRegister], operation_id: OperationId, counters: Counters
-    ) -> tuple[StagedTable, ...]:
+    def register(self, tables: Sequence[TableRegister], operation_id: OperationId) -> tuple[StagedTable, ...]:
         """Create tables that nothing names yet, side by side."""
 
-        def one(table: TableRegister, own: Counters) -> StagedTable:
-            return self._register(table, operation_id, own)
+        def one(table: TableRegister) -> StagedTable:
+            return self._register(table, operation_id)
 
-        return self._side_by_side(one, tuple(tables), counters)
+        return self._side_by_side(one, tuple(tables))
 
-    def place(self, pin: TablePin, operation_id: OperationId, counters: Counters) -> TablePin:
+    def place(self, pin: TablePin, operation_id: OperationId) -> TablePin:
         """Return where changes of a table go: to itself, or to a fork when the branch only inherits it."""
         if self._line.owns(pin):
             return pin
         # The name is this attempt's own, so a fork that a crash left behind is never met again.
-        fork = self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}", counters)
+        fork = self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}")
         self._syncing.line(fork.location, fork.branch or "", fork.version)
         return fork
 
-    def _side_by_side(
-        self, run: Callable[[_Item, Counters], _Result], items: tuple[_Item, ...], counters: Counters
-    ) -> tuple[_Result, ...]:
+    def _side_by_side(self, run: Callable[[_Item], _Result], items: tuple[_Item, ...]) -> tuple[_Result, ...]:
         """Run the same step for several tables at once; all of them end before the first failure is raised."""
         if len(items) <= 1:
-            return tuple(run(item, counters) for item in items)
+            return tuple(run(item) for item in items)
         own = [Counters() for _ in items]
-        futures = [self._pool.submit(run, item, count) for item, count in zip(items, own, strict=True)]
+        futures = [self._pool.submit(in_context(run, count), item) for item, count in zip(items, own, strict=True)]
         failures = [future.exception() for future in futures]
-        costs: list[Cost] = [count.cost() for count in own]
-        counters.add_parallel(costs)
+        current_counters().add_parallel(count.cost() for count in own)
         for failure in failures:
             if failure is not None:
                 raise failure
         return tuple(future.result() for future in futures)
 
     def _stage_one(
-        self,
-        snapshot: Snapshot,
-        change: TableChange,
-        operation_id: OperationId,
-        commit_id: CommitId,
-        counters: Counters,
+        self, snapshot: Snapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId
     ) -> StagedTable | None:
         match change:
             case TableRegister():
-                return self._register(change, operation_id, counters)
+                return self._register(change, operation_id)
             case TableDrop():
                 entry = snapshot.entry(change.table_key)
                 stone = Tombstone(
@@ -257,18 +229,16 @@ class Stager:
                     action=TableAction(kind=ActionKind.TOMBSTONE, table_key=change.table_key), tombstone=stone
                 )
             case TableAlter():
-                return self._alter(snapshot, change, operation_id, counters)
+                return self._alter(snapshot, change, operation_id)
             case RowChange() | TableReplace() | IndexBuilds() | Compaction():
-                return self._stage_existing(snapshot, change, operation_id, counters)
+                return self._stage_existing(snapshot, change, operation_id)
             case WrittenRows() | CompactedTable() | BuiltIndexes():
-                return self._stage_elsewhere(snapshot, change, operation_id, counters)
+                return self._stage_elsewhere(snapshot, change, operation_id)
             case _:
                 assert_never(change)
 
-    def _alter(
-        self, snapshot: Snapshot, change: TableAlter, operation_id: OperationId, counters: Counters
-    ) -> StagedTable:
-        staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id, counters)
+    def _alter(self, snapshot: Snapshot, change: TableAlter, operation_id: OperationId) -> StagedTable:
+        staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id)
         if staged is None:
             # What only changes its name stays where and as it is.
             staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
@@ -282,36 +252,31 @@ class Stager:
         snapshot: Snapshot,
         change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
         operation_id: OperationId,
-        counters: Counters,
     ) -> StagedTable | None:
         entry = snapshot.entry(change.table_key)
         if isinstance(change, RowChange) and change.outcome is not None and not self._line.owns(entry.pin):
             # What lies on main is named as it is; the next write to it forks from there.
             action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
             return StagedTable(action=action, entry=change.outcome)
-        table = self._tables.open(self.place(entry.pin, operation_id, counters), counters)
-        commit = self._stage_commit(table, change, operation_id, counters)
-        return self._staged(entry, _action_kind(change), commit, counters)
+        table = self._tables.open(self.place(entry.pin, operation_id))
+        commit = self._stage_commit(table, change, operation_id)
+        return self._staged(entry, _action_kind(change), commit)
 
     def _stage_elsewhere(
-        self, snapshot: Snapshot, change: MadeElsewhere, operation_id: OperationId, counters: Counters
+        self, snapshot: Snapshot, change: MadeElsewhere, operation_id: OperationId
     ) -> StagedTable | None:
         entry = snapshot.entry(change.table_key)
         is_inherited = not self._line.owns(entry.pin)
-        pin = landing_place(self._tables, entry, change, is_inherited=is_inherited, counters=counters)
-        commit = stage_elsewhere(
-            self._tables, pin, change, operation_id=operation_id, world=self._world, counters=counters
-        )
-        return self._staged(entry, kind_of(change), commit, counters)
+        pin = landing_place(self._tables, entry, change, is_inherited=is_inherited)
+        commit = stage_elsewhere(self._tables, pin, change, operation_id=operation_id, world=self._world)
+        return self._staged(entry, kind_of(change), commit)
 
-    def _staged(
-        self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None, counters: Counters
-    ) -> StagedTable | None:
+    def _staged(self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None) -> StagedTable | None:
         if commit is None:
             return None
         is_fork = not self._line.owns(entry.pin)
         if is_fork:
-            self._finish(commit, counters)
+            self._finish(commit)
         action = TableAction(
             kind=ActionKind.FORK if is_fork else kind,
             table_key=entry.table_key,
@@ -326,7 +291,6 @@ class Stager:
         table: Table,
         change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
         operation_id: OperationId,
-        counters: Counters,
     ) -> StagedCommit | None:
         match change:
             case RowChange():
@@ -336,15 +300,12 @@ class Stager:
                     deletes=change.deletes,
                     operation_id=operation_id,
                     world=self._world,
-                    counters=counters,
                     # Inserts were checked against this very state before they came here.
                     assume_new=change.upserts is None,
                     tail_limit=self._settings.tail_limit,
                 )
             case TableReplace():
-                return stage_overwrite(
-                    table, change.rows, operation_id=operation_id, world=self._world, counters=counters
-                )
+                return stage_overwrite(table, change.rows, operation_id=operation_id, world=self._world)
             case TableAlter():
                 return stage_columns(
                     table,
@@ -352,32 +313,23 @@ class Stager:
                     change.origins,
                     operation_id=operation_id,
                     world=self._world,
-                    counters=counters,
                 )
             case IndexBuilds():
-                staged = stage_indexes(
-                    table, change.builds, operation_id=operation_id, world=self._world, counters=counters
-                )
+                staged = stage_indexes(table, change.builds, operation_id=operation_id, world=self._world)
                 return staged.commit
             case Compaction():
-                return stage_compaction(table, operation_id=operation_id, world=self._world, counters=counters)
+                return stage_compaction(table, operation_id=operation_id, world=self._world)
             case _:
                 assert_never(change)
 
-    def _register(self, change: TableRegister, operation_id: OperationId, counters: Counters) -> StagedTable:
+    def _register(self, change: TableRegister, operation_id: OperationId) -> StagedTable:
         # The end of the operation id makes the place unique, so that what a failed attempt leaves behind can
         # neither be mistaken for the table nor stand in the way of the next attempt.
         location = f"{change.folder}/{_folder_name(change)}-{operation_id[-8:].lower()}"
         commit = stage_create(
-            self._tables.datasets,
-            location,
-            change.schema,
-            change.rows,
-            operation_id=operation_id,
-            world=self._world,
-            counters=counters,
+            self._tables.datasets, location, change.schema, change.rows, operation_id=operation_id, world=self._world
         )
-        self._finish(commit, counters)
+        self._finish(commit)
         entry = TableEntry(
             table_key=change.table_key, object_id=change.object_id, pin=commit.after, row_count=commit.row_count
         )
@@ -386,9 +338,9 @@ class Stager:
             entry=entry,
         )
 
-    def _finish(self, commit: StagedCommit, counters: Counters) -> None:
+    def _finish(self, commit: StagedCommit) -> None:
         self._syncing.before_landing(commit)
-        self._tables.commit(commit, counters)
+        self._tables.commit(commit)
         self._syncing.after_landing(commit)
 
 

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, Effect, InternalError
-from omnigraph.runtime import Clock, Counters, start_thread
+from omnigraph.runtime import Clock, counting, start_thread
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
@@ -246,9 +246,9 @@ class GraphPublishAuthority:
         )
         self._is_forgotten = False
 
-    def snapshot(self, counters: Counters) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the newest published state: one probe when nothing has changed since the last look."""
-        return self.services.snapshot(self._refresh(counters))
+        return self.services.snapshot(self._refresh())
 
     def begin(
         self,
@@ -265,9 +265,10 @@ class GraphPublishAuthority:
             ValueFormatError: the actor or the message cannot be stored.
         """
         ids = self.services.world.ids
-        counters = Counters()
+        with counting() as counters:
+            snapshot = self.snapshot()
         txn = WriteTxn(
-            self.snapshot(counters),
+            snapshot,
             operation_id=OperationId(ids.ulid()),
             commit_id=CommitId(ids.ulid()),
             kind=kind,
@@ -290,7 +291,8 @@ class GraphPublishAuthority:
         known = txn.prepared.get(table_key)
         if known is None:
             stager = self.services.stager
-            known = stager.place(txn.snapshot.entry(table_key).pin, txn.operation_id, txn.counters)
+            with counting(txn.counters):
+                known = stager.place(txn.snapshot.entry(table_key).pin, txn.operation_id)
             txn.prepared[table_key] = known
         return known
 
@@ -309,19 +311,19 @@ class GraphPublishAuthority:
         return self.services.stores.calls.run(lambda: self._commit(txn))
 
     def _commit(self, txn: WriteTxn) -> CommitResult:
-        with self.services.life.reading(Counters()):
+        with self.services.life.reading():
             return self._queue.submit(txn)
 
-    def recover(self, counters: Counters) -> tuple[Recovery, ...]:
+    def recover(self) -> tuple[Recovery, ...]:
         """End every publish of this branch whose writer is gone."""
-        recoveries = self._recoverer.recover_abandoned(counters)
+        recoveries = self._recoverer.recover_abandoned()
         for recovery in recoveries:
             self._learn(recovery.manifest)
         return recoveries
 
-    def recover_claim(self, version: int, counters: Counters) -> Recovery | None:
+    def recover_claim(self, version: int) -> Recovery | None:
         """End the publish that holds a version's claim if its writer is gone; None when it is not, or nobody does."""
-        recovery = self._recoverer.recover_if_abandoned(version, counters)
+        recovery = self._recoverer.recover_if_abandoned(version)
         if recovery is not None:
             self._learn(recovery.manifest)
         return recovery
@@ -331,18 +333,18 @@ class GraphPublishAuthority:
         with self._known_lock:
             return self._known
 
-    def load_version(self, version: int, counters: Counters) -> LoadedManifest:
+    def load_version(self, version: int) -> LoadedManifest:
         """Return one version of the manifest; a schema that is in memory is not read again.
 
         Raises:
             BranchMissingError: the branch was deleted.
             VersionMissingError: there is no such version.
         """
-        return self.services.manifest.load_version(version, counters, self.known())
+        return self.services.manifest.load_version(version, self.known())
 
-    def delete(self, deletion: BranchDeletion, ref: BranchRef, actor: str | None, counters: Counters) -> None:
+    def delete(self, deletion: BranchDeletion, ref: BranchRef, actor: str | None) -> None:
         """Delete the branch; this authority is of no use afterwards."""
-        deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor, counters)
+        deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor)
 
     def forget(self) -> None:
         """Refuse writes as the branch is gone, and let go of everything."""
@@ -384,10 +386,10 @@ class GraphPublishAuthority:
                 return base, 0.0
             return self._known, self._known_at_s
 
-    def _refresh(self, counters: Counters) -> LoadedManifest:
+    def _refresh(self) -> LoadedManifest:
         with self._known_lock:
             known = self._known
-        loaded = self.services.load(counters, known)
+        loaded = self.services.load(known)
         return self._learn(loaded)
 
     def _learn(self, loaded: LoadedManifest) -> LoadedManifest:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from omnigraph.errors import AlreadyExistsError, CompareAndSwapLostError, OmnigraphError, TableMissingError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.recovery.classify import Observation, TableClass
@@ -63,53 +62,53 @@ class AuditLog:
         self._datasets = datasets
         self._syncing = syncing
 
-    def record(self, row: AuditRow, counters: Counters) -> None:
+    def record(self, row: AuditRow) -> None:
         """Append ``row`` unless its plan already has one: a recovery that is repeated is recorded once.
 
         An operation may have several, because each attempt of a write is a plan of its own.
         """
         rows = pa.Table.from_pylist([_to_record(row)], schema=_SCHEMA)
         while True:
-            dataset = self._open(counters)
+            dataset = self._open()
             if dataset is None:
                 try:
                     made = self._datasets.create(
-                        LOCATION, _SCHEMA, [rows], {}, counters, before_landing=self._syncing.before_publish
+                        LOCATION, _SCHEMA, [rows], {}, before_landing=self._syncing.before_publish
                     )
                 except AlreadyExistsError:
                     continue
                 self._syncing.after_publish(made, None)
                 return
-            if row.plan_id in self._datasets.read(dataset, None, ["plan_id"], counters)[0].to_pylist():
+            if row.plan_id in self._datasets.read(dataset, None, ["plan_id"])[0].to_pylist():
                 return
-            fragment = self._datasets.stage_fragment(dataset, rows, counters)
+            fragment = self._datasets.stage_fragment(dataset, rows)
             self._syncing.before_publish(dataset.pin, [fragment])
             fragments = (*dataset.fragments, fragment)
             try:
                 # The swap is idempotent by this id: an answer that was lost cannot append the row a second time.
-                made = self._datasets.replace(dataset, fragments, _SCHEMA, {}, row.plan_id, counters)
+                made = self._datasets.replace(dataset, fragments, _SCHEMA, {}, row.plan_id)
             except CompareAndSwapLostError:
                 continue
             self._syncing.after_publish(made, row.plan_id)
             return
 
-    def rows(self, counters: Counters) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return every row, oldest first, with the tables decoded."""
-        dataset = self._open(counters)
+        dataset = self._open()
         if dataset is None:
             return []
-        records: list[dict[str, Any]] = self._datasets.read(dataset, None, None, counters).to_pylist()
+        records: list[dict[str, Any]] = self._datasets.read(dataset, None, None).to_pylist()
         return [{**record, "tables": msgspec.json.decode(record["tables"])} for record in records]
 
-    def _open(self, counters: Counters) -> ReplaceableDataset | None:
+    def _open(self) -> ReplaceableDataset | None:
         try:
-            return self._datasets.open_latest(LOCATION, None, counters)
+            return self._datasets.open_latest(LOCATION, None)
         except TableMissingError:
             return None
         except OmnigraphError:
             if not self._put_torn_aside():
                 raise
-            return self._open(counters)
+            return self._open()
 
     def _put_torn_aside(self) -> bool:
         """Move the newest version away if it is torn; return whether it was.

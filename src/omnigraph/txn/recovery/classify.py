@@ -7,7 +7,6 @@ from dataclasses import replace
 from enum import StrEnum
 
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.store import TableStore
@@ -42,9 +41,7 @@ class Observation:
         return self.head > self.pin.version
 
 
-def observe_plan(
-    plan: PublishPlan, state: ManifestState, tables: TableStore, counters: Counters
-) -> tuple[Observation, ...]:
+def observe_plan(plan: PublishPlan, state: ManifestState, tables: TableStore) -> tuple[Observation, ...]:
     """Classify every table that phase B of the plan moves; ``state`` is the newest one.
 
     A plan is finished only as a whole, so commits that landed while others did not are told apart from commits of a
@@ -52,7 +49,7 @@ def observe_plan(
     """
     published = {(entry.pin.location, entry.pin.branch): entry.pin.version for entry in state.tables.values()}
     seen = tuple(
-        _observe_commit(action.table_key, action.commit, plan.operation_id, published, tables, counters)
+        _observe_commit(action.table_key, action.commit, plan.operation_id, published, tables)
         for action in plan.actions
         if action.commit is not None
     )
@@ -66,20 +63,18 @@ def observe_plan(
     )
 
 
-def observe_table(
-    table_key: str, pin: TablePin, tables: TableStore, counters: Counters, *, published: int = 0
-) -> Observation:
+def observe_table(table_key: str, pin: TablePin, tables: TableStore, *, published: int = 0) -> Observation:
     """Classify a table against a pin, whoever moved it.
 
     Commits up to the version ``published`` are known to be ours. Looking at them too would make the recovery of an
     old claim the dearer the more was written since.
     """
-    head = tables.head(pin.location, pin.branch, counters)
+    head = tables.head(pin.location, pin.branch)
     if head <= pin.version:
         klass = TableClass.NO_MOVEMENT if head == pin.version else TableClass.INVARIANT_VIOLATION
         return Observation(table_key=table_key, pin=pin, head=head, klass=klass)
     klass = TableClass.UNEXPECTED_AT_P1 if head == pin.version + 1 else TableClass.UNEXPECTED_MULTISTEP
-    foreign = _has_foreign_commit(pin.at(max(pin.version, published)), head, tables, counters)
+    foreign = _has_foreign_commit(pin.at(max(pin.version, published)), head, tables)
     return Observation(table_key=table_key, pin=pin, head=head, klass=klass, is_foreign=foreign)
 
 
@@ -89,18 +84,17 @@ def _observe_commit(
     operation_id: str,
     published: Mapping[tuple[str, str | None], int],
     tables: TableStore,
-    counters: Counters,
 ) -> Observation:
     before = commit.before
     known = published.get((before.location, before.branch), 0)
-    found = observe_table(table_key, before, tables, counters, published=known)
+    found = observe_table(table_key, before, tables, published=known)
     if found.klass is TableClass.UNEXPECTED_AT_P1:
-        mark = tables.commit_mark(commit.after, counters)
+        mark = tables.commit_mark(commit.after)
         if mark.operation_id == operation_id and mark.uuid == commit.uuid:
             return replace(found, klass=TableClass.ROLLED_PAST_EXPECTED)
     return found
 
 
-def _has_foreign_commit(pin: TablePin, head: int, tables: TableStore, counters: Counters) -> bool:
+def _has_foreign_commit(pin: TablePin, head: int, tables: TableStore) -> bool:
     versions = range(pin.version + 1, head + 1)
-    return any(tables.commit_mark(pin.at(version), counters).operation_id is None for version in versions)
+    return any(tables.commit_mark(pin.at(version)).operation_id is None for version in versions)

@@ -10,7 +10,6 @@ import msgspec
 
 from omnigraph.errors import ClaimBusyError, ClaimHeld, ExpectedVersionMismatchError, OmnigraphError, VersionMismatch
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, TableEntry
@@ -49,15 +48,15 @@ class Drift:
         return self.entry.pin.at(self.head)
 
 
-def find_drift(services: BranchServices, entry: TableEntry, counters: Counters) -> Drift:
+def find_drift(services: BranchServices, entry: TableEntry) -> Drift:
     """Look at what lies past the pin of a table that the branch owns."""
-    seen = observe_table(entry.table_key, entry.pin, services.tables, counters)
+    seen = observe_table(entry.table_key, entry.pin, services.tables)
     if not seen.has_moved:
         return Drift(entry=entry, head=seen.head, classification="no_drift")
     operations: list[str] = []
     try:
         for version in range(entry.pin.version + 1, seen.head + 1):
-            mark = services.tables.commit_mark(entry.pin.at(version), counters)
+            mark = services.tables.commit_mark(entry.pin.at(version))
             if mark.operation is None:
                 error = f"the transaction of version {version} is missing"
                 return _unverifiable(entry, seen.head, operations, error)
@@ -73,7 +72,7 @@ def find_drift(services: BranchServices, entry: TableEntry, counters: Counters) 
 
 
 def adopt_drift(
-    services: BranchServices, recover: Recover, drifts: Sequence[Drift], *, is_forced: bool, counters: Counters
+    services: BranchServices, recover: Recover, drifts: Sequence[Drift], *, is_forced: bool
 ) -> LoadedManifest:
     """Make the heads of tables what the branch says of them, as one commit; no row is written.
 
@@ -87,53 +86,49 @@ def adopt_drift(
         for drift in drifts:
             key, pin = drift.entry.table_key, drift.entry.pin
             found = base.state.table(key)
-            head = services.tables.head(pin.location, pin.branch, counters)
+            head = services.tables.head(pin.location, pin.branch)
             if found is None or found.pin != pin or head != drift.head:
                 raise _moved(key, drift.head, head)
-            count = services.tables.open(drift.head_pin, counters).row_count
+            count = services.tables.open(drift.head_pin).row_count
             entries.append(msgspec.structs.replace(found, pin=drift.head_pin, row_count=count))
         return _plan(services, base, entries, FORCED_ACTOR if is_forced else REPAIR_ACTOR)
 
-    return publish_alone(services, recover, make, counters)
+    return publish_alone(services, recover, make)
 
 
-def discard_drift(
-    services: BranchServices, recover: Recover, drifts: Sequence[Drift], counters: Counters
-) -> LoadedManifest:
+def discard_drift(services: BranchServices, recover: Recover, drifts: Sequence[Drift]) -> LoadedManifest:
     """Bring tables back to what the branch says of them, as one commit that undoes what something else has done.
 
     Raises:
         ExpectedVersionMismatchError: a table has moved since it was looked at.
         ClaimBusyError: a writer is in the way.
     """
-    base = services.load(counters)
-    plan = _undo(services, base, drifts, counters)
-    if not services.claims.claim(plan, counters):
-        recover(plan.target_version, counters)
+    base = services.load()
+    plan = _undo(services, base, drifts)
+    if not services.claims.claim(plan):
+        recover(plan.target_version)
         raise _busy(plan)
-    if services.manifest.latest_version(counters) != base.state.version:
-        services.claims.release(plan.target_version, counters)
+    if services.manifest.latest_version() != base.state.version:
+        services.claims.release(plan.target_version)
         raise _busy(plan)
     # Whatever fails from here on, the claim stays, and whoever finds it ends what was begun.
-    services.phases.commit_tables(plan, counters)
-    published = publish_plan(services, plan, base, counters)
-    services.claims.release(plan.target_version, counters)
+    services.phases.commit_tables(plan)
+    published = publish_plan(services, plan, base)
+    services.claims.release(plan.target_version)
     return published
 
 
-def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift], counters: Counters) -> PublishPlan:
+def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift]) -> PublishPlan:
     observations = []
     for drift in drifts:
         key, pin = drift.entry.table_key, drift.entry.pin
         found = base.state.table(key)
-        seen = observe_table(key, pin, services.tables, counters)
+        seen = observe_table(key, pin, services.tables)
         if found is None or found.pin != pin or seen.head != drift.head:
             raise _moved(key, drift.head, seen.head)
         # An undo spares what is not ours; here somebody has decided about it.
         observations.append(replace(seen, is_foreign=False))
-    return plan_undo(
-        services, base, observations, "discarded drift", counters, kind=WriteKind.REPAIR, actor=REPAIR_ACTOR
-    )
+    return plan_undo(services, base, observations, "discarded drift", kind=WriteKind.REPAIR, actor=REPAIR_ACTOR)
 
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:

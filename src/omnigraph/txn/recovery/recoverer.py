@@ -22,7 +22,6 @@ from omnigraph.errors import (
     TableMovedError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
 from omnigraph.txn.claims.store import Holding
@@ -68,21 +67,21 @@ class Recoverer:
         # Turns of this process that an error ended. Nobody else may go on with them while it lives, so it does.
         self._broken_off: dict[int, int] = {}
 
-    def recover_abandoned(self, counters: Counters) -> tuple[Recovery, ...]:
+    def recover_abandoned(self) -> tuple[Recovery, ...]:
         """Recover every claim of the branch whose holder is gone; leave those of live writers alone."""
         done = []
-        for version in self._services.claims.pending_versions(counters):
+        for version in self._services.claims.pending_versions():
             try:
-                recovery = self.recover_if_abandoned(version, counters)
+                recovery = self.recover_if_abandoned(version)
             except BranchMissingError:
                 # Nothing can come of what others claimed on a branch that is gone, and each claim says so itself.
                 continue
             if recovery is not None:
                 done.append(recovery)
-        self._services.claims.remove_strays(counters)
+        self._services.claims.remove_strays()
         return tuple(done)
 
-    def recover_if_abandoned(self, version: int, counters: Counters) -> Recovery | None:
+    def recover_if_abandoned(self, version: int) -> Recovery | None:
         """Take over one claim if its holder may be presumed dead, and end it. None: not ours to touch.
 
         Raises:
@@ -90,25 +89,25 @@ class Recoverer:
             RecoveryInvariantError: a table is behind its pin.
         """
         claims = self._services.claims
-        plan = claims.read(version, counters)
+        plan = claims.read(version)
         if plan is None:
             return None
-        holding = claims.holding(plan, counters)
+        holding = claims.holding(plan)
         turn = holding.turn
         try:
             if not self._was_broken_off(version, holding):
                 if not claims.is_abandoned(holding):
                     return None
                 turn += 1
-                if not claims.take_over(version, holding, self._services.writer, counters):
+                if not claims.take_over(version, holding, self._services.writer):
                     return None
             self._services.world.failpoints.hit("txn.recover.after_takeover")
-            return self.resolve(plan, counters)
+            return self.resolve(plan)
         except BaseException:
             self._broken_off[version] = turn
             raise
 
-    def resolve(self, plan: PublishPlan, counters: Counters) -> Recovery:
+    def resolve(self, plan: PublishPlan) -> Recovery:
         """End the publish of ``plan``, whose claim the caller holds, and remove the claim.
 
         Each outcome leaves every table of the plan at a version that the manifest names.
@@ -118,35 +117,35 @@ class Recoverer:
                 claim.
         """
         if plan.kind is WriteKind.BRANCH_DELETE:
-            return self._resolve_deletion(plan, counters)
-        self._services.manifest.put_torn_aside(plan.target_version, counters)
+            return self._resolve_deletion(plan)
+        self._services.manifest.put_torn_aside(plan.target_version)
         try:
-            recovery = self._end_floor(plan, counters) if plan.kind is WriteKind.CLEANUP else self._end(plan, counters)
+            recovery = self._end_floor(plan) if plan.kind is WriteKind.CLEANUP else self._end(plan)
         except BranchMissingError:
-            self._conclude(plan, RecoveryKind.DISCARDED, plan.base_commit, (), counters)
+            self._conclude(plan, RecoveryKind.DISCARDED, plan.base_commit, ())
             raise
         self._services.world.failpoints.hit("txn.recover.after_publish")
-        self._conclude(plan, recovery.kind, recovery.commit_id, recovery.observations, counters)
+        self._conclude(plan, recovery.kind, recovery.commit_id, recovery.observations)
         return recovery
 
-    def _resolve_deletion(self, plan: PublishPlan, counters: Counters) -> Recovery:
-        is_gone = BranchDeletion(self._services.stores).resume(self._services, plan, counters)
+    def _resolve_deletion(self, plan: PublishPlan) -> Recovery:
+        is_gone = BranchDeletion(self._services.stores).resume(self._services, plan)
         kind = RecoveryKind.ROLLED_FORWARD if is_gone else RecoveryKind.ROLLED_BACK
-        self._conclude(plan, kind, plan.base_commit, (), counters)
+        self._conclude(plan, kind, plan.base_commit, ())
         if is_gone:
             raise branch_missing(plan.branch)
-        return _recovery(kind, (), plan.base_commit, self._services.load(counters))
+        return _recovery(kind, (), plan.base_commit, self._services.load())
 
-    def _end_floor(self, plan: PublishPlan, counters: Counters) -> Recovery:
+    def _end_floor(self, plan: PublishPlan) -> Recovery:
         """Record the floor of a cleanup that died, unless its version is taken: then the cleanup never began."""
         for _ in range(_MAX_ROUNDS):
-            base = self._services.load(counters)
+            base = self._services.load()
             if base.state.version >= plan.target_version:
                 was_published = base.state.head.cleaned >= plan.target_version
                 kind = RecoveryKind.ROLLED_FORWARD if was_published else RecoveryKind.ROLLED_BACK
                 return _recovery(kind, (), base.state.head.commit, base)
             try:
-                manifest = publish_plan(self._services, plan, base, counters)
+                manifest = publish_plan(self._services, plan, base)
             except CompareAndSwapLostError:
                 self._pause()
                 continue
@@ -154,12 +153,7 @@ class Recoverer:
         raise _busy(plan)
 
     def _conclude(
-        self,
-        plan: PublishPlan,
-        kind: RecoveryKind,
-        commit_id: CommitId,
-        observations: tuple[Observation, ...],
-        counters: Counters,
+        self, plan: PublishPlan, kind: RecoveryKind, commit_id: CommitId, observations: tuple[Observation, ...]
     ) -> None:
         """Record how the publish ended, then remove its claim."""
         self._services.audit.record(
@@ -173,33 +167,32 @@ class Recoverer:
                 commit_id=commit_id,
                 observations=observations,
                 recovered_at_ms=self._services.world.clock.now_ms(),
-            ),
-            counters,
+            )
         )
         self._services.world.failpoints.hit("txn.recover.after_audit")
-        self._services.claims.release(plan.target_version, counters)
+        self._services.claims.release(plan.target_version)
 
     def _was_broken_off(self, version: int, holding: Holding) -> bool:
         """Whether the claim is held by a turn of our own that failed; whoever is told so goes on with it."""
         return self._broken_off.pop(version, 0) == holding.turn > 0 and holding.writer == self._services.writer
 
-    def _end(self, plan: PublishPlan, counters: Counters) -> Recovery:
+    def _end(self, plan: PublishPlan) -> Recovery:
         for _ in range(_MAX_ROUNDS):
-            base = self._services.load(counters)
+            base = self._services.load()
             self._put_torn_aside(plan, base)
-            observations = observe_plan(plan, base.state, self._services.tables, counters)
+            observations = observe_plan(plan, base.state, self._services.tables)
             self._services.world.failpoints.hit("txn.recover.after_classify")
-            published = self._services.manifest.find_commit(base, plan.change.commits[-1].id, counters)
+            published = self._services.manifest.find_commit(base, plan.change.commits[-1].id)
             if published is None:
                 _refuse_violations(observations)
             try:
                 if published is not None:
-                    manifest = self._heal(plan, base, counters)
+                    manifest = self._heal(plan, base)
                     return _recovery(RecoveryKind.ROLLED_FORWARD, observations, published.id, manifest)
                 if base.state.version >= plan.target_version:
-                    manifest = self._heal(plan, base, counters)
+                    manifest = self._heal(plan, base)
                     return _recovery(RecoveryKind.ROLLED_BACK, observations, manifest.state.head.commit, manifest)
-                return self._end_current(plan, base, observations, counters)
+                return self._end_current(plan, base, observations)
             except (CompareAndSwapLostError, TableMovedError):
                 # The presumed-dead writer, or whoever holds a later claim, was faster: look again, and not in step
                 # with another recoverer of the same tables.
@@ -213,100 +206,96 @@ class Recoverer:
             if (entry.pin.location, entry.pin.branch) in places:
                 self._services.tables.put_torn_aside(entry.pin)
 
-    def _end_current(
-        self, plan: PublishPlan, base: LoadedManifest, observations: tuple[Observation, ...], counters: Counters
-    ) -> Recovery:
+    def _end_current(self, plan: PublishPlan, base: LoadedManifest, observations: tuple[Observation, ...]) -> Recovery:
         """The plan's version is still free: all of its tables landed, or none of them shall have."""
         landed = all(seen.klass is TableClass.ROLLED_PAST_EXPECTED for seen in observations)
-        staged = self._stage_again(plan, base, counters) if landed else None
+        staged = self._stage_again(plan, base) if landed else None
         if staged is not None:
-            manifest = self._services.phases.publish(plan, base, staged, counters)
+            manifest = self._services.phases.publish(plan, base, staged)
             return _recovery(RecoveryKind.ROLLED_FORWARD, observations, plan.change.commits[-1].id, manifest)
         # Undone to what the manifest names, not to what the plan was built on: a plan that is itself an undo was
         # built on rows that nobody published.
-        current = self._observe_current(plan, base, counters)
-        undo = plan_undo(self._services, base, current, f"undo of {plan.operation_id}", counters)
-        self._services.phases.commit_tables(undo, counters)
-        manifest = self._publish(undo, base, counters)
+        current = self._observe_current(plan, base)
+        undo = plan_undo(self._services, base, current, f"undo of {plan.operation_id}")
+        self._services.phases.commit_tables(undo)
+        manifest = self._publish(undo, base)
         return _recovery(RecoveryKind.ROLLED_BACK, observations, undo.change.commits[-1].id, manifest)
 
-    def _stage_again(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> StagedManifest | None:
+    def _stage_again(self, plan: PublishPlan, base: LoadedManifest) -> StagedManifest | None:
         """Upload the manifest of a plan whose tables have landed.
 
         None: it holds something that no manifest can. Nothing of it was published, so that it can be undone; finishing
         it would fail for whoever tries, and keep the branch for ever.
         """
         try:
-            return self._services.phases.stage(base, plan, counters)
+            return self._services.phases.stage(base, plan)
         except OmnigraphError:
             raise
         except (ValueError, TypeError) as trouble:
             _log.warning("a write cannot be finished and is undone plan=%s: %s", plan.publish_uuid, trouble)
             return None
 
-    def _heal(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
+    def _heal(self, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
         """The plan's version is taken: undo, under a claim of its own, whatever the plan's tables hold unpublished.
 
         That is what the plan itself moved after it was fenced, or what a recoverer undid too late. Only tables that
         the newest manifest pins on the same line matter; nobody can reach the others.
         """
-        moved = [seen for seen in self._observe_current(plan, base, counters) if seen.has_moved and not seen.is_foreign]
-        drifted = self._without_window(moved, base, counters)
+        moved = [seen for seen in self._observe_current(plan, base) if seen.has_moved and not seen.is_foreign]
+        drifted = self._without_window(moved, base)
         if not drifted:
             return base
-        undo = plan_undo(self._services, base, drifted, f"undo of {plan.operation_id}", counters)
-        if not self._services.claims.claim(undo, counters):
-            self._wait_for_claim(undo.target_version, counters)
+        undo = plan_undo(self._services, base, drifted, f"undo of {plan.operation_id}")
+        if not self._services.claims.claim(undo):
+            self._wait_for_claim(undo.target_version)
             raise _lost(undo)
-        if self._services.manifest.latest_version(counters) != base.state.version:
+        if self._services.manifest.latest_version() != base.state.version:
             # What looked like drift may have been the window of whoever published since. No table was touched.
-            self._services.claims.release(undo.target_version, counters)
+            self._services.claims.release(undo.target_version)
             raise _lost(undo)
         try:
-            self._services.phases.commit_tables(undo, counters)
-            manifest = self._publish(undo, base, counters)
+            self._services.phases.commit_tables(undo)
+            manifest = self._publish(undo, base)
         except (CompareAndSwapLostError, TableMovedError):
             # Overtaken. What the undo has moved is drift like any other, and its sidecar the only one that is sure
             # to name it: it goes when that is healed.
-            self.resolve(undo, counters)
+            self.resolve(undo)
             raise
-        self._services.claims.release(undo.target_version, counters)
+        self._services.claims.release(undo.target_version)
         return manifest
 
-    def _without_window(
-        self, moved: Sequence[Observation], base: LoadedManifest, counters: Counters
-    ) -> Sequence[Observation]:
+    def _without_window(self, moved: Sequence[Observation], base: LoadedManifest) -> Sequence[Observation]:
         """Leave out tables that stand where the plan of the next version's claim puts them.
 
         They are in the window of its holder, who publishes them or whose claim gets them undone. On a busy branch
         there always is such a window: whoever waited for a moment without one could wait for ever.
         """
-        claim = self._services.claims.read(base.state.version + 1, counters) if moved else None
+        claim = self._services.claims.read(base.state.version + 1) if moved else None
         if claim is None:
             return moved
         landed = {
             (commit.before, commit.after.version)
             for commit in claim.commits
             if any(seen.pin == commit.before and seen.head == commit.after.version for seen in moved)
-            and self._services.tables.commit_mark(commit.after, counters).uuid == commit.uuid
+            and self._services.tables.commit_mark(commit.after).uuid == commit.uuid
         }
         return [seen for seen in moved if (seen.pin, seen.head) not in landed]
 
-    def _observe_current(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> Sequence[Observation]:
+    def _observe_current(self, plan: PublishPlan, base: LoadedManifest) -> Sequence[Observation]:
         places = {(commit.before.location, commit.before.branch) for commit in plan.commits}
         return [
-            observe_table(entry.table_key, entry.pin, self._services.tables, counters)
+            observe_table(entry.table_key, entry.pin, self._services.tables)
             for entry in base.state.tables.values()
             if (entry.pin.location, entry.pin.branch) in places
         ]
 
-    def _publish(self, plan: PublishPlan, base: LoadedManifest, counters: Counters) -> LoadedManifest:
-        staged = self._services.phases.stage(base, plan, counters)
-        return self._services.phases.publish(plan, base, staged, counters)
+    def _publish(self, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
+        staged = self._services.phases.stage(base, plan)
+        return self._services.phases.publish(plan, base, staged)
 
-    def _wait_for_claim(self, version: int, counters: Counters) -> None:
+    def _wait_for_claim(self, version: int) -> None:
         """Give whoever holds the newest claim a moment, or recover it when nobody is there any more."""
-        if self.recover_if_abandoned(version, counters) is None:
+        if self.recover_if_abandoned(version) is None:
             self._pause()
 
     def _pause(self) -> None:

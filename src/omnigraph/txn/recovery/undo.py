@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import stage_undo
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit, ManifestChange, TableEntry
@@ -23,7 +22,6 @@ def plan_undo(
     base: LoadedManifest,
     observations: Sequence[Observation],
     reason: str,
-    counters: Counters,
     *,
     kind: WriteKind = WriteKind.RECOVERY,
     actor: str = RECOVERY_ACTOR,
@@ -36,7 +34,7 @@ def plan_undo(
     world = services.world
     operation_id = OperationId(world.ids.ulid())
     staged = tuple(
-        _undo_one(services, observation, operation_id, counters)
+        _undo_one(services, observation, operation_id)
         for observation in observations
         if observation.has_moved and not observation.is_foreign
     )
@@ -67,12 +65,10 @@ def plan_undo(
     )
 
 
-def _undo_one(
-    services: BranchServices, observation: Observation, operation_id: OperationId, counters: Counters
-) -> TableAction:
-    pinned = services.tables.open(observation.pin, counters)
-    head = services.tables.open(observation.pin.at(observation.head), counters)
-    commit = stage_undo(pinned, head, operation_id=operation_id, world=services.world, counters=counters)
+def _undo_one(services: BranchServices, observation: Observation, operation_id: OperationId) -> TableAction:
+    pinned = services.tables.open(observation.pin)
+    head = services.tables.open(observation.pin.at(observation.head))
+    commit = stage_undo(pinned, head, operation_id=operation_id, world=services.world)
     return TableAction(kind=ActionKind.UNDO, table_key=observation.table_key, commit=commit)
 
 

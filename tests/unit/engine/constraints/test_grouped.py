@@ -7,7 +7,6 @@ from tests.session_graph import create_graph, open_session
 from omnigraph.engine.constraints import check_change
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import ConstraintViolationError
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.batch import _accept
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -36,8 +35,8 @@ def session(tmp_path):
 
 def accept_in_turn(session, *changes):
     """Let the changes meet each other as the members of one group do."""
-    authority = session.store.authority(BranchName(MAIN), Counters())
-    catalog, counters, merged = session.catalog(), Counters(), {}
+    authority = session.store.authority(BranchName(MAIN))
+    catalog, merged = session.catalog(), {}
     for change in changes:
         txn = authority.begin(WriteKind.INSERT)
         for item in change.types.values():
@@ -45,8 +44,8 @@ def accept_in_turn(session, *changes):
                 txn.upsert(item.table_key, item.rows)
             if item.deletes:
                 txn.delete(item.table_key, item.deletes)
-        txn.add_check(lambda view, change=change: check_change(change, GraphView.of_commit(view, catalog, counters)))
-        merged = _accept(txn, authority.snapshot(counters), merged, counters)
+        txn.add_check(lambda view, change=change: check_change(change, GraphView.of_commit(view, catalog)))
+        merged = _accept(txn, authority.snapshot(), merged)
     return merged
 
 

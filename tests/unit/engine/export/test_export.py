@@ -27,7 +27,6 @@ from omnigraph.errors import (
 )
 from omnigraph.history.diff.change import NO_FILTER
 from omnigraph.history.feed.reader import export_records
-from omnigraph.runtime import Counters
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
@@ -63,7 +62,7 @@ def test_loading_an_export_gives_every_bit_back(full, tmp_path, form):
 
 def test_a_stream_has_edges_first_and_rows_by_id_in_the_encoding_of_the_feed(full, tmp_path):
     result, records = stream(full)
-    assert records == list(export_records(full.snapshot(), NO_FILTER, Counters()))
+    assert records == list(export_records(full.snapshot(), NO_FILTER))
     assert [item.name for item in result.types] == ["Link", "Bare", "Link", "Thing"]
     assert result.rows == 9
     lines = "".join(json.dumps(record) + "\n" for record in records)

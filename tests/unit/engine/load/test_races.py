@@ -6,7 +6,6 @@ import pytest
 from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.errors import ConstraintViolationError, ExpectedVersionMismatchError, KeyExistsError
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """
@@ -27,7 +26,7 @@ def graph(tmp_path):
 @pytest.fixture
 def meanwhile(graph, monkeypatch, tmp_path):
     """Let another load be published between the reading of the next one and its commit."""
-    authority = graph.store.authority(BranchName(MAIN), Counters())
+    authority = graph.store.authority(BranchName(MAIN))
     commit = authority.commit
 
     def arrange(lines, mode, times=1, **options):

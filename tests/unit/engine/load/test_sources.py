@@ -14,7 +14,6 @@ from tests.load_graph import export, load_files, load_lines, make_graph
 
 from omnigraph.engine.load import LoadSettings, Source, load
 from omnigraph.errors import BadRowsError, ExternalBlobError, TypeMissingError, UsageError
-from omnigraph.runtime import Counters
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """
@@ -266,6 +265,6 @@ def test_type_that_the_branch_does_not_have_is_refused(graph, tmp_path):
     with other:
         catalog = other.catalog()
     (tmp_path / "c.jsonl").write_text('{"type":"City","data":{"name":"Rome"}}\n')
-    authority = graph.store.authority(BranchName(MAIN), Counters())
+    authority = graph.store.authority(BranchName(MAIN))
     with pytest.raises(TypeMissingError, match="does not exist at this snapshot"):
         load(authority, catalog, [str(tmp_path / "c.jsonl")], "append")

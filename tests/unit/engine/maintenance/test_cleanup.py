@@ -28,7 +28,7 @@ from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import HistoryGoneError, UsageError, WriteSweptError
 from omnigraph.history.merge import merge_branch
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, write_fragments_for
 from omnigraph.txn.changes import WrittenRows
@@ -190,7 +190,7 @@ def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tm
 
     def delete_partly():
         if not gone:
-            gone.append(session.store.branch_line(BranchName("draft"), Counters()).line)
+            gone.append(session.store.branch_line(BranchName("draft")).line)
             with (
                 open_session(tmp_path / "g", maintenance=AT_ONCE, world=dying) as other,
                 pytest.raises(Torn),
@@ -234,8 +234,8 @@ def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(se
     with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as opened:
         opened.cleanup(keep=1, confirm=True)
     with open_session(tmp_path / "g", mode="read_only") as reader:
-        table = reader.store.tables.open(slow[0].entry("node:Person").pin, Counters())
-        assert table.read(counters=Counters()).num_rows == 6
+        table = reader.store.tables.open(slow[0].entry("node:Person").pin)
+        assert table.read().num_rows == 6
         assert count(reader, None) == 0
 
 
@@ -281,7 +281,7 @@ def test_a_writer_that_slept_is_not_fooled_by_a_number_that_is_free_again(tmp_pa
         done = authority.commit(txn)
         assert done.commit.manifest_version > following
         assert read_ids(graph, PERSON) == ["a", "late"]
-        assert graph.snapshot(BranchName(MAIN), Counters()).state.head.commit == done.commit.id
+        assert graph.snapshot(BranchName(MAIN)).state.head.commit == done.commit.id
     assert audit(str(tmp_path / "g")) == []
 
 

@@ -12,7 +12,6 @@ from tests.session_graph import create_graph, open_session, read_graph
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.planning import LocalRunner, plan_table_indexes, wanted_indexes
 from omnigraph.errors import ExpectedVersionMismatchError, TypeMissingError, ValueFormatError
-from omnigraph.runtime import Counters
 from omnigraph.txn.changes import BuiltIndexes
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -42,9 +41,9 @@ def person(result):
 
 
 def coverage(session, branch="main"):
-    table = session.snapshot(branch).table("node:Person", Counters())
+    table = session.snapshot(branch).table("node:Person")
     present = {item.metadata.id for item in table.fragments}
-    return len(present), {index.name: index.fragment_ids >= present for index in table.indexes(Counters())}
+    return len(present), {index.name: index.fragment_ids >= present for index in table.indexes()}
 
 
 def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session):
@@ -117,8 +116,8 @@ def test_a_table_that_is_changed_meanwhile_is_planned_again_and_given_up_when_th
 
 
 def test_an_update_that_was_decided_before_a_compaction_is_not_refused_for_it(session):
-    authority = session.store.authority(BranchName(MAIN), Counters())
-    rows = session.snapshot().table("node:Person", Counters()).read(counters=Counters())
+    authority = session.store.authority(BranchName(MAIN))
+    rows = session.snapshot().table("node:Person").read()
     txn, late = authority.begin(WriteKind.MUTATE), authority.begin(WriteKind.MUTATE)
     for one in (txn, late):
         one.upsert("node:Person", rows.slice(0, 1).set_column(3, "age", [[7]]).cast(rows.schema))
@@ -201,7 +200,7 @@ def test_settings_come_from_the_environment_and_nonsense_is_refused():
 def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_again(session):
     snapshot, runner = session.snapshot(), LocalRunner(session.store.storage, 1)
     plan = plan_table_indexes(
-        snapshot, "node:Person", wanted_indexes(session.catalog(), "node:Person"), Counters(), group_rows=1 << 20
+        snapshot, "node:Person", wanted_indexes(session.catalog(), "node:Person"), group_rows=1 << 20
     )
     (built,) = runner.build([plan.job])
     late = [BuiltIndexes(table_key="node:Person", base=plan.job.base, indexes=tuple(built))]
@@ -211,7 +210,7 @@ def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_aga
         def compact(self, jobs):
             done = super().compact(jobs)
             if late:
-                authority = session.store.authority(BranchName(MAIN), Counters())
+                authority = session.store.authority(BranchName(MAIN))
                 txn = authority.begin(WriteKind.ENSURE_INDICES)
                 txn.change(late.pop())
                 authority.commit(txn)

@@ -13,7 +13,6 @@ from omnigraph.engine.comparison import column_of, compare
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.ir.model import TargetColumn
 from omnigraph.ir.types import F64, I64, TEXT
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -70,7 +69,7 @@ def session(tmp_path_factory):
             {"id": str(at), "key": str(at)} | {name: dict(enumerate(STORED[name])).get(at) for name in names}
             for at in range(count)
         ]
-        authority = session.store.authority(BranchName(MAIN), Counters())
+        authority = session.store.authority(BranchName(MAIN))
         txn = authority.begin(WriteKind.INSERT)
         txn.insert(node.table_key, rows_of(node, rows))
         authority.commit(txn)
@@ -79,12 +78,12 @@ def session(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(session):
-    return session.snapshot().table("node:Row", Counters())
+    return session.snapshot().table("node:Row")
 
 
 @pytest.fixture(scope="module")
 def rows(table):
-    return table.read(counters=Counters())
+    return table.read()
 
 
 @pytest.mark.parametrize("column", STORED)
@@ -100,7 +99,7 @@ def test_comparison_is_that_of_the_exact_numbers_and_null_never_matches(session,
             assert matched == wanted, (op, value)
             predicate = found.sql()
             if predicate is not None:
-                read = table.read(["key"], predicate, counters=Counters())["key"].to_pylist()
+                read = table.read(["key"], predicate)["key"].to_pylist()
                 assert wanted <= set(read), predicate
 
 

@@ -13,7 +13,6 @@ from omnigraph.errors import (
     SchemaMovedError,
 )
 from omnigraph.ir import compile_query, expect_mutation
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.writer import GraphPublishAuthority
 from omnigraph.values import MAIN, BranchName
 
@@ -58,7 +57,7 @@ class _Overtaken(GraphPublishAuthority):
 
 
 def mutate_overtaken(session, body, meanwhile, **options):
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     plan = expect_mutation(compile_query(f"query q() {{ {body} }}", None, session.catalog()))
     overtaken = _Overtaken(authority, lambda: session.mutate(f"query q() {{ {meanwhile} }}"))
     return run_mutation(overtaken, session.catalog(), plan, {}, **options)
@@ -124,7 +123,7 @@ def test_expected_head_is_final_for_an_insert_too(session):
 
 
 def test_plan_of_another_schema_is_refused(session):
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     plan = expect_mutation(compile_query('query q() { insert Team { code: "t" } }', None, session.catalog()))
     with pytest.raises(SchemaMovedError):
         run_mutation(authority, session.catalog(), plan, {}, schema_hash="sha256:other")

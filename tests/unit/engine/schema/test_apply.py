@@ -16,7 +16,6 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import Counters
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds
 from omnigraph.txn.publish.plan import WriteKind
@@ -55,7 +54,7 @@ def session(template, tmp_path):
 
 def during(monkeypatch, session, act, branch=MAIN):
     """Let ``act`` happen once, after the next commit has resolved its world and before it is published."""
-    authority = session.store.authority(BranchName(branch), Counters())
+    authority = session.store.authority(BranchName(branch))
     commit, left = authority.commit, [act]
 
     def commit_late(txn):
@@ -139,7 +138,7 @@ def test_a_hard_drop_on_a_branch_takes_nothing_from_the_others(session):
     earlier = session.snapshot()
     result = session.apply_schema(AGELESS, branch="draft", allow_data_loss=True)
     assert result.warnings == ()
-    assert earlier.table("node:Person", Counters()).row_count == 2
+    assert earlier.table("node:Person").row_count == 2
     assert "age" in read_graph(session)["node:Person"]["Ada"]
 
 
@@ -154,8 +153,8 @@ def test_a_hard_drop_spares_what_another_branch_still_names(session):
     assert "age" in read_graph(session, "draft")["node:Person"]["Ada"]
     for snapshot in (first, last):
         with pytest.raises(VersionMissingError):
-            snapshot.table("node:Person", Counters())
-        assert snapshot.table("node:City", Counters()).row_count == 1
+            snapshot.table("node:Person")
+        assert snapshot.table("node:City").row_count == 1
     session.mutate('query q() { insert Person { name: "Gil" } }', branch="draft")
     assert sorted(read_graph(session)["node:Person"]) == ["Ada", "Bob", "Eve", "Fay"]
 
@@ -165,9 +164,9 @@ def test_a_hard_drop_of_a_type_keeps_its_last_version_until_cleanup(session):
     session.mutate('query q() { insert City { name: "Oslo" } }')
     last = session.snapshot()
     session.apply_schema(SCHEMA.replace("node City { name: String @key }", ""), allow_data_loss=True)
-    assert last.table("node:City", Counters()).row_count == 2
+    assert last.table("node:City").row_count == 2
     with pytest.raises(VersionMissingError):
-        first.table("node:City", Counters())
+        first.table("node:City")
     assert [stone.table_key for stone in session.snapshot().state.tombstones] == ["node:City"]
 
 
@@ -181,7 +180,7 @@ def test_the_schema_is_in_force_although_reclaiming_failed(session, monkeypatch)
     result = session.apply_schema(AGELESS, allow_data_loss=True)
     assert result.applied
     assert result.warnings == ("earlier versions could not be reclaimed: lost",)
-    assert earlier.table("node:Person", Counters()).row_count == 2
+    assert earlier.table("node:Person").row_count == 2
 
 
 def test_only_the_first_offenders_are_described_and_all_are_counted(session):
@@ -200,12 +199,12 @@ def test_only_the_columns_of_the_rules_to_be_added_are_read(session):
     plan = plan_migration(accepted, parse_schema(UNIQUE.encode()))
     checks = rows_to_check(accepted, plan)
     assert [check.table_key for check in checks] == ["node:Person"]
-    check_rows(checks, session.snapshot(), Counters())
+    check_rows(checks, session.snapshot())
     assert rows_to_check(accepted, plan_migration(accepted, parse_schema(NICKED.encode()))) == []
 
 
 def test_rows_with_an_index_are_found_after_their_column_was_renamed(session):
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     txn = authority.begin(WriteKind.ENSURE_INDICES)
     builds = (
         IndexBuild(column="id", kind="btree", name="id_idx"),
@@ -216,5 +215,5 @@ def test_rows_with_an_index_are_found_after_their_column_was_renamed(session):
     session.apply_schema(SCHEMA.replace("age: I32?", 'years: I32? @rename_from("age")'))
     session.mutate("query q() { update Person set { years: 37 } where years = 36 }")
     assert read_graph(session)["node:Person"]["Ada"]["years"] == 37
-    table = session.snapshot().table("node:Person", Counters())
-    assert {index.columns for index in table.indexes(Counters())} == {("id",), ("years",)}
+    table = session.snapshot().table("node:Person")
+    assert {index.columns for index in table.indexes()} == {("id",), ("years",)}

@@ -8,7 +8,6 @@ from tests.session_graph import open_session, read_graph
 
 from omnigraph.errors import BranchMissingError, PreconditionFailedError, ReadOnlyError, UsageError, ValueFormatError
 from omnigraph.history.merge import MergeOutcome, merge_branch, preview_merge, revert_commit
-from omnigraph.runtime import Counters
 from omnigraph.txn.changes import Compaction
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -75,7 +74,7 @@ def test_no_table_of_the_target_rests_on_a_line_of_the_source(session):
     put(session, PERSON, {"c": person("c")}, DRAFT)
     for target in (MAIN, "other"):
         merge_branch(session, DRAFT, target)
-        line = session.store.branch_line(BranchName(DRAFT), Counters()).line
+        line = session.store.branch_line(BranchName(DRAFT)).line
         assert not [pin for pin in _pins(session, target).values() if (pin.branch or "").startswith(line)]
 
 
@@ -103,11 +102,11 @@ def test_what_is_taken_over_is_validated_like_anything_else(session):
 
 def test_rows_that_the_merge_does_not_change_keep_their_versions(session):
     put(session, PERSON, {"a": person("a", "x"), "c": person("c")}, DRAFT)
-    table = session.snapshot().table(PERSON, Counters())
-    before = {row["id"]: row for row in table.read(counters=Counters(), with_row_meta=True).to_pylist()}
+    table = session.snapshot().table(PERSON)
+    before = {row["id"]: row for row in table.read(with_row_meta=True).to_pylist()}
     merge_branch(session, DRAFT)
-    table = session.snapshot().table(PERSON, Counters())
-    after = {row["id"]: row for row in table.read(counters=Counters(), with_row_meta=True).to_pylist()}
+    table = session.snapshot().table(PERSON)
+    after = {row["id"]: row for row in table.read(with_row_meta=True).to_pylist()}
     assert after["b"] == before["b"]
     assert after["a"]["_rowid"] == before["a"]["_rowid"]
     assert after["a"]["nick"] == "x"
@@ -204,7 +203,7 @@ def test_compaction_of_either_side_is_no_change(session):
         put(session, PERSON, {f"m{number}": person(f"m{number}")})
     merge_branch(session, MAIN, DRAFT)
     for branch in (MAIN, DRAFT):
-        authority = session.store.authority(BranchName(branch), Counters())
+        authority = session.store.authority(BranchName(branch))
         txn = authority.begin(WriteKind.OPTIMIZE)
         txn.change(Compaction(table_key=PERSON))
         authority.commit(txn)

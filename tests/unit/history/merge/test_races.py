@@ -8,7 +8,7 @@ from tests.session_graph import open_session, read_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, MergeConflictsError, ReadSetChangedError, SchemaMovedError
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.values import MAIN, BranchName
 
@@ -204,5 +204,5 @@ def test_a_target_that_is_gone_or_made_anew_gets_nothing(meeting, point, end):
     with pytest.raises(ReadSetChangedError) as refused:
         merge_branch(session, MAIN, DRAFT)
     assert refused.value.details.member == f"branch_merge_target:{DRAFT}"
-    if DRAFT in session.store.branch_names(Counters()):
+    if DRAFT in session.store.branch_names():
         assert history_of(session, DRAFT) == history_of(session, MAIN)

@@ -16,7 +16,6 @@ from omnigraph.errors import (
     ValueFormatError,
 )
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.runtime import Counters
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 
@@ -149,7 +148,7 @@ def test_the_first_commit_and_unknown_ones_are_refused(session):
 
 
 def test_a_commit_that_shared_its_publish_cannot_be_undone_alone(session):
-    authority = session.store.authority(BranchName(MAIN), Counters())
+    authority = session.store.authority(BranchName(MAIN))
     owner = session.catalog().nodes["Person"]
     txns = []
     for name in "cd":
@@ -172,7 +171,7 @@ def test_a_revert_may_demand_the_head_it_was_decided_on(session):
 def test_a_commit_whose_tables_were_reclaimed_cannot_be_undone(session):
     commit = _put(session, {"a": person("a", "x")})
     _put(session, {"b": person("b", "x")})
-    session.store.reclaim_older([session.snapshot().entry(PERSON).pin], Counters())
+    session.store.reclaim_older([session.snapshot().entry(PERSON).pin])
     with pytest.raises(HistoryGoneError):
         revert_commit(session, commit)
 

@@ -15,7 +15,6 @@ from tests.session import Session
 from omnigraph.engine.load import Source
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import FileMissingError
-from omnigraph.runtime import Counters
 from omnigraph.spark.load.job import LoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
@@ -35,11 +34,11 @@ def people(numbers, age):
 def test_objects_are_read_and_written_like_files(s3_endpoint):
     options, root = s3_endpoint.storage_options, s3_endpoint.fresh_prefix()
     inputs = ControlObjects(Storage.open(f"{root}/input", options))
-    inputs.put("a.jsonl", people(range(100), 1), Counters())
-    inputs.put("b.jsonl.gz", gzip.compress(people(range(100, 120), 1)), Counters())
+    inputs.put("a.jsonl", people(range(100), 1))
+    inputs.put("b.jsonl.gz", gzip.compress(people(range(100, 120), 1)))
     packed = io.BytesIO()
     pq.write_table(pa.table({"from": ["p1", "p2"], "to": ["p3", "p119"]}), packed)
-    inputs.put("Knows.parquet", packed.getvalue(), Counters())
+    inputs.put("Knows.parquet", packed.getvalue())
     storage = Storage.open(f"{root}/graph", options)
     init_graph(storage, SCHEMA, settings=RELAXED)
     with Session.open(storage, settings=RELAXED) as graph:
@@ -48,7 +47,7 @@ def test_objects_are_read_and_written_like_files(s3_endpoint):
             return run_load(graph, sources, LoadRequest(mode=mode, settings=SMALL), InProcessRunner())
 
         assert run([f"{root}/input"], "append").total == 122
-        inputs.put("a.jsonl", people(range(50, 150), 2), Counters())
+        inputs.put("a.jsonl", people(range(50, 150), 2))
         result = run([f"{root}/input/*.jsonl", Source(path=f"{root}/input/Knows.parquet")], "merge")
         assert result.unchanged == {"Knows": 2}
         ages = [row["data"]["age"] for row in export(graph) if row.get("type") == "Person"]
@@ -56,4 +55,4 @@ def test_objects_are_read_and_written_like_files(s3_endpoint):
         with pytest.raises(FileMissingError) as caught:
             run([f"{root}/input/none-*.jsonl"], "append")
         assert options["aws_secret_access_key"] not in str(caught.value.to_json())
-    assert ControlObjects(storage).list_keys("__scratch", Counters()) == ()
+    assert ControlObjects(storage).list_keys("__scratch") == ()

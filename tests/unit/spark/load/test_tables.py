@@ -10,7 +10,6 @@ import pytest
 from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, FileAccessError, KeyExistsError
-from omnigraph.runtime import Counters
 from omnigraph.spark.load.job import LoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
@@ -53,10 +52,9 @@ def knows(pairs):
 
 
 def rows_of(graph, key=PERSON, branch="main"):
-    counters = Counters()
-    table = graph.snapshot(branch).table(key, counters)
+    table = graph.snapshot(branch).table(key)
     names = ["id", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
-    return {row["id"]: row for row in table.read([*table.schema.names, *names[1:]], counters=counters).to_pylist()}
+    return {row["id"]: row for row in table.read([*table.schema.names, *names[1:]]).to_pylist()}
 
 
 @pytest.fixture
@@ -128,11 +126,10 @@ def test_rows_are_clustered_into_fragments_that_do_not_overlap(graph, data):
     data.write_text(people(sorted(range(100, 400), key=lambda number: number * 37 % 300), age=5))
     clustered = cluster_columns(graph.catalog(), "key")
     run(graph, data, "append", cluster_by=clustered)
-    counters = Counters()
-    table = graph.snapshot().table(PERSON, counters)
+    table = graph.snapshot().table(PERSON)
     spans = []
     for fragment in table.fragments[1:]:
-        names = table.read(["name"], counters=counters, fragment_ids=[fragment.metadata.id])["name"].to_pylist()
+        names = table.read(["name"], fragment_ids=[fragment.metadata.id])["name"].to_pylist()
         assert names == sorted(names)
         spans.append((names[0], names[-1]))
     assert len(spans) >= 4

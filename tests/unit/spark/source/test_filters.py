@@ -31,7 +31,6 @@ from tests.session_graph import RELAXED
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import Counters
 from omnigraph.spark.source.filters import FilterTranslator
 from omnigraph.spark.source.types import spark_schema, to_wire, wire_schema
 from omnigraph.store.location import Storage
@@ -163,7 +162,7 @@ def table(tmp_path_factory):
         values["id"] = [f"t{number}" for number in range(size)]
         values["tags"] = [["x"], None] + [[]] * (size - 2)
         rows = pa.table({name: column(values[name], schema.field(name).type) for name in schema.names}, schema=schema)
-        authority = session.store.authority(BranchName(MAIN), Counters())
+        authority = session.store.authority(BranchName(MAIN))
         txn = authority.begin(WriteKind.INSERT)
         txn.insert(owner.table_key, rows)
         authority.commit(txn)

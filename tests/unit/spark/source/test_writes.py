@@ -30,7 +30,6 @@ from omnigraph.errors import (
     TypeMissingError,
     UsageError,
 )
-from omnigraph.runtime import Counters
 from omnigraph.spark.source.datasource import OmnigraphSource
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.types import plain_schema, wire_schema
@@ -79,7 +78,7 @@ def leftovers(root):
         snapshot = session.snapshot()
         named = set()
         for key in snapshot.state.tables:
-            table = snapshot.table(key, Counters())
+            table = snapshot.table(key)
             named |= {file for fragment in table.fragments for file in fragment.files}
     found = {path.name for path in root.rglob("data/*.lance") if "__manifest" not in path.parts}
     scratch = [path for path in root.glob("__scratch/**/*") if path.is_file()]
@@ -188,7 +187,7 @@ def test_every_type_of_value_comes_back_from_what_spark_gives(root):
     rows.append({"name": "di", "big": None, "tags": None, "emb": None})
     publish(plan, stage(plan, rows, schema=schema))
     with open_session(root) as session:
-        table = session.snapshot().table("node:Person", Counters()).read(counters=Counters())
+        table = session.snapshot().table("node:Person").read()
     found = {row["name"]: row for row in table.to_pylist()}
     assert found["cy"]["big"] == 2**63
     assert found["cy"]["tags"] == ["x", "y"]

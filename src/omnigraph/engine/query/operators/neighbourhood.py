@@ -77,7 +77,7 @@ def _is_covered(context: QueryContext, edge: EdgeType, direction: Direction) -> 
     table = context.entities(edge.table_key).table
     columns = {"out": ("src",), "in": ("dst",), "both": ("src", "dst")}[direction]
     try:
-        covered = frozenset.intersection(*(index_coverage(table, name, context.counters) for name in columns))
+        covered = frozenset.intersection(*(index_coverage(table, name) for name in columns))
     except OmnigraphError:
         _LOG.warning("the indexes of %s could not be looked at; edges are found by scanning", edge.table_key)
         return False
@@ -134,10 +134,10 @@ def fetch_edges(
         context.limits.check()
         if not len(frontier):
             break
-        found = _edges_of(context, context.entities(edge.table_key), near, frontier, direction)
+        found = _edges_of(context.entities(edge.table_key), near, frontier, direction)
         context.memory.demand.spend(demand_key(context, edge, direction), edges_cost(found.num_rows))
         known_before = far.row_ids
-        far = _meet(context, ends, far, pc.unique(found.column("target")))
+        far = _meet(ends, far, pc.unique(found.column("target")))
         near = far if edge.is_same_type else near
         pairs.append(_as_numbers(found, near, far))
         frontier = np.setdiff1d(far.row_ids, known_before)
@@ -148,37 +148,35 @@ def fetch_edges(
 _NOTHING = np.zeros((3, 0), dtype=np.int64)
 
 
-def _edges_of(context: QueryContext, edges: Entities, near: _Known, frontier: RowIds, direction: Direction) -> pa.Table:
+def _edges_of(edges: Entities, near: _Known, frontier: RowIds, direction: Direction) -> pa.Table:
     ids = near.ids.take(pa.array(np.flatnonzero(np.isin(near.row_ids, frontier))))
     parts = []
     for here, there in _ENDS[direction]:
-        rows = _rows_where(context, edges, here, ids)
+        rows = _rows_where(edges, here, ids)
         row_ids = edges.add(rows)
         parts.append(pa.table({"source": rows[here], "target": rows[there], "edge": pa.array(row_ids)}))
     return pa.concat_tables(parts)
 
 
-def _rows_where(context: QueryContext, edges: Entities, column: str, ids: pa.Array) -> pa.Table:
+def _rows_where(edges: Entities, column: str, ids: pa.Array) -> pa.Table:
     names = list(dict.fromkeys([*edges.columns, "src", "dst", ROW_ID]))
     predicate = one_of(column, ids)
     if predicate is None:
         return filter_stream(
-            edges.table.scan(names, counters=context.counters),
+            edges.table.scan(names),
             lambda rows: pc.is_in(rows.column(column), value_set=ids),
             wanted_count=len(ids),
         )
-    return rows_matching(
-        edges.table, column, predicate, lambda found: pc.is_in(found, value_set=ids), names, context.counters
-    )
+    return rows_matching(edges.table, column, predicate, lambda found: pc.is_in(found, value_set=ids), names)
 
 
-def _meet(context: QueryContext, ends: Entities, far: _Known, ids: pa.Array) -> _Known:
+def _meet(ends: Entities, far: _Known, ids: pa.Array) -> _Known:
     """Look up the nodes that were not met before; an id without a node is never met."""
     ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     fresh = ids.filter(pc.invert(pc.is_in(ids, value_set=far.ids)))
     if not len(fresh):
         return far
-    rows = ends.table.lookup(fresh, ends.columns, context.counters)
+    rows = ends.table.lookup(fresh, ends.columns)
     met = rows.column(KEY).combine_chunks()
     return far.plus(met.chunk(0) if isinstance(met, pa.ChunkedArray) else met, ends.add(rows))
 
@@ -264,7 +262,6 @@ def neighbourhood(
             context.entities(f"node:{edge.from_type}").table,
             context.entities(f"node:{edge.to_type}").table,
             direction,
-            context.counters,
             context.limits.check,
         )
         return Neighbourhood(

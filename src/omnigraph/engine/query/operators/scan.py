@@ -75,7 +75,7 @@ def _find(context: QueryContext, step: Scan) -> RowIds:
         return _look_up(context, step, entities)
     if step.limit is not None:
         limit = min(step.limit, entities.table.row_count)
-        rows = entities.table.read([*entities.columns, ROW_ID], counters=context.counters, limit=limit)
+        rows = entities.table.read([*entities.columns, ROW_ID], limit=limit)
         return entities.add(rows)
     if not step.filters:
         return entities.all_ids
@@ -115,7 +115,7 @@ def _reads_memory(context: QueryContext, step: Scan, entities: Entities) -> bool
     if mode == "indexed" or entities.table.row_count > _MEMORY_ROWS:
         return False
     # Without an index storage reads the whole column as well, and forgets it.
-    return mode == "csr" or not any(index_coverage(entities.table, name, context.counters) for name in names)
+    return mode == "csr" or not any(index_coverage(entities.table, name) for name in names)
 
 
 def _filter_memory(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
@@ -129,7 +129,7 @@ def _filter_memory(context: QueryContext, step: Scan, entities: Entities) -> Row
 def _filter_storage(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
     asked = storage_filter(step.filters, context.given) if step.is_pushed else None
     found = [np.zeros(0, dtype=np.int64)]
-    reader = entities.table.scan([*entities.columns, ROW_ID], asked, counters=context.counters)
+    reader = entities.table.scan([*entities.columns, ROW_ID], asked)
     for batch in reader:
         context.limits.check(batch.nbytes)
         if batch.num_rows:

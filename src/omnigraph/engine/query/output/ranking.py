@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, assert_never
 
 import numpy as np
@@ -63,20 +62,18 @@ def _ranked_entities(
     """Return the entities that have a rank, best first, and their values; every entity has rows, so few may do."""
     match ranking:
         case NearestRanking():
-            column = entities.image.column(ranking.field.property, context.counters)
+            column = entities.image.column(ranking.field.property)
             most = len(codes) if limit is None else limit
-            return nearest(column, _query_vector(context, ranking), most, _ids_of(context, entities), codes)
+            return nearest(column, _query_vector(context, ranking), most, entities.image.id_ranks, codes)
         case Bm25Ranking():
-            index = context.memory.texts.get(
-                entities.image, ranking.field.property, context.counters, context.limits.check
-            )
+            index = context.memory.texts.get(entities.image, ranking.field.property, context.limits.check)
             matched, scores = index.scores(str(_required(context, ranking.query, "bm25")))
             if len(codes) < entities.image.row_count:
                 inside = np.zeros(entities.image.row_count, dtype=np.bool_)
                 inside[codes] = True
                 kept = inside[matched]
                 matched, scores = matched[kept], scores[kept]
-            order = rank_order(scores, matched, _ids_of(context, entities), limit=limit, is_descending=True)
+            order = rank_order(scores, matched, entities.image.id_ranks, limit=limit, is_descending=True)
             return matched[order], scores[order]
         case RrfRanking():
             most = len(codes) if limit is None else limit
@@ -98,10 +95,6 @@ def _arm(
     """Return the entities that an arm brings to a fusion: the best few by distance, all that hold a word."""
     order, _ = _ranked_entities(context, arm, entities, codes, most if isinstance(arm, NearestRanking) else None)
     return order
-
-
-def _ids_of(context: QueryContext, entities: Entities) -> Callable[[Positions], Positions]:
-    return lambda codes: entities.image.id_ranks(codes, context.counters)
 
 
 def _query_vector(context: QueryContext, ranking: NearestRanking) -> tuple[float, ...]:

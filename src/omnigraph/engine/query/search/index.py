@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.query.search.analysis import Spellings, Vocabulary, analyse, batches, term_occurrences
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 
 # Bytes that one byte of text may take while it is turned into postings.
@@ -115,7 +114,7 @@ class SupportsTexts(Protocol):
         """The stable row id of every code."""
         ...
 
-    def column(self, name: str, counters: Counters) -> pa.ChunkedArray:
+    def column(self, name: str) -> pa.ChunkedArray:
         """Return a whole column by code."""
         ...
 

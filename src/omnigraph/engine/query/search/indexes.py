@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from omnigraph.engine.query.search.index import SupportsTexts, TextIndex
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 
 _CAPACITY_BYTES = 512 << 20
@@ -46,13 +45,12 @@ class TextIndexes:
         with self._lock:
             return self._size_bytes()
 
-    def get(self, image: SupportsTexts, prop: str, counters: Counters, check: Callable[[int], None]) -> TextIndex:
+    def get(self, image: SupportsTexts, prop: str, check: Callable[[int], None]) -> TextIndex:
         """Return the index of a property; of threads that ask for the same one at once, one builds it.
 
         Args:
             image: the version of the table.
             prop: which property, a String.
-            counters: where the calls for loading the column go.
             check: called with the bytes about to be taken, often enough to stop a build; it stops it by raising.
         """
         key = (image.pin, prop)
@@ -62,7 +60,7 @@ class TextIndexes:
         with self._building(key, check):
             found = self._find(key)
             if found is None:
-                texts = image.column(prop, counters)
+                texts = image.column(prop)
                 relative = self._relative(key)
                 if relative is None:
                     found = TextIndex.build(image, texts, check)

@@ -21,7 +21,6 @@ from omnigraph.engine.query.topology.ends import Check, EdgeEnds, best_base, ext
 from omnigraph.engine.query.topology.image import SegmentPool, TableImage
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.table import Table
 
 # Up to this share of all edges may be inserted one by one; beyond it sorting everything again is faster.
@@ -168,24 +167,16 @@ class TopologyCache:
         """Return how many rows would have to be read for an image; none of those that another version has in memory."""
         return self._pool.unknown_rows(table)
 
-    def image(self, table: Table, counters: Counters) -> TableImage:
+    def image(self, table: Table) -> TableImage:
         """Return the image of a table; reads no column, and of storage only deletion files that are not known yet."""
-        return self._counted(
-            _image_key(table), lambda: TableImage(table, self._pool.segments_of(table, counters), self._shelf)
-        )
+        return self._counted(_image_key(table), lambda: TableImage(table, self._pool.segments_of(table), self._shelf))
 
     def known_adjacency(self, edges: Table, sources: Table, targets: Table, direction: Direction) -> Adjacency | None:
         """Return an adjacency if it is in memory."""
         return self._shelf.get(_adjacency_key(edges, sources, targets, direction))
 
     def adjacency(
-        self,
-        edges: Table,
-        sources: Table,
-        targets: Table,
-        direction: Direction,
-        counters: Counters,
-        check: Check | None = None,
+        self, edges: Table, sources: Table, targets: Table, direction: Direction, check: Check | None = None
     ) -> Adjacency:
         """Return the adjacency of an edge table.
 
@@ -195,13 +186,12 @@ class TopologyCache:
             targets: the table of the type that they lead to.
             direction: ``out`` walks from source to target, ``in`` back, ``both`` either way, for which the two types
                 must be one.
-            counters: where the calls go.
             check: called with the bytes that a step of the work is about to take; raises to stop it. Others who wait
                 for the same adjacency then make it themselves.
         """
 
         def make() -> Adjacency:
-            ends = self._ends(edges, sources, targets, counters, check or _go_on)
+            ends = self._ends(edges, sources, targets, check or _go_on)
             return self._adjacency(ends, direction)
 
         return self._counted(_adjacency_key(edges, sources, targets, direction), make)
@@ -215,15 +205,15 @@ class TopologyCache:
         changed = None if base is None else change_adjacency(base, ends, direction)
         return build_adjacency(ends, direction) if changed is None else changed
 
-    def _ends(self, edges: Table, sources: Table, targets: Table, counters: Counters, check: Check) -> EdgeEnds:
+    def _ends(self, edges: Table, sources: Table, targets: Table, check: Check) -> EdgeEnds:
         key: Key[EdgeEnds] = Key(_ENDS, (edges.pin, sources.pin, targets.pin))
-        return self._shelf.get_or_make(key, lambda: self._make_ends(edges, sources, targets, counters, check))
+        return self._shelf.get_or_make(key, lambda: self._make_ends(edges, sources, targets, check))
 
-    def _make_ends(self, edges: Table, sources: Table, targets: Table, counters: Counters, check: Check) -> EdgeEnds:
-        images = (self.image(edges, counters), self.image(sources, counters), self.image(targets, counters))
+    def _make_ends(self, edges: Table, sources: Table, targets: Table, check: Check) -> EdgeEnds:
+        images = (self.image(edges), self.image(sources), self.image(targets))
         known = [ends for ends in self._shelf.all_of(_ENDS) if isinstance(ends, EdgeEnds)]
         base = best_base(known, *images)
-        made = find_ends(*images, counters, check) if base is None else extend_ends(base, *images, counters, check)
+        made = find_ends(*images, check) if base is None else extend_ends(base, *images, check)
         with self._lock:
             self._builds += base is None
             self._extensions += base is not None

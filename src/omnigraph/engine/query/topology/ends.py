@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.topology.adjacency import code_width
 from omnigraph.engine.query.topology.image import Codes, Mask, Segment, TableImage
 from omnigraph.records import record
-from omnigraph.runtime import Counters, run_both
+from omnigraph.runtime import run_both
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 
 
@@ -226,9 +226,7 @@ class EdgeEnds:
         return {**self.edges.parts, **self.sources.parts, **self.targets.parts, **mine}
 
 
-def find_ends(
-    edges: TableImage, sources: TableImage, targets: TableImage, counters: Counters, check: Check
-) -> EdgeEnds:
+def find_ends(edges: TableImage, sources: TableImage, targets: TableImage, check: Check) -> EdgeEnds:
     """Find both ends of every edge by id."""
     found = EdgeEnds(
         edges=edges,
@@ -238,13 +236,11 @@ def find_ends(
         target_codes=np.full(edges.row_count, -1, dtype=code_width(targets.row_count)),
         content=object(),
     )
-    _resolve(found, np.arange(edges.row_count), counters, check)
+    _resolve(found, np.arange(edges.row_count), check)
     return found
 
 
-def extend_ends(
-    base: EdgeEnds, edges: TableImage, sources: TableImage, targets: TableImage, counters: Counters, check: Check
-) -> EdgeEnds:
+def extend_ends(base: EdgeEnds, edges: TableImage, sources: TableImage, targets: TableImage, check: Check) -> EdgeEnds:
     """Find both ends of every edge, knowing those of other versions of the same tables.
 
     Edges in files that the base has too keep their ends as far as the nodes are still there. What is left to find by
@@ -272,7 +268,7 @@ def extend_ends(
         content=object(),
         since=Since(content=base.content, edge_map=edge_map, found=unknown) if keeps_nodes else None,
     )
-    _resolve(extended, unknown, counters, check)
+    _resolve(extended, unknown, check)
     return extended
 
 
@@ -284,19 +280,19 @@ def _carried(codes: EndCodes, edge_map: CodeMap, node_map: CodeMap) -> EndCodes:
     return carried
 
 
-def _resolve(ends: EdgeEnds, unknown: Codes, counters: Counters, check: Check) -> None:
+def _resolve(ends: EdgeEnds, unknown: Codes, check: Check) -> None:
     """Fill in the ends of these edges, ascending, by looking for the ids that they name."""
     if not len(unknown):
         return
     edges = ends.edges
-    source_ids = ends.sources.column(KEY, counters)
-    target_ids = source_ids if ends.is_same_type else ends.targets.column(KEY, counters)
+    source_ids = ends.sources.column(KEY)
+    target_ids = source_ids if ends.is_same_type else ends.targets.column(KEY)
     bounds = np.searchsorted(unknown, edges.starts)
     counts, sizes = np.diff(bounds), np.diff(edges.starts)
     is_whole = counts * _FETCHED_SHARE >= sizes
     for group in _grouped(np.flatnonzero(is_whole & (counts > 0)), sizes):
         check(_EDGE_BYTES * int(sizes[group].sum()))
-        rows = edges.read_segments(group, (SOURCE, TARGET), counters).combine_chunks()
+        rows = edges.read_segments(group, (SOURCE, TARGET)).combine_chunks()
         codes = np.concatenate([np.arange(edges.starts[index], edges.starts[index + 1]) for index in group])
         wanted = np.concatenate([unknown[bounds[index] : bounds[index + 1]] for index in group])
         if len(wanted) < len(codes):
@@ -306,7 +302,7 @@ def _resolve(ends: EdgeEnds, unknown: Codes, counters: Counters, check: Check) -
     if len(few):
         check(0)
         wanted = np.concatenate([unknown[bounds[index] : bounds[index + 1]] for index in few])
-        rows = edges.table.take(edges.row_ids[wanted], (SOURCE, TARGET), counters)
+        rows = edges.table.take(edges.row_ids[wanted], (SOURCE, TARGET))
         _fill(ends, edges.codes_of(rows.column(ROW_ID).to_numpy()), rows, (source_ids, target_ids))
 
 

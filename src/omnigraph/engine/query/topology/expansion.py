@@ -18,7 +18,6 @@ from omnigraph.engine.query.topology.adjacency import Adjacency, Mask
 from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.image import Codes
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 
 # Fewer pairs than this are looked up as they come; more are worth sorting first, so that the search moves forward.
 _SORTED_PAIRS = 4096
@@ -53,15 +52,12 @@ def neighbour_sums(adjacency: Adjacency, weights: npt.NDArray[Any], *, by_edge: 
     return sums
 
 
-def incident_edges(
-    adjacency: Adjacency, codes: Codes, *, counters: Counters | None = None, by_id: bool = True
-) -> tuple[Codes, Codes, Codes]:
+def incident_edges(adjacency: Adjacency, codes: Codes, *, by_id: bool = True) -> tuple[Codes, Codes, Codes]:
     """Return every edge that leaves a row's node, parallel ones too.
 
     Args:
         adjacency: the edges to walk.
         codes: a node per row.
-        counters: where the calls go when the ids of edges have to be read.
         by_id: order the edges of a row by id, where they belong to an image; else they come in any order.
 
     Returns:
@@ -71,7 +67,7 @@ def incident_edges(
     found, edges = adjacency.targets[at].astype(np.int64), adjacency.edges[at].astype(np.int64)
     if not by_id or adjacency.edge_image is None or len(rows) < 2 or not (rows[1:] == rows[:-1]).any():
         return rows, found, edges
-    ranks = adjacency.edge_image.id_ranks(edges, counters or Counters())
+    ranks = adjacency.edge_image.id_ranks(edges)
     # Sorting one number, made of the row and the rank, is faster than sorting by two.
     order = np.argsort(rows * (int(ranks.max()) + 1) + ranks)
     return rows, found[order], edges[order]

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from omnigraph.engine.query.topology.budget import Key, Shelf
 from omnigraph.errors import InternalError
 from omnigraph.records import record
-from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.table import Table
@@ -148,12 +147,12 @@ class SegmentPool:
         self._by_key: WeakValueDictionary[BlockKey, Segment] = WeakValueDictionary()
         self._newest: WeakValueDictionary[Hashable, Segment] = WeakValueDictionary()
 
-    def segments_of(self, table: Table, counters: Counters) -> tuple[Segment, ...]:
+    def segments_of(self, table: Table) -> tuple[Segment, ...]:
         """Return the segments of a table in stored order; only deletion files of unknown ones are read."""
         keys = [BlockKey.of(fragment.metadata, table.fields) for fragment in table.fragments]
         known = [self._known(key, fragment) for key, fragment in zip(keys, table.fragments, strict=True)]
         missing = [index for index, segment in enumerate(known) if segment is None]
-        read = self._read(table, missing, keys, counters)
+        read = self._read(table, missing, keys)
         return tuple(read[index] if segment is None else segment for index, segment in enumerate(known))
 
     def unknown_rows(self, table: Table) -> int:
@@ -168,13 +167,11 @@ class SegmentPool:
             return None
         return segment
 
-    def _read(
-        self, table: Table, missing: Sequence[int], keys: Sequence[BlockKey], counters: Counters
-    ) -> dict[int, Segment]:
+    def _read(self, table: Table, missing: Sequence[int], keys: Sequence[BlockKey]) -> dict[int, Segment]:
         if not missing:
             return {}
         has_deletions = any(keys[index].deletions is not None for index in missing)
-        rows = read_fragments(table, missing, (ROW_ID, ROW_ADDRESS) if has_deletions else (ROW_ID,), counters)
+        rows = read_fragments(table, missing, (ROW_ID, ROW_ADDRESS) if has_deletions else (ROW_ID,))
         return {index: self._add(table.fragments[index], keys[index], rows[index]) for index in missing}
 
     def _add(self, fragment: FragmentRef, key: BlockKey, rows: pa.Table) -> Segment:
@@ -198,12 +195,10 @@ class SegmentPool:
         return segment
 
 
-def read_fragments(
-    table: Table, indexes: Sequence[int], columns: Sequence[str], counters: Counters
-) -> dict[int, pa.Table]:
+def read_fragments(table: Table, indexes: Sequence[int], columns: Sequence[str]) -> dict[int, pa.Table]:
     """Return columns of the fragments at these positions, each for itself; one scan for all of them."""
     fragments = [table.fragments[index] for index in indexes]
-    rows = table.read(columns, counters=counters, fragment_ids=[item.metadata.id for item in fragments])
+    rows = table.read(columns, fragment_ids=[item.metadata.id for item in fragments])
     bounds = np.cumsum([0, *(item.row_count for item in fragments)])
     if bounds[-1] != rows.num_rows:
         raise InternalError(
@@ -296,11 +291,11 @@ class TableImage:
             return True
         return all(segment.chunks.get(name) is not None for segment in self.segments)
 
-    def column(self, name: str, counters: Counters) -> pa.ChunkedArray:
+    def column(self, name: str) -> pa.ChunkedArray:
         """Return a whole column by code; only segments that are in no image's memory are read."""
-        return self._shelf.get_or_make(self._column_key(name), lambda: self._load(name, counters)).values
+        return self._shelf.get_or_make(self._column_key(name), lambda: self._load(name)).values
 
-    def read_segments(self, indexes: Sequence[int], names: Sequence[str], counters: Counters) -> pa.Table:
+    def read_segments(self, indexes: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of the segments at these positions, one after the other, without keeping them."""
         known: dict[int, list[Chunk]] = {}
         for index in indexes:
@@ -308,7 +303,7 @@ class TableImage:
             if None not in chunks:
                 known[index] = [chunk for chunk in chunks if chunk is not None]
         missing = [index for index in indexes if index not in known]
-        read = read_fragments(self.table, missing, names, counters) if missing else {}
+        read = read_fragments(self.table, missing, names) if missing else {}
         columns = {}
         for at, name in enumerate(names):
             arrays: list[pa.Array] = []
@@ -331,24 +326,24 @@ class TableImage:
             return None
         return int(row_ids[0])
 
-    def id_ranks(self, codes: Codes, counters: Counters) -> Codes:
+    def id_ranks(self, codes: Codes) -> Codes:
         """Return numbers that order these rows as their ids do: by code point, ascending."""
         key: Key[IdRanks] = Key("ranks", self.pin)
         known = self._shelf.get(key)
         if known is None and len(codes) * _RANKED_SHARE < self.row_count:
-            return ranks_of(self.column(KEY, counters).take(pa.array(codes)))
-        whole = known or self._shelf.get_or_make(key, lambda: IdRanks(by_code=ranks_of(self.column(KEY, counters))))
+            return ranks_of(self.column(KEY).take(pa.array(codes)))
+        whole = known or self._shelf.get_or_make(key, lambda: IdRanks(by_code=ranks_of(self.column(KEY))))
         ranks: Codes = whole.by_code[codes]
         return ranks
 
     def _column_key(self, name: str) -> Key[LoadedColumn]:
         return Key("column", (self.pin, name))
 
-    def _load(self, name: str, counters: Counters) -> LoadedColumn:
+    def _load(self, name: str) -> LoadedColumn:
         chunks = {index: segment.known_chunk(name, self.table) for index, segment in enumerate(self.segments)}
         missing = [index for index, chunk in chunks.items() if chunk is None]
         if missing:
-            for index, rows in read_fragments(self.table, missing, (name,), counters).items():
+            for index, rows in read_fragments(self.table, missing, (name,)).items():
                 chunks[index] = self.segments[index].keep(name, Chunk.of(rows.column(name)))
         held = [chunk for chunk in chunks.values() if chunk is not None]
         arrays = [array for chunk in held for array in chunk.arrays]

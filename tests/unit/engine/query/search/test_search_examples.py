@@ -6,7 +6,6 @@ import pytest
 from tests.text_image import TextImage, no_limit
 
 from omnigraph.engine.query.search import TextIndexes, distances, fuse, nearest, rank_order
-from omnigraph.runtime import Counters
 
 SLUGS = pa.array(["d1", "d2", "d3", "d4"])
 TITLES = ("graph storage engine", "graph query language", "vector search notes", "meeting agenda")
@@ -24,7 +23,7 @@ def slugs(codes):
 
 @pytest.fixture
 def titles():
-    return TextIndexes().get(TextImage.of(*TITLES), "title", Counters(), no_limit)
+    return TextIndexes().get(TextImage.of(*TITLES), "title", no_limit)
 
 
 def ranked_by_text(titles, query):

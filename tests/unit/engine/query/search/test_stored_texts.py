@@ -7,7 +7,7 @@ from tests.text_image import no_limit
 
 from omnigraph.engine.query.search import TextIndexes, nearest, rank_order
 from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild, stage_change, stage_compaction, stage_create, stage_indexes
@@ -39,7 +39,6 @@ class Stored:
 
     def __init__(self, root):
         self.world = World.system()
-        self.counters = Counters()
         self.datasets = DatasetStore(Storage.open(root), self.world)
         self.tables = TableStore(self.datasets, self.datasets.control)
         self.topology = TopologyCache()
@@ -48,14 +47,14 @@ class Stored:
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world, "counters": self.counters}
+        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
 
     @property
     def table(self):
-        return self.tables.open(self.pin, self.counters)
+        return self.tables.open(self.pin)
 
     def land(self, staged):
-        return self.tables.commit(staged, self.counters)
+        return self.tables.commit(staged)
 
     def change(self, **what):
         self.pin = self.land(stage_change(self.table, **what, **self.origin))
@@ -72,24 +71,24 @@ class Stored:
 
     def answers(self, topology=None, texts=None):
         """What several searches find, by id."""
-        image = (topology or self.topology).image(self.table, self.counters)
-        index = (texts or self.texts).get(image, "title", self.counters, no_limit)
-        ids = image.column("id", self.counters)
+        image = (topology or self.topology).image(self.table)
+        index = (texts or self.texts).get(image, "title", no_limit)
+        ids = image.column("id")
         found = {}
         for query in ("graph", "running cafe", "the", "storage notes graph"):
             codes, scores = index.scores(query)
-            order = rank_order(scores, codes, lambda asked: image.id_ranks(asked, self.counters), is_descending=True)
+            order = rank_order(scores, codes, image.id_ranks, is_descending=True)
             found[query] = list(zip(ids.take(codes[order]).to_pylist(), scores[order].tolist(), strict=True))
             assert sorted(codes[order]) == index.matches(query).tolist()
         found["fuzzy"] = sorted(ids.take(index.fuzzy("grpah", 2)).to_pylist())
-        vectors = image.column("vec", self.counters)
-        codes, distances = nearest(vectors, [1.0, 0.5], 7, lambda asked: image.id_ranks(asked, self.counters))
+        vectors = image.column("vec")
+        codes, distances = nearest(vectors, [1.0, 0.5], 7, image.id_ranks)
         found["nearest"] = list(zip(ids.take(codes).to_pylist(), distances.tolist(), strict=True))
         return found
 
     def fresh_answers(self):
         """The same from the same rows in a table of their own, with nothing kept in memory and no index."""
-        content = self.table.read(counters=self.counters).sort_by("id")
+        content = self.table.read().sort_by("id")
         location = f"nodes/{self.world.ids.ulid()}"
         pin, self.pin = (
             self.pin,
@@ -146,8 +145,8 @@ def test_deleting_every_row_leaves_nothing_to_find(stored):
 
 
 def test_only_the_searched_column_is_loaded(stored):
-    image = stored.topology.image(stored.table, stored.counters)
-    stored.texts.get(image, "title", stored.counters, no_limit)
+    image = stored.topology.image(stored.table)
+    stored.texts.get(image, "title", no_limit)
     assert image.has_column("title")
     assert not image.has_column("vec")
     assert np.array_equal(image.codes_of(image.row_ids), np.arange(image.row_count))

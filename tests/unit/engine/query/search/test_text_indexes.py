@@ -7,11 +7,10 @@ from tests.text_image import TextImage, no_limit
 
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.errors import BadValue, QueryCancelledError
-from omnigraph.runtime import Counters
 
 
 def get(indexes, image, prop="title", check=no_limit):
-    return indexes.get(image, prop, Counters(), check)
+    return indexes.get(image, prop, check)
 
 
 def numbers(indexes):

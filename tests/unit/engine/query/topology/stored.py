@@ -1,13 +1,13 @@
 """Two node tables and an edge table on disk, changed step by step, beside the same content as plain dictionaries."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.runtime import Counters, World
+from omnigraph.runtime import World
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import (
@@ -29,7 +29,6 @@ class Graph:
     """The newest versions of three tables, and what they hold."""
 
     folder: Path
-    counters: Counters = field(default_factory=Counters)
 
     def __post_init__(self):
         self.world = World.system()
@@ -39,16 +38,16 @@ class Graph:
         self.rows = {"a": {}, "b": {}, "e": {}}
         for name in ("a", "b", "e"):
             staged = stage_create(self.datasets, f"{name}/1", self.schema(name), None, **self.origin)
-            self.pins[name] = self.tables.commit(staged, self.counters)
+            self.pins[name] = self.tables.commit(staged)
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world, "counters": self.counters}
+        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
 
     def another_process(self):
         """The same tables without anything in memory."""
         other = Graph.__new__(Graph)
-        other.folder, other.counters, other.world = self.folder, Counters(), self.world
+        other.folder, other.world = self.folder, self.world
         other.datasets = DatasetStore(Storage.open(self.folder), self.world)
         other.tables = TableStore(other.datasets, other.datasets.control)
         other.pins, other.rows = dict(self.pins), {name: dict(rows) for name, rows in self.rows.items()}
@@ -58,7 +57,7 @@ class Graph:
         return EDGES if name == "e" else NODES
 
     def table(self, name):
-        return self.tables.open(self.pins[name], self.counters)
+        return self.tables.open(self.pins[name])
 
     def change(self, name, upserts=None, deletes=()):
         """Upsert rows, given as id to value or to a pair of ends, and delete others."""
@@ -86,14 +85,14 @@ class Graph:
             self._commit(name, staged.commit)
 
     def fork(self, name, branch):
-        self.pins[name] = self.tables.fork(self.pins[name], branch, self.counters)
+        self.pins[name] = self.tables.fork(self.pins[name], branch)
 
     def adjacency(self, cache, direction, *, targets="a"):
-        return cache.adjacency(self.table("e"), self.table("a"), self.table(targets), direction, self.counters)
+        return cache.adjacency(self.table("e"), self.table("a"), self.table(targets), direction)
 
     def ids(self, cache, name):
         """The ids of a table by code."""
-        return cache.image(self.table(name), self.counters).column("id", self.counters).to_pylist()
+        return cache.image(self.table(name)).column("id").to_pylist()
 
     def walked(self, cache, direction, *, targets="a"):
         """What an adjacency says, in ids: sorted triples of node, target and edge."""
@@ -128,7 +127,7 @@ class Graph:
         return pa.table({"id": list(rows), "src": sources, "dst": targets}, schema=EDGES)
 
     def _commit(self, name, staged):
-        self.pins[name] = self.tables.commit(staged, self.counters)
+        self.pins[name] = self.tables.commit(staged)
 
 
 def assert_same(left, right):

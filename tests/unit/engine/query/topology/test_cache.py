@@ -130,7 +130,7 @@ def test_a_build_that_is_stopped_leaves_nothing_and_can_be_made_again(graph):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        cache.adjacency(*tables, "out", graph.counters, stop)
+        cache.adjacency(*tables, "out", stop)
     assert cache.known_adjacency(*tables, "out") is None
     assert graph.walked(cache, "out") == graph.expected("out")
 

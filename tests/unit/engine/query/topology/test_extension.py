@@ -10,7 +10,7 @@ from tests.unit.engine.query.topology.stored import Graph, assert_same
 
 from omnigraph.engine.query.topology import TopologyCache, ends
 from omnigraph.engine.query.topology import cache as building
-from omnigraph.runtime import Counters
+from omnigraph.runtime import counting
 
 DIRECTIONS = ("out", "in", "both")
 
@@ -89,12 +89,12 @@ def test_rows_of_two_branches_that_got_the_same_row_id_are_not_confused(graph):
 def test_an_extension_reads_no_edge_of_unchanged_files(graph):
     graph.change("e", {f"z{number}": (f"{number * 2_654_435_761 % 2**32:x}", "bo") for number in range(5_000)})
     reader, cache = graph.another_process(), TopologyCache()
-    first, second = Counters(), Counters()
-    reader.counters = first
-    reader.adjacency(cache, "out")
+    with counting() as first:
+        reader.adjacency(cache, "out")
     graph.change("e", {"late": ("cy", "dee")}, deletes=["z3"])
-    reader.pins, reader.rows, reader.counters = dict(graph.pins), graph.rows, second
-    adjacency = reader.adjacency(cache, "out")
+    reader.pins, reader.rows = dict(graph.pins), graph.rows
+    with counting() as second:
+        adjacency = reader.adjacency(cache, "out")
     assert second.cost().bytes_read * 5 < first.cost().bytes_read
     assert_same(adjacency, graph.rebuilt("out"))
 
