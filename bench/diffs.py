@@ -67,10 +67,10 @@ def _change(session: Session) -> str:
     mine = rows.take(pa.array(range(0, every * CHANGED, every)))
     weight = rows.schema.get_field_index("weight")
     mine = mine.set_column(weight, rows.schema.field(weight), pa.array([-1.5] * mine.num_rows))
-    authority = session.store.authority(BranchName(BRANCH))
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = session.store.branch_writer(BranchName(BRANCH))
+    txn = branch_writer.begin(WriteKind.MUTATE)
     txn.upsert(KNOWS, mine)
-    authority.commit(txn)
+    branch_writer.commit(txn)
     return str(mine["id"][0].as_py())
 
 

@@ -165,10 +165,10 @@ def _load(dataset: Dataset, work: Path, sources: list[str]) -> Answer:
     storage = Storage.open(str(work / "graph"))
     init_graph(storage, SCHEMA_PATH.read_bytes())
     with Session.open(storage) as session:
-        authority = session.store.authority(BranchName(MAIN))
+        branch_writer = session.store.branch_writer(BranchName(MAIN))
         catalog = session.catalog()
         with _timed() as elapsed:
-            result = load(authority, catalog, sources, "append")
+            result = load(branch_writer, catalog, sources, "append")
     assert result.total == dataset.size.records
     return {"seconds": elapsed()}
 

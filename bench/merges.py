@@ -27,7 +27,7 @@ from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.txn.changes import IndexBuilds, RowChange
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 
 KNOWS = "edge:Knows"
@@ -47,12 +47,12 @@ def build_graph(root: Path, size_name: str) -> None:
         pq.write_table(tables[name], paths[-1])
     with Session.open(storage) as session:
         session.load([str(path) for path in paths])
-        authority = session.store.authority(BranchName(MAIN))
-        txn = authority.begin(WriteKind.ENSURE_INDICES)
+        branch_writer = session.store.branch_writer(BranchName(MAIN))
+        txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
         for table_key in (KNOWS, "node:Person"):
             build = IndexBuild(column="id", kind="btree", name="id_idx")
             txn.change(IndexBuilds(table_key=table_key, builds=(build,)))
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
 
 def measure(root: Path, rounds: int) -> Answer:
@@ -85,8 +85,8 @@ def merge_by_full_scan(session: Session, source: str) -> None:
     base_id = preview_base(session, source)
     base = session.store.snapshot_at(BranchName(MAIN), base_id)
     theirs = session.store.snapshot(BranchName(source))
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.BRANCH_MERGE, merged_parent=theirs.state.head.commit)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.BRANCH_MERGE, merged_parent=theirs.state.head.commit)
     delta = _full_delta(_read(base), _read(theirs))
     merged = merge_rows(delta, _read(txn.snapshot))
     txn.change(
@@ -98,7 +98,7 @@ def merge_by_full_scan(session: Session, source: str) -> None:
             deletes=tuple(merged.deletes.to_pylist()),
         )
     )
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def preview_base(session: Session, source: str) -> str:
@@ -107,7 +107,7 @@ def preview_base(session: Session, source: str) -> str:
     return own[-1].parent or own[-1].id
 
 
-def _read(snapshot: Snapshot) -> pa.Table:
+def _read(snapshot: GraphSnapshot) -> pa.Table:
     rows = snapshot.table(KNOWS).read()
     return rows.take(pc.sort_indices(rows["id"]))
 
@@ -141,11 +141,11 @@ def _write(session: Session, branch: str, rows: pa.Table, turn: int) -> None:
     made = rows.slice(half, quarter)
     ids = pa.array([f"{branch}-{turn}-{number}" for number in range(made.num_rows)])
     made = made.set_column(0, rows.schema.field(0), ids)
-    authority = session.store.authority(BranchName(branch))
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = session.store.branch_writer(BranchName(branch))
+    txn = branch_writer.begin(WriteKind.MUTATE)
     txn.upsert(KNOWS, pa.concat_tables([changed, made]))
     txn.delete(KNOWS, rows.slice(half + quarter)["id"].to_pylist())
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _time_s(run: Callable[[], object]) -> float:

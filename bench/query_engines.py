@@ -169,12 +169,12 @@ ENGINES: dict[str, type[Engine]] = {engine.name: engine for engine in (_Omnigrap
 
 def _build_indexes(session: Session) -> None:
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.ENSURE_INDICES)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
         builds = [
             IndexBuild(column=intent.column, kind=intent.kind.value, name=intent.name)
             for intent in index_intents(owner)
         ]
         txn.change(IndexBuilds(table_key=owner.table_key, builds=tuple(builds)))
-    authority.commit(txn)
+    branch_writer.commit(txn)

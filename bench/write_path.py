@@ -35,7 +35,7 @@ from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName
 
@@ -227,12 +227,12 @@ def init(storage: Storage) -> Storage:
 
 
 def inserter(graph: GraphStore, branch: str = MAIN) -> Callable[[], None]:
-    authority: GraphPublishAuthority = graph.authority(BranchName(branch))
+    branch_writer: BranchWriter = graph.branch_writer(BranchName(branch))
 
     def insert() -> None:
-        txn = authority.begin(WriteKind.INSERT)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, rows([fresh_id()]))
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
     return insert
 

@@ -31,12 +31,12 @@ def add_people(session, people, sources, targets):
     edge_ids = pc.utf8_lpad(_numbered("", len(sources)), 26, "0")
     edges = {"id": edge_ids, "src": names.take(pa.array(sources)), "dst": names.take(pa.array(targets))}
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.INSERT)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.INSERT)
     nodes = {"id": names, "name": names, "age": ages}
     for owner, columns in ((catalog.nodes["Person"], nodes), (catalog.edges["Knows"], edges)):
         txn.insert(owner.table_key, pa.table(columns, schema=arrow_schema(owner)), has_fresh_ids=True)
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _numbered(prefix, count):

@@ -36,7 +36,7 @@ SCHEMAS = {
 }
 
 
-def create(root, *, settings=SETTINGS, world=None):
+def create(root, *, settings=SETTINGS, runtime=None):
     """Create the graph at ``root`` and return its storage."""
     storage = Storage.open(str(root))
     tables = [
@@ -49,7 +49,7 @@ def create(root, *, settings=SETTINGS, world=None):
         for number, (key, schema) in enumerate(SCHEMAS.items(), start=1)
     ]
     schema = AcceptedSchema(source="", compiled="{}", hash="sha256:0")
-    GraphStore.init(storage, schema=schema, tables=tables, settings=settings, world=world)
+    GraphStore.init(storage, schema=schema, tables=tables, settings=settings, runtime=runtime)
     return storage
 
 
@@ -66,8 +66,8 @@ def rows_of(table_key, rows):
 
 def write(store, changes, *, branch=MAIN, actor=None):
     """Commit upserts ``{table: {id: row}}``, a row of None being a delete; return the commit, or None."""
-    authority = store.authority(BranchName(branch))
-    txn = authority.begin(WriteKind.LOAD_MERGE, actor=actor)
+    branch_writer = store.branch_writer(BranchName(branch))
+    txn = branch_writer.begin(WriteKind.LOAD_MERGE, actor=actor)
     for table_key, rows in changes.items():
         put = {chosen: row for chosen, row in rows.items() if row is not None}
         if put:
@@ -75,7 +75,7 @@ def write(store, changes, *, branch=MAIN, actor=None):
         gone = [chosen for chosen, row in rows.items() if row is None]
         if gone:
             txn.delete(table_key, gone)
-    return authority.commit(txn).commit
+    return branch_writer.commit(txn).commit
 
 
 def replace_all(store, table_key, rows, *, branch=MAIN):
@@ -117,7 +117,7 @@ def _exported(value):
 
 
 def _change(store, kind, change, branch):
-    authority = store.authority(BranchName(branch))
-    txn = authority.begin(kind)
+    branch_writer = store.branch_writer(BranchName(branch))
+    txn = branch_writer.begin(kind)
     txn.change(change)
-    return authority.commit(txn).commit
+    return branch_writer.commit(txn).commit

@@ -28,8 +28,8 @@ def make_graph(root: Path, schema: str) -> Session:
 
 def load_files(graph: Session, sources, mode: str, **options):
     """Load sources into main."""
-    authority = graph.store.authority(BranchName(MAIN))
-    return load(authority, graph.catalog(), sources, mode, **options)
+    branch_writer = graph.store.branch_writer(BranchName(MAIN))
+    return load(branch_writer, graph.catalog(), sources, mode, **options)
 
 
 def load_lines(graph: Session, path: Path, lines: str | bytes, mode: str, **options):

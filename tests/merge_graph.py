@@ -84,10 +84,10 @@ def put(session, table_key, rows, branch=MAIN):
     """Write whole rows by id as one commit; None removes the row. Nothing is checked."""
     catalog, kind_and_name = session.catalog(branch), table_key.partition(":")
     owner = (catalog.nodes if kind_and_name[0] == "node" else catalog.edges)[kind_and_name[2]]
-    authority = session.store.authority(BranchName(branch))
-    txn = authority.begin(WriteKind.MUTATE, actor="tester")
+    branch_writer = session.store.branch_writer(BranchName(branch))
+    txn = branch_writer.begin(WriteKind.MUTATE, actor="tester")
     written = [{"id": entity_id, **row} for entity_id, row in rows.items() if row is not None]
     if written:
         txn.upsert(table_key, rows_of(owner, written))
     txn.delete(table_key, [entity_id for entity_id, row in rows.items() if row is None])
-    return authority.commit(txn)
+    return branch_writer.commit(txn)

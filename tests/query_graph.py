@@ -15,15 +15,15 @@ from tests.session_graph import read_graph
 def build_indexes(session):
     """Build every index that the schema wants over the rows there are."""
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.ENSURE_INDICES)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
     for owner in [*catalog.nodes.values(), *catalog.edges.values()]:
         builds = [
             IndexBuild(column=intent.column, kind=intent.kind.value, name=intent.name)
             for intent in index_intents(owner)
         ]
         txn.change(IndexBuilds(table_key=owner.table_key, builds=tuple(builds)))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def oracle_graph(session, schema):

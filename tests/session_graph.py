@@ -21,12 +21,12 @@ from tests.session import Session
 RELAXED = TxnSettings(durability="relaxed")
 
 
-def create_graph(root, schema, seed="", *, world=None):
+def create_graph(root, schema, seed="", *, runtime=None):
     """Create a graph at ``root`` and seed it with envelope lines, ids included."""
     storage = Storage.open(str(root))
-    init_graph(storage, schema, settings=RELAXED, world=world)
+    init_graph(storage, schema, settings=RELAXED, runtime=runtime)
     if seed.strip():
-        with Session.open(storage, settings=RELAXED, world=world) as session:
+        with Session.open(storage, settings=RELAXED, runtime=runtime) as session:
             add_rows(session, seed)
 
 
@@ -44,11 +44,11 @@ def add_rows(session, seed):
         values = {**ends, **{prop.name: _stored(data.get(prop.name), prop.type) for prop in owner.properties}}
         chosen = data["id"] if owner.key is None else entity_id(owner, values)
         rows.setdefault(owner.table_key, (owner, []))[1].append({"id": chosen, **values})
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.INSERT, actor="seed")
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.INSERT, actor="seed")
     for table_key, (owner, found) in rows.items():
         txn.insert(table_key, rows_of(owner, found))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def open_session(root, **options):
@@ -75,9 +75,9 @@ def read_graph(session, branch=MAIN):
 
 def commit_ids(session, branch=MAIN):
     """The commits of a branch, newest first."""
-    authority = session.store.authority(BranchName(branch))
-    loaded = authority.snapshot().manifest
-    return [commit.id for commit in authority.services.manifest.iter_commits(loaded)]
+    branch_writer = session.store.branch_writer(BranchName(branch))
+    loaded = branch_writer.snapshot().manifest
+    return [commit.id for commit in branch_writer.services.manifest.iter_commits(loaded)]
 
 
 def _stored(value, of: PropertyType):

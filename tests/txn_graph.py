@@ -53,33 +53,35 @@ def registrations(extra=0):
     return [*tables, edge]
 
 
-def init_graph(root, options=None, *, settings=RELAXED, world=None, extra=0):
+def init_graph(root, options=None, *, settings=RELAXED, runtime=None, extra=0):
     """Create the graph at ``root`` and return its storage."""
     storage = Storage.open(str(root), options)
-    GraphStore.init(storage, schema=SCHEMA, tables=registrations(extra), settings=settings, world=world, actor="test")
+    GraphStore.init(
+        storage, schema=SCHEMA, tables=registrations(extra), settings=settings, runtime=runtime, actor="test"
+    )
     return storage
 
 
 def open_graph(storage, **kwargs):
     """Open the graph for reading and writing, relaxed unless told otherwise; in a later world, look at it twice."""
     graph = GraphStore.open(storage, **{"settings": RELAXED, **kwargs})
-    world = kwargs.get("world")
-    if world is not None and isinstance(world.clock, LaterClock):
-        watch_for_hours(graph, world)
+    runtime = kwargs.get("runtime")
+    if runtime is not None and isinstance(runtime.clock, LaterClock):
+        watch_for_hours(graph, runtime)
     return graph
 
 
 def authority_of(graph, branch=MAIN):
     """The publish authority of a branch."""
-    return graph.authority(BranchName(branch))
+    return graph.branch_writer(BranchName(branch))
 
 
 def insert(graph, table_key, rows, *, branch=MAIN, actor=None, **begin):
     """Commit one insert and return the result."""
-    authority = authority_of(graph, branch)
-    txn = authority.begin(WriteKind.INSERT, actor=actor, **begin)
+    branch_writer = authority_of(graph, branch)
+    txn = branch_writer.begin(WriteKind.INSERT, actor=actor, **begin)
     txn.insert(table_key, rows)
-    return authority.commit(txn)
+    return branch_writer.commit(txn)
 
 
 def read_ids(graph, table_key, branch=MAIN):
@@ -90,6 +92,6 @@ def read_ids(graph, table_key, branch=MAIN):
 
 def history(graph, branch=MAIN):
     """The commits of a branch, newest first."""
-    authority = authority_of(graph, branch)
-    loaded = authority.snapshot().manifest
-    return list(authority.services.manifest.iter_commits(loaded))
+    branch_writer = authority_of(graph, branch)
+    loaded = branch_writer.snapshot().manifest
+    return list(branch_writer.services.manifest.iter_commits(loaded))

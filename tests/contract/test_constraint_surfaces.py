@@ -183,15 +183,15 @@ def commit(session: Session, case: BadChange, folder: Path) -> None:
     """A transaction whose rows are checked on the state it is published on."""
     catalog = session.catalog()
     change = _change(catalog, case)
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.MUTATE)
     for item in change.types.values():
         if item.rows is not None:
             txn.upsert(item.table_key, item.rows)
         if item.deletes:
             txn.delete(item.table_key, item.deletes)
     txn.add_check(lambda view: check_change(change, GraphView.of_commit(view, catalog)))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def mutate(session: Session, case: BadChange, folder: Path) -> None:
@@ -238,8 +238,8 @@ def load_overwrite(session: Session, case: BadChange, folder: Path) -> None:
 def _load(session, envelopes, mode, folder):
     file = folder / "rows.jsonl"
     file.write_text("".join(json.dumps(envelope) + "\n" for envelope in envelopes))
-    authority = session.store.authority(BranchName(MAIN))
-    load(authority, session.catalog(), [str(file)], mode)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    load(branch_writer, session.catalog(), [str(file)], mode)
 
 
 def _envelope(name, row):

@@ -11,7 +11,7 @@ import pytest
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import decode_parameter_text
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import is_ulid
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
 from tests.session import Session
@@ -38,7 +38,7 @@ class _Templates(dict[tuple[str, str], Path]):
 
     def __missing__(self, key: tuple[str, str]) -> Path:
         root = self._factory.mktemp("template") / "graph"
-        create_graph(root, *key, world=World.seeded(1))
+        create_graph(root, *key, runtime=Runtime.seeded(1))
         self[key] = root
         return root
 
@@ -47,7 +47,7 @@ class _Templates(dict[tuple[str, str], Path]):
 def test_mutation_does_what_the_case_says(case: Case, templates: dict[tuple[str, str], Path], tmp_path: Path) -> None:
     root = tmp_path / "graph"
     shutil.copytree(templates[_world_of(case)], root)
-    with open_session(root, world=World.seeded(2)) as session:
+    with open_session(root, runtime=Runtime.seeded(2)) as session:
         if "before" in case.sections:
             session.mutate(case.sections["before"])
         before, commits = read_graph(session), commit_ids(session)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from omnigraph.catalog.compile import compile_schema
-from omnigraph.catalog.lint import LINT_CODES, Finding, lint_schema
+from omnigraph.catalog.lint import LINT_CODES, SchemaFinding, lint_schema
 from omnigraph.lang.pg import parse_schema
 from tests.corpus.cases import Case, load_cases
 
@@ -44,10 +44,10 @@ def test_every_code_is_found_in_some_case_and_absent_from_another():
     assert (never, always) == ([], [])
 
 
-def _lint(case: Case) -> tuple[Finding, ...]:
+def _lint(case: Case) -> tuple[SchemaFinding, ...]:
     tree = parse_schema(case.sections["schema"])
     return lint_schema(tree, compile_schema(tree))
 
 
-def _target(finding: Finding) -> str:
+def _target(finding: SchemaFinding) -> str:
     return finding.type_name if finding.property is None else f"{finding.type_name}.{finding.property}"

@@ -14,7 +14,7 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import RULES
 from omnigraph.ir import decode_parameter_text
 from omnigraph.lang.gq import parse_queries
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
 from tests.query_graph import build_indexes, oracle_graph
 from tests.query_oracle import Kind, evaluate, read_schema
@@ -59,8 +59,8 @@ class _Sessions(dict[tuple[str, str], Session]):
         schema, seed = ((FOLDER / f"{name}{suffix}").read_text(encoding="utf-8") for suffix in (".pg", ".jsonl"))
         # In two commits, so that a table is more than one fragment and an index may know only the first.
         lines = sorted(seed.splitlines(keepends=True), key=lambda line: '"edge"' in line)
-        create_graph(root, schema, "".join(lines[::2]), world=World.seeded(1))
-        session = self[key] = open_session(root, world=World.seeded(2))
+        create_graph(root, schema, "".join(lines[::2]), runtime=Runtime.seeded(1))
+        session = self[key] = open_session(root, runtime=Runtime.seeded(2))
         if indexes == "partial":
             build_indexes(session)
         add_rows(session, "".join(lines[1::2]))

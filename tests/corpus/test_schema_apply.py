@@ -10,8 +10,8 @@ import pytest
 
 from omnigraph.errors import ConstraintViolationError, OmnigraphError, QueryTypeError, VersionMissingError
 from omnigraph.ir import decode_parameter_text
-from omnigraph.runtime import World
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.runtime import Runtime
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import is_ulid
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
 from tests.session import Session
@@ -25,9 +25,9 @@ MADE = "*"
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_schema_is_applied_as_the_case_says(case: Case, tmp_path: Path) -> None:
     root = tmp_path / "graph"
-    create_graph(root, case.sections["accepted"], case.sections.get("seed", ""), world=World.seeded(1))
+    create_graph(root, case.sections["accepted"], case.sections.get("seed", ""), runtime=Runtime.seeded(1))
     expected = read_expectation(case.sections["expect"])
-    with open_session(root, world=World.seeded(2)) as session:
+    with open_session(root, runtime=Runtime.seeded(2)) as session:
         earlier, before = session.snapshot(), read_graph(session)
         if expected.verdict == "applied":
             _apply(session, case, expected)
@@ -76,7 +76,7 @@ def _leave(session: Session, case: Case, expected: Expectation) -> None:
         assert caught.value.details.total == int(total)
 
 
-def _check_earlier(earlier: Snapshot, before: dict[str, Any], expected: Expectation) -> None:
+def _check_earlier(earlier: GraphSnapshot, before: dict[str, Any], expected: Expectation) -> None:
     """A soft drop leaves the earlier state readable, a hard one takes away the tables that lost a column."""
     for claim in expected.all("earlier"):
         for table_key, rows in before.items():

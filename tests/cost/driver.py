@@ -137,10 +137,10 @@ class Driver:
 
     def write_to_branch(self, branch):
         """Insert one row on a branch."""
-        authority = authority_of(self.graph, branch)
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = authority_of(self.graph, branch)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows([self._new_id()]))
-        return authority.commit(txn)
+        return branch_writer.commit(txn)
 
     def index_ids(self):
         """Give the tables that merges touch a current index on their ids."""

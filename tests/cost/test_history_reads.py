@@ -40,16 +40,16 @@ def graphs(tmp_path_factory):
     for size in SIZES:
         storage = create(tmp_path_factory.mktemp("cost") / "graph")
         with open_store(storage) as store:
-            authority = store.authority(BranchName(MAIN))
-            txn = authority.begin(WriteKind.INSERT)
+            branch_writer = store.branch_writer(BranchName(MAIN))
+            txn = branch_writer.begin(WriteKind.INSERT)
             txn.insert(PERSON, people(size))
-            before = authority.commit(txn).commit
-            txn = authority.begin(WriteKind.LOAD_MERGE)
+            before = branch_writer.commit(txn).commit
+            txn = branch_writer.begin(WriteKind.LOAD_MERGE)
             txn.upsert(
                 PERSON,
                 people(size).slice(size // 2, CHANGED).set_column(1, SCHEMAS[PERSON].field("age"), [[-1] * CHANGED]),
             )
-            after = authority.commit(txn).commit
+            after = branch_writer.commit(txn).commit
         made[size] = (storage.root, before, after)
     return made
 

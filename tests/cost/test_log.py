@@ -22,7 +22,7 @@ def test_a_page_of_the_log_costs_the_same_at_every_depth(driver_at, endpoint, de
     # Another process, which has the newest state and nothing else in memory.
     with open_graph(driver.storage, mode="read_only") as graph:
         with measure(endpoint) as measured, counting() as counters:
-            page = graph.past.log(ROOT, LogFilter(), PAGE, None)
+            page = graph.refs.log(ROOT, LogFilter(), PAGE, None)
         assert len(measured.calls) <= LOG_CALLS
         assert counters.cost().total_calls == len(measured.calls)
         assert len(page.commits) >= min(depth, PAGE)
@@ -32,12 +32,12 @@ def test_a_page_of_the_log_costs_the_same_at_every_depth(driver_at, endpoint, de
 def test_any_later_page_and_any_ancestor_cost_no_more(driver_at, endpoint, depth):
     driver = driver_at(depth, 4)
     with open_graph(driver.storage, mode="read_only") as graph:
-        page = graph.past.log(ROOT, LogFilter(), 60, None)
+        page = graph.refs.log(ROOT, LogFilter(), 60, None)
     with open_graph(driver.storage, mode="read_only") as graph:
         with measure(endpoint) as measured:
-            graph.past.log(ROOT, LogFilter(), PAGE, page.following)
+            graph.refs.log(ROOT, LogFilter(), PAGE, page.following)
         assert len(measured.calls) <= LOG_CALLS
     with open_graph(driver.storage, mode="read_only") as graph:
         with measure(endpoint) as measured:
-            graph.past.resolve_ref(f"main~{depth - 10}", ROOT)
+            graph.refs.resolve_ref(f"main~{depth - 10}", ROOT)
         assert len(measured.calls) <= ANCESTOR_CALLS

@@ -9,7 +9,7 @@ from omnigraph.catalog import compile_schema
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.status import read_status
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import World, counting
+from omnigraph.runtime import Runtime, counting
 from omnigraph.values import MAIN, BranchName
 from tests.cost.conftest import DEPTHS, WIDTHS
 from tests.cost.driver import sample
@@ -45,7 +45,7 @@ def open_and_close(driver, mode):
 
 def look(graph):
     with counting() as counters:
-        read_status(graph, BranchName(MAIN), CATALOG, MaintenanceSettings(), World.system())
+        read_status(graph, BranchName(MAIN), CATALOG, MaintenanceSettings(), Runtime.system())
     return SimpleNamespace(cost=counters.cost())
 
 

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import ClassVar
 
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.store.location import Storage
 from tests.crash.kinds import KINDS, clean_up, create_branch, delete_branch, initialise, optimize
 
@@ -40,27 +40,27 @@ class Job:
     point: str | None
     nth: int = 1
 
-    def run(self, world: World) -> None:
+    def run(self, runtime: Runtime) -> None:
         """Do the work of the job."""
         storage = Storage.open(self.root, self.options)
         match self.act:
             case "write":
-                KINDS[self.kind].run(storage, world)
+                KINDS[self.kind].run(storage, runtime)
             case "recover":
-                KINDS[self.kind].open(storage, world=world).close()
+                KINDS[self.kind].open(storage, runtime=runtime).close()
             case "init":
-                initialise(storage, world)
+                initialise(storage, runtime)
             case "branch":
-                create_branch(storage, world)
+                create_branch(storage, runtime)
             case "delete":
-                delete_branch(storage, world)
+                delete_branch(storage, runtime)
             case "cleanup":
-                clean_up(storage, world)
+                clean_up(storage, runtime)
             case "optimize":
-                optimize(storage, world)
+                optimize(storage, runtime)
 
 
-def stop_at(world: World, point: str, nth: int, arrive) -> None:
+def stop_at(runtime: Runtime, point: str, nth: int, arrive) -> None:
     """Make the ``nth`` thread that comes to ``point``, and every later one, stay there."""
     lock, seen, forever = threading.Lock(), 0, threading.Event()
 
@@ -74,13 +74,13 @@ def stop_at(world: World, point: str, nth: int, arrive) -> None:
                 arrive()
             forever.wait()
 
-    world.failpoints.enable(point, stay)
+    runtime.failpoints.enable(point, stay)
     if point == AFTER_TABLE:
         # Tables commit side by side: let exactly as many of them move as shall have moved.
-        _let_pass(world, nth, forever)
+        _let_pass(runtime, nth, forever)
 
 
-def _let_pass(world, count, forever):
+def _let_pass(runtime, count, forever):
     lock, passed = threading.Lock(), 0
 
     def gate():
@@ -91,17 +91,17 @@ def _let_pass(world, count, forever):
         if is_late:
             forever.wait()
 
-    world.failpoints.enable(BEFORE_TABLE, gate)
+    runtime.failpoints.enable(BEFORE_TABLE, gate)
 
 
 def _start(job, events):
-    world = World.system()
+    runtime = Runtime.system()
     if job.point is not None:
-        stop_at(world, job.point, job.nth, lambda: events.put((job.name, "arrived")))
+        stop_at(runtime, job.point, job.nth, lambda: events.put((job.name, "arrived")))
 
     def run():
         try:
-            job.run(world)
+            job.run(runtime)
         except BaseException:  # noqa: BLE001 - whatever it is, the parent must hear of it
             events.put((job.name, traceback.format_exc()))
         else:

@@ -14,7 +14,7 @@ from omnigraph.engine.maintenance.optimize import Optimization
 from omnigraph.engine.maintenance.planning import LocalRunner
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild
 from omnigraph.store.tables.portable import TableTicket, carried_fragments, write_fragments_for
@@ -95,19 +95,19 @@ class WriterKind:
                 insert(graph, PERSON, node_rows(["drafted"]), branch=DRAFT)
         return storage
 
-    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> GraphStore:
+    def open(self, storage: Storage, *, runtime: Runtime | None = None, mode: str = "read_write") -> GraphStore:
         """Open the graph as this kind of writer does."""
-        return open_graph(storage, formats=self.formats, world=world, mode=mode)
+        return open_graph(storage, formats=self.formats, runtime=runtime, mode=mode)
 
-    def run(self, storage: Storage, world: World) -> None:
+    def run(self, storage: Storage, runtime: Runtime) -> None:
         """Open the graph, write, and close it."""
-        with self.open(storage, world=world) as graph:
+        with self.open(storage, runtime=runtime) as graph:
             self.write(graph)
 
 
 def _txn(graph, kind, branch=MAIN, **begin):
-    authority = authority_of(graph, branch)
-    return authority, authority.begin(kind, actor=ACTOR, **begin)
+    branch_writer = authority_of(graph, branch)
+    return branch_writer, branch_writer.begin(kind, actor=ACTOR, **begin)
 
 
 def _insert_one(graph):
@@ -115,74 +115,74 @@ def _insert_one(graph):
 
 
 def _insert_three(graph):
-    authority, txn = _txn(graph, WriteKind.INSERT)
+    branch_writer, txn = _txn(graph, WriteKind.INSERT)
     txn.insert(PERSON, node_rows(["new"]))
     txn.insert(TEAM, node_rows(["new"]))
     txn.insert(KNOWS, edge_rows([("new", "a", "new")]), has_fresh_ids=True)
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _mutate(graph):
-    authority, txn = _txn(graph, WriteKind.MUTATE)
+    branch_writer, txn = _txn(graph, WriteKind.MUTATE)
     txn.upsert(PERSON, node_rows(["a", "new"], value=5))
     txn.delete(PERSON, ["b"])
     txn.delete(KNOWS, ["ab", "bc"])
     txn.upsert(TEAM, node_rows(["t"], value=7))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _load_append(graph):
-    authority, txn = _txn(graph, WriteKind.LOAD_APPEND)
+    branch_writer, txn = _txn(graph, WriteKind.LOAD_APPEND)
     txn.insert(PERSON, node_rows([f"loaded{number}" for number in range(50)]))
     txn.insert(KNOWS, edge_rows([("loaded", "a", "c")]))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _load_merge(graph):
-    authority, txn = _txn(graph, WriteKind.LOAD_MERGE)
+    branch_writer, txn = _txn(graph, WriteKind.LOAD_MERGE)
     txn.upsert(PERSON, node_rows(["a", "b", "merged"], value=2))
     txn.upsert(TEAM, node_rows(["merged"]))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _load_overwrite(graph):
-    authority, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
+    branch_writer, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
     txn.change(TableReplace(table_key=PERSON, rows=node_rows(["only"])))
     txn.change(TableReplace(table_key=KNOWS, rows=edge_rows([])))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _overwrite_by_nothing(graph):
-    authority, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
+    branch_writer, txn = _txn(graph, WriteKind.LOAD_OVERWRITE)
     txn.change(TableReplace(table_key=TEAM, rows=node_rows([])))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _written_rows(graph):
-    authority, txn = _txn(graph, WriteKind.LOAD_MERGE)
-    people = authority.prepare(txn, PERSON)
+    branch_writer, txn = _txn(graph, WriteKind.LOAD_MERGE)
+    people = branch_writer.prepare(txn, PERSON)
     ticket = TableTicket(storage=graph.tables.datasets.storage, pin=people)
     found = ticket.open().lookup(["a", "c"], ())
     rows = pa.concat_tables([node_rows(found["id"].to_pylist(), value=4), node_rows(["new"])])
     fragments = tuple(carried_fragments(ticket, rows, found["_rowid"].to_numpy()))
     owners = tuple((found["_rowaddr"].to_numpy() >> 32).tolist())
     txn.change(WrittenRows(table_key=PERSON, base=people, fragments=fragments, removed=owners))
-    teams = authority.prepare(txn, TEAM)
+    teams = branch_writer.prepare(txn, TEAM)
     ticket = TableTicket(storage=ticket.storage, pin=teams)
     fragments = tuple(write_fragments_for(ticket, node_rows(["new"])))
     txn.change(WrittenRows(table_key=TEAM, base=teams, fragments=fragments))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _schema_apply(graph, *, with_rows=False):
-    authority, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
+    branch_writer, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
     rows = node_rows(["rome"])
     txn.change(TableRegister(table_key=CITY, object_id="7", folder="nodes", schema=NODE_SCHEMA, rows=rows))
     txn.change(TableDrop(table_key=KNOWS))
     txn.set_schema(AcceptedSchema(source="node City {}", compiled="{}", hash="sha256:1"))
     if with_rows:
         txn.upsert(PERSON, node_rows(["a"], value=9))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _schema_apply_with_rows(graph):
@@ -190,7 +190,7 @@ def _schema_apply_with_rows(graph):
 
 
 def _schema_alter(graph):
-    authority, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
+    branch_writer, txn = _txn(graph, WriteKind.SCHEMA_APPLY)
     columns = pa.schema([NODE_SCHEMA.field("id"), pa.field("worth", pa.int64(), nullable=False), ("note", pa.string())])
     txn.change(
         TableAlter(table_key=TEAM, new_key=GROUP, schema=columns, origins={"id": "id", "worth": "value"}),
@@ -198,45 +198,45 @@ def _schema_alter(graph):
     kept = {name: name for name in EDGE_SCHEMA.names}
     txn.change(TableAlter(table_key=KNOWS, schema=EDGE_SCHEMA.append(pa.field("since", pa.date32())), origins=kept))
     txn.set_schema(AcceptedSchema(source="node Group {}", compiled="{}", hash="sha256:2"))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _ensure_indices(graph):
-    authority, txn = _txn(graph, WriteKind.ENSURE_INDICES)
+    branch_writer, txn = _txn(graph, WriteKind.ENSURE_INDICES)
     for table_key in (PERSON, TEAM):
         build = IndexBuild(column="id", kind="btree", name="id_btree")
         txn.change(IndexBuilds(table_key=table_key, builds=(build,)))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _optimize(graph):
-    authority, txn = _txn(graph, WriteKind.OPTIMIZE)
+    branch_writer, txn = _txn(graph, WriteKind.OPTIMIZE)
     txn.change(Compaction(table_key=PERSON))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _branch_write(graph):
-    authority, txn = _txn(graph, WriteKind.INSERT, branch=DRAFT)
+    branch_writer, txn = _txn(graph, WriteKind.INSERT, branch=DRAFT)
     txn.insert(PERSON, node_rows(["new"]))
     txn.insert(TEAM, node_rows(["new"]))
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _branch_merge(graph):
-    authority, txn = _txn(graph, WriteKind.BRANCH_MERGE, merged_parent=history(graph, DRAFT)[0].id)
+    branch_writer, txn = _txn(graph, WriteKind.BRANCH_MERGE, merged_parent=history(graph, DRAFT)[0].id)
     txn.upsert(PERSON, node_rows(["drafted"]))
     txn.delete(KNOWS, ["ab"])
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def _group(graph):
-    authority, first = _txn(graph, WriteKind.INSERT)
+    branch_writer, first = _txn(graph, WriteKind.INSERT)
     _, second = _txn(graph, WriteKind.INSERT)
     first.insert(PERSON, node_rows(["first"]))
     second.insert(PERSON, node_rows(["second"]))
     second.insert(TEAM, node_rows(["second"]))
     # What the queue hands over when two writers wait; handing it over here needs no second thread.
-    for outcome in authority._run([first, second]):
+    for outcome in branch_writer._run([first, second]):
         if isinstance(outcome, BaseException):
             raise outcome
 
@@ -270,35 +270,35 @@ KINDS = {
 }
 
 
-def initialise(storage: Storage, world: World) -> None:
+def initialise(storage: Storage, runtime: Runtime) -> None:
     """Create a graph; not a writer kind, since there is nothing yet that a crash could leave half changed."""
-    GraphStore.init(storage, schema=SCHEMA, tables=registrations(), settings=RELAXED, world=world)
+    GraphStore.init(storage, schema=SCHEMA, tables=registrations(), settings=RELAXED, runtime=runtime)
 
 
-def delete_branch(storage: Storage, world: World) -> None:
+def delete_branch(storage: Storage, runtime: Runtime) -> None:
     """Delete a branch; its claim publishes nothing, so that it is no kind of writer."""
-    with open_graph(storage, world=world) as graph:
+    with open_graph(storage, runtime=runtime) as graph:
         graph.delete_branch(BranchName(DRAFT), actor=ACTOR)
 
 
-def create_branch(storage: Storage, world: World) -> None:
+def create_branch(storage: Storage, runtime: Runtime) -> None:
     """Create a branch; it has no claim and no plan, only a moment before and a moment after its ref."""
-    with open_graph(storage, world=world) as graph:
+    with open_graph(storage, runtime=runtime) as graph:
         graph.create_branch(BranchName(DRAFT))
 
 
-def clean_up(storage: Storage, world: World):
+def clean_up(storage: Storage, runtime: Runtime):
     """Remove all but the newest states; it publishes versions without commits, so that it is no kind of writer."""
-    with open_graph(storage, world=world) as graph:
+    with open_graph(storage, runtime=runtime) as graph:
         settings = MaintenanceSettings(threads=1, unnamed_age_s=0, settle_s=0)
-        return Cleanup(graph, Retention(keep=1), settings, world).run()
+        return Cleanup(graph, Retention(keep=1), settings, runtime).run()
 
 
-def optimize(storage: Storage, world: World):
+def optimize(storage: Storage, runtime: Runtime):
     """Compact every table and index its ids; it makes a commit for each, so that it is no kind of writer."""
-    with open_graph(storage, world=world) as graph:
-        authority = authority_of(graph)
-        return Optimization(authority, _catalog_of, LocalRunner(storage, 1), actor=ACTOR).run()
+    with open_graph(storage, runtime=runtime) as graph:
+        branch_writer = authority_of(graph)
+        return Optimization(branch_writer, _catalog_of, LocalRunner(storage, 1), actor=ACTOR).run()
 
 
 def _catalog_of(_schema):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.runtime import SystemClock, SystemRandomness, World
+from omnigraph.runtime import Runtime, SystemClock, SystemRandomness
 from omnigraph.runtime.failpoints import fail
 
 _HOUR_MS = 3_600_000
@@ -32,14 +32,14 @@ class LaterClock(SystemClock):
         self._passed_s += self._hours * 3600.0
 
 
-def later_world(hours: int = 1) -> World:
+def later_world(hours: int = 1) -> Runtime:
     """A world in which a graph that is opened has been watched for hours before it is used."""
-    return World(clock=LaterClock(hours), randomness=SystemRandomness())
+    return Runtime(clock=LaterClock(hours), randomness=SystemRandomness())
 
 
-def watch_for_hours(graph, world) -> None:
+def watch_for_hours(graph, runtime) -> None:
     """Look at an open graph a second time, hours after the first look: what was silent in between is abandoned."""
-    world.clock.let_hours_pass()
+    runtime.clock.let_hours_pass()
     try:
         graph.refresh()
     except BaseException:
@@ -51,7 +51,7 @@ class Torn(BaseException):
     """What ends a writer in the middle of its window although the process lives on: no error of ours, no handler."""
 
 
-def tear_at(world: World, point: str, nth: int = 1) -> World:
+def tear_at(runtime: Runtime, point: str, nth: int = 1) -> Runtime:
     """Let the ``nth`` hit of the point, and every later one, tear the write apart."""
     hits = 0
 
@@ -61,8 +61,8 @@ def tear_at(world: World, point: str, nth: int = 1) -> World:
         if hits >= nth:
             # A process that died cannot end its own write when it is closed, either.
             if point != _OWN_END:
-                world.failpoints.enable(_OWN_END, fail(_OWN_END))
+                runtime.failpoints.enable(_OWN_END, fail(_OWN_END))
             raise Torn
 
-    world.failpoints.enable(point, tear)
-    return world
+    runtime.failpoints.enable(point, tear)
+    return runtime

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import ClassVar
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from tests.crash.child import Job, main
 from tests.crash.merge_kinds import MERGE_KINDS
@@ -18,14 +18,14 @@ class MergeJob(Job):
 
     module: ClassVar[str] = "tests.crash.merge_child"
 
-    def run(self, world: World) -> None:
+    def run(self, runtime: Runtime) -> None:
         """Do the work of the job."""
         storage, kind = Storage.open(self.root, self.options), MERGE_KINDS[self.kind]
         match self.act:
             case "write":
-                kind.run(storage, world, Path())
+                kind.run(storage, runtime, Path())
             case "recover":
-                kind.open(storage, world=world).close()
+                kind.open(storage, runtime=runtime).close()
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def assert_heads_are_pins(graph: GraphStore) -> None:
 
 
 def _finish_releases(graph):
-    for authority in graph._branches.authorities.values():
-        last = authority._publisher._releaser._last
+    for branch_writer in graph._branches.authorities.values():
+        last = branch_writer._publisher._releaser._last
         if last is not None:
             last.result()

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import ClassVar
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from tests.crash.child import Job, main
 from tests.crash.large_loads import LARGE_LOADS
@@ -23,16 +23,16 @@ class SessionJob(Job):
     inputs: str
     scratch: str
 
-    def run(self, world: World) -> None:
+    def run(self, runtime: Runtime) -> None:
         """Do the work of the job."""
         tempfile.tempdir = self.scratch
         storage = Storage.open(self.root, self.options)
         kind = {**SESSION_KINDS, **LARGE_LOADS}[self.kind]
         match self.act:
             case "write":
-                kind.run(storage, world, Path(self.inputs))
+                kind.run(storage, runtime, Path(self.inputs))
             case "recover":
-                kind.open(storage, world=world).close()
+                kind.open(storage, runtime=runtime).close()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
 from tests.crash.kinds import ACTOR
@@ -115,13 +115,13 @@ class SessionKind:
             session.load([str(inputs / "seed.jsonl")], actor="seed")
         return storage
 
-    def open(self, storage: Storage, *, world: World | None = None, mode: str = "read_write") -> Session:
+    def open(self, storage: Storage, *, runtime: Runtime | None = None, mode: str = "read_write") -> Session:
         """Open the graph."""
-        return Session.open(storage, settings=RELAXED, world=world, mode=mode)
+        return Session.open(storage, settings=RELAXED, runtime=runtime, mode=mode)
 
-    def run(self, storage: Storage, world: World, inputs: Path) -> None:
+    def run(self, storage: Storage, runtime: Runtime, inputs: Path) -> None:
         """Open the graph, write, and close it."""
-        with self.open(storage, world=world) as session:
+        with self.open(storage, runtime=runtime) as session:
             self.write(session, inputs)
 
     def assert_done(self, session: Session) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from tests.crash.child import AFTER_TABLE, BEFORE_TABLE
 from tests.crash.large_loads import LARGE_LOADS
 from tests.crash.matrix import (
@@ -64,7 +64,7 @@ class KilledLoad:
 
     def nth(self, hits: int) -> int:
         """Which of ``hits`` times it is."""
-        return 1 + int(World.seeded(self.draw).randomness.fraction() * hits)
+        return 1 + int(Runtime.seeded(self.draw).randomness.fraction() * hits)
 
 
 def _crashes_of(kind: SessionKind) -> list[SessionCrash]:

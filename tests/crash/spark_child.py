@@ -10,8 +10,8 @@ import dataclasses
 from pathlib import Path
 from typing import ClassVar
 
-from omnigraph.runtime import World
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.runtime import Runtime
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
@@ -33,7 +33,7 @@ def _load(mode):
     settings = SparkLoadSettings(part_bytes=100)
 
     def write(session, inputs):
-        request = LoadRequest(mode=mode, actor=ACTOR, settings=settings)
+        request = SparkLoadRequest(mode=mode, actor=ACTOR, settings=settings)
         return run_load(session, [str(inputs / f"{mode}.jsonl")], request, InProcessRunner())
 
     return write
@@ -59,9 +59,9 @@ class SparkLoadJob(Job):
 
     inputs: str
 
-    def run(self, world: World) -> None:
+    def run(self, runtime: Runtime) -> None:
         """Do the work of the job."""
-        SPARK_LOADS[self.kind].run(Storage.open(self.root, self.options), world, Path(self.inputs))
+        SPARK_LOADS[self.kind].run(Storage.open(self.root, self.options), runtime, Path(self.inputs))
 
 
 if __name__ == "__main__":

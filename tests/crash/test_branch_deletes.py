@@ -2,7 +2,7 @@
 
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
 from tests.crash.child import Job
@@ -103,5 +103,5 @@ def test_a_creator_killed_behind_its_ref_has_made_the_branch(store, places_of):
         assert graph.branch_names() == [MAIN, DRAFT]
         insert(graph, PERSON, node_rows(["b"]), branch=DRAFT)
         graph.delete_branch(BranchName(DRAFT))
-    create_branch(storage, World.system())
+    create_branch(storage, Runtime.system())
     assert_sound(storage)

@@ -3,7 +3,7 @@
 import pytest
 
 from omnigraph.errors import HistoryGoneError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName, TagName
 from tests.crash.checks import assert_sound
 from tests.crash.child import Job
@@ -69,7 +69,7 @@ def _assert_whole(storage):
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON) == ["a", "b", "c", "d"]
         assert read_ids(graph, PERSON, DRAFT) == ["a", "b", "c", "drafted"]
-        named = graph.past.resolve_ref("tag:named", BranchName(MAIN)).snapshot
+        named = graph.refs.resolve_ref("tag:named", BranchName(MAIN)).snapshot
         assert named.table(PERSON).row_count == 2
     assert_sound(storage)
 
@@ -78,9 +78,9 @@ def _assert_whole(storage):
 def test_a_killed_cleanup_leaves_a_whole_graph_and_the_next_one_finishes(store, killed):
     for storage in killed(store, "cleanup"):
         _assert_whole(storage)
-        clean_up(storage, World.system())
+        clean_up(storage, Runtime.system())
         _assert_whole(storage)
-        assert clean_up(storage, World.system()).datasets == ()
+        assert clean_up(storage, Runtime.system()).datasets == ()
         with open_graph(storage) as graph:
             first = history(graph)[-1]
             with pytest.raises(HistoryGoneError):
@@ -93,8 +93,8 @@ def test_a_killed_cleanup_leaves_a_whole_graph_and_the_next_one_finishes(store, 
 def test_a_killed_optimization_changes_no_row_and_the_next_one_finishes(store, killed):
     for storage in killed(store, "optimize"):
         _assert_whole(storage)
-        optimize(storage, World.system())
-        assert optimize(storage, World.system()).commits == ()
+        optimize(storage, Runtime.system())
+        assert optimize(storage, Runtime.system()).commits == ()
         _assert_whole(storage)
         with open_graph(storage) as graph:
             table = graph.snapshot(BranchName(MAIN)).table(PERSON)

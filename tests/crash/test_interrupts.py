@@ -18,7 +18,7 @@ from omnigraph.txn.branches import open as open_branches
 from omnigraph.txn.claims import heartbeat as keeper
 from omnigraph.txn.publish import batch, publisher
 from omnigraph.txn.publish import publisher as release
-from omnigraph.txn.publish import writer as authority
+from omnigraph.txn.publish import writer as branch_writer
 from omnigraph.txn.publish import writer as queue
 from tests.auditor import audit
 from tests.crash.interrupting import Interrupt, interrupting, noting
@@ -28,8 +28,8 @@ from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, r
 # Threads that end with an exception are what this is about.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 QUEUE = (queue, calls)
-PUBLISHING = (authority, batch, publisher, keeper, release)
-CLOSING = (graph_store, open_branches, services, authority, publisher, queue, calls, keeper, release)
+PUBLISHING = (branch_writer, batch, publisher, keeper, release)
+CLOSING = (graph_store, open_branches, services, branch_writer, publisher, queue, calls, keeper, release)
 # Every line of the queue, where an interrupt is no rare guest, and a fixed choice of the rest.
 STEP = 1 if IS_FULL else 8
 
@@ -151,13 +151,13 @@ def test_closing_that_is_interrupted_at_any_line_can_be_finished(tmp_path, passe
 CTRL_C = """
 import faulthandler, os, signal, sys, threading
 from tests.txn_graph import PERSON, init_graph, insert, node_rows, open_graph, read_ids
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.runtime.failpoints import on_nth
 
 faulthandler.dump_traceback_later(290, exit=True)
 # Whoever starts a run in the background may have it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-world, begun, may_end = World.system({}), threading.Event(), threading.Event()
+runtime, begun, may_end = Runtime.system({}), threading.Event(), threading.Event()
 
 
 def hold():
@@ -165,11 +165,11 @@ def hold():
     assert may_end.wait(300)
 
 
-world.failpoints.enable("txn.claim.after_put", on_nth(1, hold))
-graph = open_graph(init_graph(sys.argv[1]), world=world)
+runtime.failpoints.enable("txn.claim.after_put", on_nth(1, hold))
+graph = open_graph(init_graph(sys.argv[1]), runtime=runtime)
 first = start_thread("first", lambda: insert(graph, PERSON, node_rows(["first"])))
 assert begun.wait(300)
-queue = graph.authority("main")._queue
+queue = graph.branch_writer("main")._queue
 
 
 def interrupt():

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from omnigraph.errors import KeyExistsError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN
 from tests.crash.checks import assert_history_tells, assert_sound, recovery_kinds
 from tests.crash.dying import crash_alone
@@ -43,11 +43,11 @@ def hits_of(inputs, tmp_path_factory):
 
     def count(mode):
         if mode not in known:
-            kind, world, hits = LARGE_LOADS[mode], World.system({}), Counter()
+            kind, runtime, hits = LARGE_LOADS[mode], Runtime.system({}), Counter()
             storage = kind.prepare(str(tmp_path_factory.mktemp("twin") / mode), None, inputs)
             for point in (AFTER_FILE, *POINTS):
-                world.failpoints.enable(point, lambda point=point: hits.update([point]))
-            kind.run(storage, world, inputs)
+                runtime.failpoints.enable(point, lambda point=point: hits.update([point]))
+            kind.run(storage, runtime, inputs)
             with kind.open(storage, mode="read_only") as session:
                 assert _rows(session) == wanted_rows(mode)
             known[mode] = hits

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from omnigraph.errors import GraphMissingError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from tests.crash.checks import (
     assert_history_tells,
@@ -86,7 +86,7 @@ def test_a_killed_init_leaves_no_graph_and_the_next_one_succeeds(store, places_o
     for mode in ("read_only", "read_write"):
         with pytest.raises(GraphMissingError):
             open_graph(storage, mode=mode)
-    initialise(storage, World.system())
+    initialise(storage, Runtime.system())
     assert_sound(storage)
     with open_graph(storage) as graph:
         insert(graph, PERSON, node_rows(["a"]))
@@ -102,7 +102,7 @@ def test_a_killed_branch_create_leaves_no_branch_and_the_next_one_succeeds(store
     with open_graph(storage) as graph:
         assert graph.branch_names() == ["main"]
         insert(graph, PERSON, node_rows(["a"]))
-    create_branch(storage, World.system())
+    create_branch(storage, Runtime.system())
     with open_graph(storage) as graph:
         insert(graph, PERSON, node_rows(["b"]), branch="draft")
         assert (read_ids(graph, PERSON), read_ids(graph, PERSON, "draft")) == (["a"], ["a", "b"])

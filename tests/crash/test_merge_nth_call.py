@@ -137,9 +137,9 @@ def _fail_call(endpoint, storage, operation, loop, nth):
         endpoint.clear_faults()
         session.close()
     assert was_hit or error is None, f"failed without a fault: {error!r}"
-    world = later_world(hours=2)
-    with Session.open(storage, world=world, settings=IMPATIENT) as session:
-        watch_for_hours(session.store, world)
+    runtime = later_world(hours=2)
+    with Session.open(storage, runtime=runtime, settings=IMPATIENT) as session:
+        watch_for_hours(session.store, runtime)
         final = _look(storage, operation)
         assert_effect_is_true(error, final)
         assert final or not seen, "a visible change has gone"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.errors import BranchMissingError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
@@ -56,12 +56,12 @@ class Insert:
         """Bring the graph into the state that the operation starts from."""
 
     def run(self, graph, mark):
-        authority = authority_of(graph, self.branch)
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = authority_of(graph, self.branch)
+        txn = branch_writer.begin(WriteKind.INSERT)
         for key in self.keys:
             rows = edge_rows([(mark, "a", "a")]) if key == KNOWS else node_rows([mark])
             txn.insert(key, rows)
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
     def branch_of(self, mark):
         return self.branch
@@ -86,11 +86,11 @@ class FirstWriteOnBranch(Insert):
             graph.create_branch(BranchName(self.branch_of(mark)))
 
     def run(self, graph, mark):
-        authority = authority_of(graph, self.branch_of(mark))
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = authority_of(graph, self.branch_of(mark))
+        txn = branch_writer.begin(WriteKind.INSERT)
         for key in self.keys:
             txn.insert(key, node_rows([mark]))
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
 
 class CreateBranch(Insert):
@@ -113,8 +113,8 @@ class Recovery(ThreeTables):
         self._nth = nth
 
     def prepare(self, storage, mark):
-        world = tear_at(World.system({}), self._point, self._nth)
-        with open_graph(storage, world=world) as graph, pytest.raises(Torn):
+        runtime = tear_at(Runtime.system({}), self._point, self._nth)
+        with open_graph(storage, runtime=runtime) as graph, pytest.raises(Torn):
             super().run(graph, mark)
 
     def run(self, graph, mark):
@@ -170,9 +170,9 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
     """Fail one call, look, let the graph settle, look again; return whether the call came at all."""
     branch = operation.branch_of(mark)
     is_recovery = isinstance(operation, Recovery)
-    world = later_world() if is_recovery else None
+    runtime = later_world() if is_recovery else None
     mode = "read_only" if is_recovery else "read_write"
-    graph = open_graph(storage, settings=IMPATIENT, world=world, mode=mode)
+    graph = open_graph(storage, settings=IMPATIENT, runtime=runtime, mode=mode)
     graph._mode = "read_write"
     try:
         if is_recovery:
@@ -180,7 +180,7 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
             claims = authority_of(graph).services.claims
             for version in claims.pending_versions():
                 claims.describe(version)
-            world.clock.let_hours_pass()
+            runtime.clock.let_hours_pass()
         elif not isinstance(operation, CreateBranch):
             graph.snapshot(BranchName(branch))
         fault = trouble.on_call(nth, storage.prefix)
@@ -199,7 +199,7 @@ def _fail_call(endpoint, storage, operation, trouble, nth, mark, *, goes_on):
 
 
 def _assert_settles(storage, operation, mark, error, seen):
-    with open_graph(storage, world=later_world(hours=2), settings=IMPATIENT) as graph:
+    with open_graph(storage, runtime=later_world(hours=2), settings=IMPATIENT) as graph:
         final = _look(storage, operation, mark)
         if not isinstance(operation, Recovery):
             assert_effect_is_true(error, final)

@@ -78,7 +78,7 @@ def _fail_call(endpoint, storage, trouble, nth, *, again):
 
 
 def _assert_settles(storage, error):
-    with open_graph(storage, world=later_world(hours=2), settings=IMPATIENT) as graph:
+    with open_graph(storage, runtime=later_world(hours=2), settings=IMPATIENT) as graph:
         _assert_effect_is_true(error, DRAFT in graph.branch_names())
         assert graph._stores.control.list_keys("__recovery") == ()
         if DRAFT not in graph.branch_names():

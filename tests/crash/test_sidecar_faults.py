@@ -113,7 +113,7 @@ def _assert_release_is_made_up_for(storage, caplog):
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a", "b"]
     assert len(sidecars(storage)) == 1
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "b"]
         assert history(graph)[0].actor == "ann"
     assert _audit_kinds(storage) == ["RolledForward"]
@@ -159,11 +159,11 @@ def test_an_open_that_cannot_look_for_sidecars_fails_loudly(remote, clean_s3_end
     fault = Fault(action="error", operation=operation, object_class="sidecar", times=FOREVER)
     clean_s3_endpoint.add_fault(fault)
     with pytest.raises(StorageUnavailableError):
-        open_graph(remote, world=later_world())
+        open_graph(remote, runtime=later_world())
     with open_graph(remote, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a"]
     clean_s3_endpoint.clear_faults()
-    with open_graph(remote, world=later_world()) as graph:
+    with open_graph(remote, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(remote)
 
@@ -174,7 +174,7 @@ def test_an_open_that_cannot_look_for_sidecars_on_disk_fails_loudly(local, monke
     with monkeypatch.context() as patched:
         patched.setattr(ControlObjects, method, _failing)
         with pytest.raises(StorageUnavailableError):
-            open_graph(local, world=later_world())
+            open_graph(local, runtime=later_world())
         with open_graph(local, mode="read_only") as graph:
             assert read_ids(graph, PERSON) == ["a"]
 
@@ -247,7 +247,7 @@ def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
         for bad in _damaged(json.loads(good)):
             control.put(key, bad)
             with pytest.raises(SidecarCorruptError) as caught:
-                open_graph(local, world=later_world()).close()
+                open_graph(local, runtime=later_world()).close()
             assert caught.value.details.what == key
             assert control.get(key) == bad
         with pytest.raises(SidecarCorruptError):
@@ -256,7 +256,7 @@ def test_a_damaged_sidecar_stops_writing_is_kept_and_stops_no_reader(local):
         with open_graph(local, mode="read_only") as graph:
             assert read_ids(graph, PERSON) == ["a"]
         control.put(key, good)
-    with open_graph(local, world=later_world()) as graph:
+    with open_graph(local, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
 
@@ -278,13 +278,13 @@ def test_a_sidecar_that_was_altered_is_reported_and_never_executed(local):
         assert bad != good
         control.put(key, bad)
         with pytest.raises(SidecarCorruptError) as caught:
-            open_graph(local, world=later_world())
+            open_graph(local, runtime=later_world())
         assert caught.value.details.what == key
         assert control.get(key) == bad
         with open_graph(local, mode="read_only") as graph:
             assert read_ids(graph, PERSON) == ["a"]
     control.put(key, good)
-    with open_graph(local, world=later_world()) as graph:
+    with open_graph(local, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
 
@@ -296,7 +296,7 @@ def test_a_sidecar_of_the_format_before_is_still_executed(local):
     plan = json.loads(control.get(key))
     del plan["checksum"]
     control.put(key, json.dumps({**plan, "format": 1}).encode())
-    with open_graph(local, world=later_world()) as graph:
+    with open_graph(local, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(local)
 
@@ -306,7 +306,7 @@ def test_a_damaged_sidecar_on_s3_is_refused_alike(remote):
     (key,) = sidecars(remote)
     ControlObjects(remote).put(key, b"{")
     with pytest.raises(SidecarCorruptError):
-        open_graph(remote, world=later_world())
+        open_graph(remote, runtime=later_world())
     assert sidecars(remote) == (key,)
     with open_graph(remote, mode="read_only") as graph:
         assert read_ids(graph, TEAM) == ["t"]
@@ -321,12 +321,12 @@ def test_an_audit_that_cannot_be_written_keeps_the_sidecar_and_is_written_once_l
     sidecar = sidecars(remote)
     clean_s3_endpoint.add_fault(Fault(action=action, when=when, operation="PUT", object_class="audit", times=FOREVER))
     with pytest.raises(OmnigraphError):
-        open_graph(remote, world=later_world())
+        open_graph(remote, runtime=later_world())
     clean_s3_endpoint.clear_faults()
     assert set(sidecar) <= set(sidecars(remote))
     with open_graph(remote, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
-    with open_graph(remote, world=later_world(hours=2)) as graph:
+    with open_graph(remote, runtime=later_world(hours=2)) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert _audit_kinds(remote) == ["RolledForward"]
     assert_sound(remote)

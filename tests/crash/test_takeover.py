@@ -17,11 +17,11 @@ from omnigraph.errors import (
     StorageUnavailableError,
     TableDriftError,
 )
-from omnigraph.runtime import ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.branches.incarnation import MAIN_LINE
-from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION
+from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.publish.plan import PLAN, WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
@@ -75,7 +75,7 @@ def test_of_two_recoverers_at_the_same_moment_one_wins(storage, monkeypatch, poi
     tear(storage, point, nth)
     together = threading.Barrier(2, timeout=300)
     won = []
-    real = ClaimBook.take_over
+    real = ClaimStore.take_over
 
     def take_over(self, *args):
         together.wait()
@@ -83,13 +83,13 @@ def test_of_two_recoverers_at_the_same_moment_one_wins(storage, monkeypatch, poi
         return won[-1]
 
     with monkeypatch.context() as patched:
-        patched.setattr(ClaimBook, "take_over", take_over)
+        patched.setattr(ClaimStore, "take_over", take_over)
         with ThreadPoolExecutor(2) as pool:
-            graphs = list(pool.map(lambda _: open_graph(storage, world=later_world()), range(2)))
+            graphs = list(pool.map(lambda _: open_graph(storage, runtime=later_world()), range(2)))
     assert sorted(won) == [False, True]
     for graph in graphs:
         graph.close()
-    with open_graph(storage, world=later_world(hours=2)) as graph:
+    with open_graph(storage, runtime=later_world(hours=2)) as graph:
         assert _audit_kinds(graph) == [kind]
         assert ("torn" in read_ids(graph, PERSON)) == (kind == "RolledForward")
     assert_sound(storage)
@@ -101,7 +101,7 @@ def test_an_open_leaves_a_recovery_under_way_alone_and_reads_go_on(storage):
     slow = later_world()
     slow.failpoints.enable("txn.recover.after_classify", lambda: (reached.set(), gate.wait(300)))
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(open_graph, storage, world=slow)
+        first = pool.submit(open_graph, storage, runtime=slow)
         assert reached.wait(300)
         with open_graph(storage) as second:
             assert read_ids(second, PERSON) == ["a"]
@@ -126,13 +126,13 @@ def test_a_writer_recovers_the_dead_claim_in_its_way_and_goes_on(storage):
 @pytest.mark.parametrize("point", ["after_takeover", "after_classify", "after_publish", "after_audit"])
 def test_a_recovery_that_failed_is_gone_on_with_by_the_process_that_holds_its_turn(storage, point):
     """Nobody else may while it lives, and nothing here waits for the grace period to end."""
-    world = later_world()
-    with open_graph(storage, world=world, settings=IMPATIENT) as graph:
+    runtime = later_world()
+    with open_graph(storage, runtime=runtime, settings=IMPATIENT) as graph:
         tear(storage)
         graph.refresh()
-        world.clock.let_hours_pass()
+        runtime.clock.let_hours_pass()
         name = f"txn.recover.{point}"
-        world.failpoints.enable(name, on_nth(1, fail(name)))
+        runtime.failpoints.enable(name, on_nth(1, fail(name)))
         with pytest.raises(FailpointError):
             graph.refresh()
         insert(graph, PERSON, node_rows(["b"]))
@@ -168,7 +168,7 @@ def _move_elsewhere(storage, ahead_ms):
     """Make the claim one of another machine, whose clock is ahead."""
     (key,) = sidecars(storage)
     control = ControlObjects(storage)
-    book = ClaimBook(control, MAIN_LINE, World.system({}), IMPATIENT)
+    book = ClaimStore(control, MAIN_INCARNATION, Runtime.system({}), IMPATIENT)
     plan = book.read(int(key.rpartition("/")[2].partition(".")[0]))
     writer = msgspec.structs.replace(plan.writer, host="elsewhere", pid=1)
     moved = msgspec.structs.replace(plan, writer=writer, created_at_ms=plan.created_at_ms + ahead_ms)
@@ -180,9 +180,9 @@ def test_a_dead_writer_whose_clock_was_wrong_blocks_the_branch_for_the_grace_per
     """How long a claim was silent is seen, and not worked out from what its writer took for the time."""
     tear(storage)
     _move_elsewhere(storage, ahead_h * 3_600_000)
-    clock = ManualClock(start_ms=World.system({}).clock.now_ms())
-    world = World(clock=clock, randomness=SystemRandomness())
-    with open_graph(storage, world=world) as graph:
+    clock = ManualClock(start_ms=Runtime.system({}).clock.now_ms())
+    runtime = Runtime(clock=clock, randomness=SystemRandomness())
+    with open_graph(storage, runtime=runtime) as graph:
         clock.sleep(RELAXED.grace_s - 1)
         graph.refresh()
         assert len(sidecars(storage)) == 1
@@ -196,8 +196,8 @@ def test_a_dead_writer_whose_clock_was_wrong_blocks_the_branch_for_the_grace_per
 def test_a_write_outlasts_a_dead_writer_of_another_machine(storage):
     tear(storage)
     _move_elsewhere(storage, 1000 * 3_600_000)
-    world = World(clock=ManualClock(), randomness=SystemRandomness())
-    with open_graph(storage, world=world) as graph:
+    runtime = Runtime(clock=ManualClock(), randomness=SystemRandomness())
+    with open_graph(storage, runtime=runtime) as graph:
         insert(graph, PERSON, node_rows(["b"]))
         assert read_ids(graph, PERSON) == ["a", "b", "torn"]
     assert_sound(storage)
@@ -209,7 +209,7 @@ def test_a_holder_that_gives_signs_of_life_is_left_alone_however_long_it_takes(s
     (key,) = sidecars(storage)
     version = int(key.rpartition("/")[2].partition(".")[0])
     clock = ManualClock()
-    with open_graph(storage, world=World(clock=clock, randomness=SystemRandomness())) as graph:
+    with open_graph(storage, runtime=Runtime(clock=clock, randomness=SystemRandomness())) as graph:
         services = authority_of(graph).services
         for _ in range(5):
             clock.sleep(RELAXED.grace_s * 0.9)
@@ -248,13 +248,13 @@ def test_a_damaged_sign_of_life_stops_writing_is_kept_and_stops_no_reader(tmp_pa
     control = ControlObjects(storage)
     control.put(damaged, bad)
     with pytest.raises(SidecarCorruptError) as caught:
-        open_graph(storage, world=later_world())
+        open_graph(storage, runtime=later_world())
     assert caught.value.details.what == damaged
     assert set(sidecars(storage)) == {key, damaged}
     with open_graph(storage, mode="read_only") as graph:
         assert read_ids(graph, PERSON) == ["a"]
     control.delete(damaged)
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert read_ids(graph, PERSON) == ["a", "torn"]
     assert_sound(storage)
 
@@ -284,7 +284,7 @@ def test_a_raw_write_beside_an_abandoned_one_keeps_nothing_of_the_abandoned_one(
     """The stranger's commit lies upon ours, so it can neither be finished nor undone: the graph stays as published."""
     tear(storage)
     _append_raw(storage, PERSON)
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert (read_ids(graph, PERSON), read_ids(graph, TEAM)) == (["a"], ["t"])
         assert _audit_kinds(graph) == ["RolledBack"]
         insert(graph, TEAM, node_rows(["u"]))
@@ -306,7 +306,7 @@ def test_a_table_behind_its_pin_stops_recovery_and_keeps_the_sidecar(storage):
             control.delete(key)
     for hours in (1, 2):
         with pytest.raises(RecoveryInvariantError) as caught:
-            open_graph(storage, world=later_world(hours))
+            open_graph(storage, runtime=later_world(hours))
         assert caught.value.details.table_key == PERSON
         assert any(key.endswith("4.json") for key in sidecars(storage))
     with open_graph(storage, mode="read_only") as graph:
@@ -316,17 +316,17 @@ def test_a_table_behind_its_pin_stops_recovery_and_keeps_the_sidecar(storage):
 def test_commits_of_a_fenced_writer_are_undone_by_the_next_writer_of_the_table(storage):
     """The writer wakes up after its claim was taken over and moves its tables all the same."""
     with open_graph(storage) as fenced:
-        authority = authority_of(fenced)
-        txn = authority.begin(WriteKind.INSERT, actor="late")
+        branch_writer = authority_of(fenced)
+        txn = branch_writer.begin(WriteKind.INSERT, actor="late")
         txn.insert(PERSON, node_rows(["late"]))
         txn.insert(TEAM, node_rows(["late"]))
         reached = threading.Event()
         gate = threading.Event()
-        fenced._stores.world.failpoints.enable("txn.commit.before_tables", lambda: (reached.set(), gate.wait(300)))
+        fenced._stores.runtime.failpoints.enable("txn.commit.before_tables", lambda: (reached.set(), gate.wait(300)))
         with ThreadPoolExecutor(1) as pool:
-            late = pool.submit(authority.commit, txn)
+            late = pool.submit(branch_writer.commit, txn)
             assert reached.wait(300)
-            with open_graph(storage, world=later_world()) as graph:
+            with open_graph(storage, runtime=later_world()) as graph:
                 assert _audit_kinds(graph) == ["RolledBack"]
                 insert(graph, PERSON, node_rows(["b"]))
             gate.set()

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from omnigraph.errors import StorageCorruptError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.versions import version_file
@@ -69,14 +69,14 @@ def _stop_write(storage, point, monkeypatch, branch=None):
     """Begin a write of a machine that goes down at a point; its claim stays, and no process of it is alive."""
     with monkeypatch.context() as patched:
         patched.setattr(writers, "_host", lambda: "here/boot-before-the-cut/pid")
-        with open_graph(storage, world=tear_at(World.system({}), point), settings=FULL) as graph:
-            authority = authority_of(graph, branch or "main")
-            txn = authority.begin(WriteKind.INSERT, actor="torn")
+        with open_graph(storage, runtime=tear_at(Runtime.system({}), point), settings=FULL) as graph:
+            branch_writer = authority_of(graph, branch or "main")
+            txn = branch_writer.begin(WriteKind.INSERT, actor="torn")
             txn.insert(PERSON, node_rows(["torn"]))
             txn.insert(TEAM, node_rows(["torn"]))
             with pytest.raises(Torn):
-                authority.commit(txn)
-            return authority.services.line.line
+                branch_writer.commit(txn)
+            return branch_writer.services.line.lance_branch
 
 
 def _newest(storage, line=None):
@@ -200,7 +200,7 @@ def test_an_acknowledged_version_is_not_taken_back_while_its_claim_is_still_ther
 
 def _line(storage, branch):
     with open_graph(storage) as graph:
-        return authority_of(graph, branch or "main").services.line.line
+        return authority_of(graph, branch or "main").services.line.lance_branch
 
 
 def test_a_lost_version_that_the_hint_still_names_is_damage(storage, branch):
@@ -232,9 +232,9 @@ def test_a_torn_audit_does_not_stop_recovery(tmp_path, tear, monkeypatch):
             _damage(_file(storage, 1, location="_graph_commit_recoveries.lance"), tear)
         with open_graph(storage) as graph:
             insert(graph, PERSON, node_rows([f"x{len(read_ids(graph, PERSON))}"]))
-            authority = authority_of(graph)
-            txn = authority.begin(WriteKind.MUTATE)
+            branch_writer = authority_of(graph)
+            txn = branch_writer.begin(WriteKind.MUTATE)
             txn.delete(PERSON, ["torn"])
             txn.delete(TEAM, ["torn"])
-            authority.commit(txn)
+            branch_writer.commit(txn)
     assert_sound(storage)

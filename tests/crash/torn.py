@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
@@ -25,13 +25,13 @@ def fill(storage: Storage) -> None:
 
 def tear(storage: Storage, point: str = "txn.commit.after_tables", nth: int = 1) -> None:
     """Leave a claim behind; at the point that is usual its tables have moved."""
-    with open_graph(storage, world=tear_at(World.system({}), point, nth)) as graph:
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.INSERT, actor="torn")
+    with open_graph(storage, runtime=tear_at(Runtime.system({}), point, nth)) as graph:
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.INSERT, actor="torn")
         txn.insert(PERSON, node_rows(["torn"]))
         txn.insert(TEAM, node_rows(["torn"]))
         with pytest.raises(Torn):
-            authority.commit(txn)
+            branch_writer.commit(txn)
 
 
 def sidecars(storage: Storage) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from lance.schema import LanceSchema
 from obstore.store import LocalStore, S3Store
 
 from omnigraph.store import transactions
-from omnigraph.store.translate import Fault, fault_of
+from omnigraph.store.translate import FaultKind, fault_of
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64()), pa.field("t", pa.string())],
@@ -129,7 +129,7 @@ def test_creation_by_commit_happens_once(place):
     place.create(rows("a"))
     with pytest.raises(OSError, match=r"was not found|already exists") as caught:
         place.create()
-    assert fault_of(caught.value) in {Fault.MISSING, Fault.EXISTS}
+    assert fault_of(caught.value) in {FaultKind.MISSING, FaultKind.EXISTS}
     assert place.open().version == 1
     assert place.open().has_stable_row_ids
 
@@ -139,7 +139,7 @@ def test_files_for_a_dataset_that_exists_are_refused(place):
     place.create(rows("a"))
     with pytest.raises(OSError, match="Dataset already exists") as caught:
         write_fragments(rows("b"), place.uri, schema=SCHEMA, mode="create", storage_options=place.options)
-    assert fault_of(caught.value) is Fault.EXISTS
+    assert fault_of(caught.value) is FaultKind.EXISTS
 
 
 def test_a_strict_overwrite_lists_old_fragments_again_also_inherited_ones(place):
@@ -243,7 +243,7 @@ def test_an_overwrite_refuses_fragments_with_deletions(place):
     after = commit(base, update(base, updated=[base.get_fragments()[0].delete_rows([0])]))
     with pytest.raises(OSError, match="Invalid user input: Overwrite fragments must be newly written") as caught:
         commit(after, Op.Overwrite(SCHEMA, metadata(after)))
-    assert fault_of(caught.value) is Fault.INVALID
+    assert fault_of(caught.value) is FaultKind.INVALID
 
 
 def test_a_landed_transaction_is_known_by_its_uuid_and_properties(place):
@@ -520,13 +520,13 @@ def test_missing_things_say_so(place):
     ):
         with pytest.raises((OSError, ValueError), match="was not found") as caught:
             look()
-        assert fault_of(caught.value) is Fault.MISSING
+        assert fault_of(caught.value) is FaultKind.MISSING
     for fragment in base.get_fragments():
         obstore.delete(place.store, f"t/data/{fragment.metadata.files[0].path}")
     cold = lance.dataset(place.uri, storage_options=place.options)
     with pytest.raises(pa.ArrowInvalid, match="Not found") as caught:
         cold.to_table()
-    assert fault_of(caught.value) is Fault.MISSING
+    assert fault_of(caught.value) is FaultKind.MISSING
 
 
 @pytest.mark.parametrize("name", ["draft.1", "team/é"])
@@ -553,12 +553,12 @@ def test_a_branch_without_a_ref_and_a_ref_without_a_branch_are_told_apart(place)
     base.create_branch("draft", 1, storage_options=place.options)
     with pytest.raises(OSError, match="Clone operation should not enter build_manifest") as caught:
         base.create_branch("draft", 1, storage_options=place.options)
-    assert fault_of(caught.value) is Fault.BRANCH_TREE_EXISTS
+    assert fault_of(caught.value) is FaultKind.BRANCH_TREE_EXISTS
     for meta in obstore.list(place.store, "t/tree").collect():
         obstore.delete(place.store, meta["path"])
     with pytest.raises(OSError, match="Ref conflict error: branch draft already exists") as caught:
         base.create_branch("draft", 1, storage_options=place.options)
-    assert fault_of(caught.value) is Fault.EXISTS
+    assert fault_of(caught.value) is FaultKind.EXISTS
     assert ids(place.open(None, "draft")) == ["a"]
 
 

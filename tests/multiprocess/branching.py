@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName, TagName
 from tests.multiprocess.ground import Ground
 from tests.txn_graph import PERSON, insert, node_rows, open_graph
@@ -19,10 +19,10 @@ DONE = "done"
 WRITTEN = "written"
 
 
-def act(ground: Ground, what: str, world: World) -> str:
+def act(ground: Ground, what: str, runtime: Runtime) -> str:
     """Do it on a graph of its own and return how it ended."""
     verb, name, *rest = what.split(":")
-    with open_graph(ground.storage, settings=ground.txn_settings, world=world) as graph:
+    with open_graph(ground.storage, settings=ground.txn_settings, runtime=runtime) as graph:
         try:
             match verb:
                 case "create":
@@ -44,7 +44,7 @@ def main() -> None:
     """Play the role; the outcome goes to a file that appears whole."""
     ground, what, target = Ground.load(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     draft = target.with_suffix(".draft")
-    draft.write_text(act(ground, what, World.system()), encoding="utf-8")
+    draft.write_text(act(ground, what, Runtime.system()), encoding="utf-8")
     draft.rename(target)
 
 

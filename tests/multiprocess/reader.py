@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import Journal
@@ -34,7 +34,7 @@ class Reader:
         self._ground = ground
         self._version = 0
         self._ids: dict[str, set[str]] = {}
-        self._held: tuple[Snapshot, Content] | None = None
+        self._held: tuple[GraphSnapshot, Content] | None = None
         self.looks = 0
         self.states = 0
 
@@ -63,7 +63,7 @@ class Reader:
             self._held = snapshot, content
 
 
-def _read(snapshot: Snapshot) -> tuple[Content, list[str]]:
+def _read(snapshot: GraphSnapshot) -> tuple[Content, list[str]]:
     content: Content = {}
     findings = []
     for table_key, entry in snapshot.state.tables.items():

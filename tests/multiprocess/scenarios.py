@@ -142,11 +142,11 @@ def _seed(ground: Ground) -> None:
         Journal(ground.journal("seed")) as journal,
         open_graph(ground.storage, settings=ground.txn_settings) as graph,
     ):
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.INSERT, actor="seed")
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.INSERT, actor="seed")
         apply_rows(txn, "insert", rows)
         journal.write("about", commit=txn.commit_id, operation=txn.operation_id, kind="insert", rows=rows)
-        result = authority.commit(txn)
+        result = branch_writer.commit(txn)
         journal.write("ack", commit=txn.commit_id, version=result.commit.manifest_version)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from omnigraph.errors import BadValue, ExpectedVersionMismatchError, UsageError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.changes import TableReplace
 from omnigraph.txn.publish.plan import WriteKind
 from tests.multiprocess.ground import Ground
@@ -24,14 +24,14 @@ DONE, REFUSED = "done", "refused"
 
 def begin(graph: Any, role: str) -> Any:
     """Return the transaction of a role, upon the newest state."""
-    authority = authority_of(graph)
+    branch_writer = authority_of(graph)
     if role == "edge":
-        txn = authority.begin(WriteKind.INSERT, actor=role)
+        txn = branch_writer.begin(WriteKind.INSERT, actor=role)
         txn.insert(KNOWS, edge_rows([(EDGE, KEPT, DROPPED)]))
         txn.read_table(PERSON)
         txn.add_check(ends_exist([{"src": KEPT, "dst": DROPPED}]))
         return txn
-    txn = authority.begin(WriteKind.LOAD_OVERWRITE, actor=role)
+    txn = branch_writer.begin(WriteKind.LOAD_OVERWRITE, actor=role)
     txn.change(TableReplace(table_key=PERSON, rows=node_rows([KEPT], 1)))
     txn.read_table(KNOWS)
     txn.add_check(_no_edge_hangs)
@@ -47,9 +47,9 @@ def commit(graph: Any, txn: Any) -> str:
     return DONE
 
 
-def act(ground: Ground, role: str, world: World) -> str:
+def act(ground: Ground, role: str, runtime: Runtime) -> str:
     """Play a role on a graph of its own and return how it ended."""
-    with open_graph(ground.storage, settings=ground.txn_settings, world=world) as graph:
+    with open_graph(ground.storage, settings=ground.txn_settings, runtime=runtime) as graph:
         return commit(graph, begin(graph, role))
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     """Play the role; the outcome goes to a file that appears whole."""
     ground, role, target = Ground.load(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
     draft = target.with_suffix(".draft")
-    draft.write_text(act(ground, role, World.system()), encoding="utf-8")
+    draft.write_text(act(ground, role, Runtime.system()), encoding="utf-8")
     draft.rename(target)
 
 

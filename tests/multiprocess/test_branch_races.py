@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnigraph.errors import BranchMissingError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName
 from tests.auditor import audit
 from tests.multiprocess.branching import DONE, WRITTEN, act
@@ -259,4 +259,4 @@ class TestWriteAndDelete:
 
 
 def _world(spec):
-    return World.system({"OMNIGRAPH_FAILPOINTS": spec})
+    return Runtime.system({"OMNIGRAPH_FAILPOINTS": spec})

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from tests.auditor import audit
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.skew import DONE, DROPPED, EDGE, KEPT, REFUSED, act, begin, commit
@@ -111,7 +111,7 @@ def test_two_transactions_of_one_open_graph_do_not_both_succeed(ground, first, s
 
 
 def _world(spec):
-    return World.system({"OMNIGRAPH_FAILPOINTS": spec})
+    return Runtime.system({"OMNIGRAPH_FAILPOINTS": spec})
 
 
 def _wait_for(gate):

@@ -65,12 +65,12 @@ class Worker:
         kind = _KINDS[(self._attempts + self._number) % len(_KINDS)]
         self._attempts += 1
         rows = self._rows(kind)
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.LOAD_MERGE if kind == "upsert" else WriteKind.INSERT, actor=self._name)
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.LOAD_MERGE if kind == "upsert" else WriteKind.INSERT, actor=self._name)
         apply_rows(txn, kind, rows)
         self._journal.write("about", commit=txn.commit_id, operation=txn.operation_id, kind=kind, rows=rows)
         try:
-            result = authority.commit(txn)
+            result = branch_writer.commit(txn)
         except KeyExistsError:
             if kind != "contest":
                 raise

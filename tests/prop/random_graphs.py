@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from omnigraph.engine.mutate.values import rows_of
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
 from tests.prop.read_schemas import SCHEMA_TEXTS, SCHEMAS, pool
@@ -58,14 +58,14 @@ class GraphShelf:
         graph = random_graph(rng, schema, size=2 + number // 10)
         root = self._folder / f"graph-{number}"
         shutil.copytree(self._template(which), root)
-        session = open_session(root, world=World.seeded(number))
+        session = open_session(root, runtime=Runtime.seeded(number))
         store(session, rng, schema, graph, indexes=("none", "partial", "full")[number // len(SCHEMAS) % 3])
         return StoredGraph(schema=schema, graph=graph, session=session)
 
     def _template(self, which: int) -> Path:
         root = self._folder / f"template-{which}"
         if not root.exists():
-            create_graph(root, SCHEMA_TEXTS[which], world=World.seeded(1))
+            create_graph(root, SCHEMA_TEXTS[which], runtime=Runtime.seeded(1))
         return root
 
 
@@ -109,8 +109,8 @@ def store(session, rng: Random, schema: Schema, graph: Graph, indexes: str) -> N
 
 def _commit(session, upserts, deletes) -> None:
     catalog = session.catalog()
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.INSERT)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.INSERT)
     for name, rows in upserts.items():
         owner = catalog.nodes.get(name) or catalog.edges[name]
         if rows:
@@ -118,7 +118,7 @@ def _commit(session, upserts, deletes) -> None:
         if deletes.get(name):
             txn.delete(owner.table_key, deletes[name])
     if not txn.is_empty:
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
 
 def _table(graph: Graph, name: str) -> dict:

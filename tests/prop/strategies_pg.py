@@ -13,9 +13,9 @@ from omnigraph.lang.pg.ast import (
     Literal,
     NodeDecl,
     Property,
+    PropertyTypeRef,
     RangeBound,
     SchemaFile,
-    TypeRef,
 )
 from omnigraph.lang.pg.builder import CONSTRAINT_NAMES, MAX_CARDINALITY, MAX_VECTOR_DIMENSION, RESERVED_ON_EDGES
 from omnigraph.lang.source import Ident
@@ -50,17 +50,19 @@ enum_values = st.lists(
 
 
 @st.composite
-def types(draw: st.DrawFn) -> TypeRef:
+def types(draw: st.DrawFn) -> PropertyTypeRef:
     nullable = draw(st.booleans())
     match draw(st.sampled_from(["scalar", "list", "vector", "enum"])):
         case "list":
-            return TypeRef(scalar=draw(st.sampled_from(SCALARS)), is_list=True, nullable=nullable)
+            return PropertyTypeRef(scalar=draw(st.sampled_from(SCALARS)), is_list=True, nullable=nullable)
         case "vector":
-            return TypeRef(scalar="Vector", dimension=draw(st.integers(1, MAX_VECTOR_DIMENSION)), nullable=nullable)
+            return PropertyTypeRef(
+                scalar="Vector", dimension=draw(st.integers(1, MAX_VECTOR_DIMENSION)), nullable=nullable
+            )
         case "enum":
-            return TypeRef(scalar="enum", enum_values=tuple(draw(enum_values)), nullable=nullable)
+            return PropertyTypeRef(scalar="enum", enum_values=tuple(draw(enum_values)), nullable=nullable)
         case _:
-            return TypeRef(scalar=draw(st.sampled_from([*SCALARS, "Blob"])), nullable=nullable)
+            return PropertyTypeRef(scalar=draw(st.sampled_from([*SCALARS, "Blob"])), nullable=nullable)
 
 
 @st.composite

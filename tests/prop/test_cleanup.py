@@ -18,7 +18,7 @@ from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import BranchInUseError, Effect, ExpectedVersionMismatchError, HistoryGoneError, OmnigraphError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, CommitId, TagName
@@ -89,9 +89,9 @@ class Stalled:
         self.branch, self.table_key = branch, table_key
         self.commit = self.error = None
         self._arrived, self._go = threading.Event(), threading.Event()
-        self._world = World.system()
+        self._world = Runtime.system()
         self._world.failpoints.enable(point, self._stop)
-        self._store = open_store(storage, settings=STALLED, world=self._world)
+        self._store = open_store(storage, settings=STALLED, runtime=self._world)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         self._arrived.wait(300)
@@ -181,10 +181,10 @@ class Model:
         source, target = self._known(source), self._known(target)
         if source == target:
             return
-        authority = self.store.authority(BranchName(target))
-        txn = authority.begin(WriteKind.BRANCH_MERGE, merged_parent=CommitId(self.line[source][-1]))
+        branch_writer = self.store.branch_writer(BranchName(target))
+        txn = branch_writer.begin(WriteKind.BRANCH_MERGE, merged_parent=CommitId(self.line[source][-1]))
         txn.upsert(PERSON, rows_of(PERSON, {"merged": ROW[PERSON]}))
-        commit = authority.commit(txn).commit
+        commit = branch_writer.commit(txn).commit
         self._learn(commit, lambda state: state[PERSON].update({"merged": ROW[PERSON]}))
 
     def tag(self, branch, name):
@@ -214,10 +214,10 @@ class Model:
         assert is_there == (late.commit is not None)
 
     def clean(self, keep):
-        done = Cleanup(self.store, Retention(keep=keep), AT_ONCE, World.system()).run()
+        done = Cleanup(self.store, Retention(keep=keep), AT_ONCE, Runtime.system()).run()
         assert [item.error for item in done.datasets if item.error] == []
         self._learn()
-        again = Cleanup(self.store, Retention(keep=keep), AT_ONCE, World.system()).preview()
+        again = Cleanup(self.store, Retention(keep=keep), AT_ONCE, Runtime.system()).preview()
         assert again.datasets == () or self.stalled is not None
         with open_store(self.storage, mode="read_only") as other:
             self.check(other, keep)
@@ -226,7 +226,7 @@ class Model:
         for branch, rows in self.heads.items():
             assert read_rows(other.snapshot(BranchName(branch))) == rows, branch
         for name, commit in self.tags.items():
-            state = other.past.resolve_ref(f"tag:{name}", BranchName(MAIN))
+            state = other.refs.resolve_ref(f"tag:{name}", BranchName(MAIN))
             assert read_rows(state.snapshot) == self.states[commit]
         for branch, line in self.line.items():
             for place, commit in enumerate(reversed(line)):
@@ -243,7 +243,7 @@ class Model:
                     assert found == self.states[commit]
 
     def _landed_elsewhere(self, other, branch, commit):
-        return other.past.show(CommitId(commit), BranchName(branch)).branch != branch
+        return other.refs.show(CommitId(commit), BranchName(branch)).branch != branch
 
     def _attempt(self, change):
         """Do what is built upon a table as it stands: whoever ends the stalled writer's work moves its table."""

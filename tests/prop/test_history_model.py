@@ -80,7 +80,7 @@ STEPS = st.lists(
 )
 
 
-class World:
+class Runtime:
     """The graph, and the model beside it."""
 
     def __init__(self, store):
@@ -149,12 +149,12 @@ def _example(check):
 @_example
 @given(steps=STEPS, data=st.data())
 def test_any_two_commits_differ_by_exactly_what_the_model_says(template, steps, data):
-    with _world(template, steps) as world:
-        commits = list(world.states)
+    with _world(template, steps) as runtime:
+        commits = list(runtime.states)
         for _ in range(6):
             before, after = data.draw(st.sampled_from(commits)), data.draw(st.sampled_from(commits))
-            forth, back = diff_between(world.store, before, after), diff_between(world.store, after, before)
-            expected = model_diff(world.states[before], world.states[after])
+            forth, back = diff_between(runtime.store, before, after), diff_between(runtime.store, after, before)
+            expected = model_diff(runtime.states[before], runtime.states[after])
             assert facts(forth) == expected
             mirrored = {(c.type.name, c.id): c for c in back}
             assert len(mirrored) == len(expected)
@@ -172,35 +172,35 @@ def test_any_two_commits_differ_by_exactly_what_the_model_says(template, steps, 
 @_example
 @given(steps=STEPS, limit=st.integers(1, 7), size=st.sampled_from([1, 700, 4 << 20]), commits=st.integers(1, 9))
 def test_the_feed_replayed_into_nothing_gives_the_source_at_every_commit(template, steps, limit, size, commits):
-    with _world(template, steps) as world:
+    with _world(template, steps) as runtime:
         limits = PageLimits(changes=limit, size_bytes=size, commits=commits)
-        for branch, line in world.line.items():
+        for branch, line in runtime.line.items():
             rows = {key: {} for key in SCHEMAS}
-            blocks = drain(ChangeReader(world.store), branch, limits)
+            blocks = drain(ChangeReader(runtime.store), branch, limits)
             assert [commit for commit, _ in blocks] == line[1:]
             for commit, changes in blocks:
                 for change in changes:
                     replay(rows, change)
-                assert rows == {key: shown(table) for key, table in world.states[commit].items()}
-                assert changes == commit_pages(ChangeReader(world.store), commit, limits)
-            assert blocks == drain(ChangeReader(world.store), branch, PageLimits())
+                assert rows == {key: shown(table) for key, table in runtime.states[commit].items()}
+                assert changes == commit_pages(ChangeReader(runtime.store), commit, limits)
+            assert blocks == drain(ChangeReader(runtime.store), branch, PageLimits())
 
 
 @pytest.mark.timeout(1800 if LONG else 600)
 @_example
 @given(steps=STEPS)
 def test_blame_names_every_commit_that_changed_an_entity_and_no_other(template, steps):
-    with _world(template, steps) as world:
-        for branch, line in world.line.items():
+    with _world(template, steps) as runtime:
+        for branch, line in runtime.line.items():
             for table_key in SCHEMAS:
-                ids = {chosen for commit in line for chosen in world.states[commit][table_key]}
+                ids = {chosen for commit in line for chosen in runtime.states[commit][table_key]}
                 for chosen in sorted(ids)[:3]:
                     expected = [
                         (after, *changed)
                         for before, after in pairwise(line)
-                        if (changed := _of(world.states, before, after, table_key, chosen)) is not None
+                        if (changed := _of(runtime.states, before, after, table_key, chosen)) is not None
                     ]
-                    found = blame(world.store, table_key, chosen, branch=branch, limit=100)
+                    found = blame(runtime.store, table_key, chosen, branch=branch, limit=100)
                     assert found.is_complete
                     assert [
                         (str(event.cause.commit.id), event.op, set(event.changed)) for event in reversed(found.events)
@@ -225,16 +225,16 @@ class _world:  # noqa: N801 - read as a phrase
         root = Path(self.folder.name) / "graph"
         shutil.copytree(template, root)
         with open_store(Storage.open(str(root))) as writer:
-            self.world = World(writer)
+            self.runtime = Runtime(writer)
             for step in steps:
-                self.world.run(step)
+                self.runtime.run(step)
         # A writer has in memory what it wrote; another process has to read it.
-        self.store = self.world.store = open_store(Storage.open(str(root)), mode="read_only")
+        self.store = self.runtime.store = open_store(Storage.open(str(root)), mode="read_only")
 
     def __enter__(self):
-        for branch, rows in self.world.heads.items():
+        for branch, rows in self.runtime.heads.items():
             assert same(read_rows(self.store.snapshot(BranchName(branch))), rows)
-        return self.world
+        return self.runtime
 
     def __exit__(self, *_):
         self.store.close()

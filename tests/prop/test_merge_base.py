@@ -7,7 +7,7 @@ import os
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.history.merge.ancestry import Lines, best_common_ancestor
+from omnigraph.history.merge.ancestry import SupportsLines, best_common_ancestor
 from tests.commit_lines import History
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -71,6 +71,6 @@ def test_the_base_is_a_best_common_ancestor(history, data):
 def test_reading_only_what_is_needed_gives_the_same_base(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
-    lines = Lines(others=lambda: (history.line(name) for name in names if name not in {source, target}))
+    lines = SupportsLines(others=lambda: (history.line(name) for name in names if name not in {source, target}))
     found = lines.base_of(history.line(source), history.line(target))
     assert found == best_common_ancestor(history.commits, history.heads[source], history.heads[target])

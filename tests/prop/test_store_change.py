@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.query import MatchQuery
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import (
@@ -59,7 +59,7 @@ class Machine:
     """A table and its model, changed in step."""
 
     def __init__(self, root):
-        self.world = World.system()
+        self.runtime = Runtime.system()
         self.storage = Storage.open(root)
         self.model = {}
         self.turn = 0
@@ -67,12 +67,12 @@ class Machine:
         self.pin = self.commit(stage_create(self.datasets, "t", SCHEMA, None, **self.origin))
 
     def restart(self):
-        self.datasets = DatasetStore(self.storage, self.world)
+        self.datasets = DatasetStore(self.storage, self.runtime)
         self.tables = TableStore(self.datasets, self.datasets.control)
 
     @property
     def origin(self):
-        return {"operation_id": "op", "world": self.world}
+        return {"operation_id": "op", "runtime": self.runtime}
 
     @property
     def table(self):

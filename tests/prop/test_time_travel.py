@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import ConstraintViolationError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.changes import Compaction
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -46,7 +46,7 @@ WHOLE = [
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     root = tmp_path_factory.mktemp("travel") / "graph"
-    create_graph(root, SCHEMA, SEED, world=World.seeded(1))
+    create_graph(root, SCHEMA, SEED, runtime=Runtime.seeded(1))
     return root
 
 
@@ -78,8 +78,8 @@ class TravelMachine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.root = Path(self.folder.name) / "graph"
         shutil.copytree(self.graph, self.root)
-        self.session = open_session(self.root, world=World.seeded(2))
-        self.past = {}
+        self.session = open_session(self.root, runtime=Runtime.seeded(2))
+        self.refs = {}
         self._remember()
 
     @rule(statements=MUTATION)
@@ -98,16 +98,16 @@ class TravelMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self):
-        authority = self.session.store.authority(BranchName(MAIN))
-        txn = authority.begin(WriteKind.OPTIMIZE)
+        branch_writer = self.session.store.branch_writer(BranchName(MAIN))
+        txn = branch_writer.begin(WriteKind.OPTIMIZE)
         for table_key in ("node:Person", "edge:Knows"):
             txn.change(Compaction(table_key=table_key))
-        authority.commit(txn)
+        branch_writer.commit(txn)
         self._remember()
 
     @rule(supply=choices(200), when=st.integers(0, 50), mode=st.sampled_from(["indexed", "csr", "auto"]))
     def ask(self, supply, when, mode):
-        commits = list(self.past)
+        commits = list(self.refs)
         read = write_read(supply, READ_SCHEMA)
         self._check(self.session, commits[-1 - when % len(commits)], read, mode)
 
@@ -119,16 +119,16 @@ class TravelMachine(RuleBasedStateMachine):
         if not hasattr(self, "session"):
             return
         self.session.close()
-        with self.folder, open_session(self.root, mode="read_only", world=World.seeded(3)) as session:
-            for commit in self.past:
+        with self.folder, open_session(self.root, mode="read_only", runtime=Runtime.seeded(3)) as session:
+            for commit in self.refs:
                 for text in WHOLE:
                     self._check(session, commit, Read(text=text, parameters={}, kinds={}), "auto")
 
     def _remember(self):
-        self.past[commit_ids(self.session)[0]] = oracle_graph(self.session, READ_SCHEMA)
+        self.refs[commit_ids(self.session)[0]] = oracle_graph(self.session, READ_SCHEMA)
 
     def _check(self, session, commit, read, mode):
-        then = self.past[commit] if commit is not None else list(self.past.values())[-1]
+        then = self.refs[commit] if commit is not None else list(self.refs.values())[-1]
         (decl,) = parse_queries(read.text).queries
         answer = evaluate(decl, READ_SCHEMA, then, read.parameters, NOW_MS)
         params = {name: to_text(value, read.kinds[name]) for name, value in read.parameters.items()}

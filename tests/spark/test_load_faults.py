@@ -12,7 +12,7 @@ from pathlib import Path
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.load import SparkLoadSettings, load, written
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.runner import SparkRunner
 from omnigraph.store.tables.portable import write_fragments_for
@@ -76,7 +76,7 @@ def test_workers_that_die_after_their_work_change_nothing_about_the_graph(spark,
         load_lines(graph, tmp_path / "seed.jsonl", people(range(100), age=1), "append")
         deaths = {"read the input": "killed", "write the rows": "failed"}
         runner = UnluckyRunner(SparkRunner(spark=spark), tmp_path / "markers", deaths)
-        result = run_load(graph, [str(data)], LoadRequest(mode="merge", settings=SMALL), runner)
+        result = run_load(graph, [str(data)], SparkLoadRequest(mode="merge", settings=SMALL), runner)
         ages = {row["data"]["name"]: row["data"]["age"] for row in export(graph)}
     assert ages == {f"p{n:04}": 1 if n < 50 else 2 for n in range(250)}
     assert result.nodes_loaded == {"Person": 200}
@@ -90,7 +90,7 @@ def test_a_worker_killed_while_it_writes_a_fragment_changes_nothing_about_the_gr
     (tmp_path / "markers").mkdir()
     with make_graph(tmp_path / "graph", SCHEMA) as graph:
         runner = UnluckyRunner(SparkRunner(spark=spark), tmp_path / "markers", {"read the input": "killed amid"})
-        result = run_load(graph, [str(data)], LoadRequest(mode="append", settings=SMALL), runner)
+        result = run_load(graph, [str(data)], SparkLoadRequest(mode="append", settings=SMALL), runner)
         assert sorted(row["data"]["name"] for row in export(graph)) == [f"p{n:04}" for n in range(300)]
     assert result.nodes_loaded == {"Person": 300}
     assert (tmp_path / "markers" / "read the input").exists()

@@ -14,7 +14,7 @@ import pytest
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryRowLimitError
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.query.reading import Sizes
 from omnigraph.spark.query.relations import FrameRelations
@@ -123,7 +123,7 @@ def test_cancelling_ends_the_job_that_runs(spark, tmp_path):
     watcher = start_thread("test-cancel", cancel_once_started)
     with (
         pytest.raises(QueryCancelledError),
-        watched(spark, options, Limits(options, World.system().clock)),
+        watched(spark, options, Limits(options, Runtime.system().clock)),
     ):
         spark.range(0, 1, 1, 1).mapInArrow(partial(_start_and_never_end, str(started)), "id long").collect()
     watcher.join()

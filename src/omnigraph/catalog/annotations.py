@@ -11,7 +11,7 @@ from omnigraph.catalog.model import AnnotationValue, Embed, PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Annotation, Literal, Property
-from omnigraph.lang.source import Ident, Source
+from omnigraph.lang.source import Ident, SourceText
 
 # These become constraints, embeddings or migration hints; everything else is kept as it was written.
 COMPILED = frozenset({"key", "unique", "index", "embed", "rename_from"})
@@ -44,7 +44,7 @@ def embed_of(annotations: Iterable[Annotation]) -> Embed | None:
     return None
 
 
-def check_head(annotations: tuple[Annotation, ...], kind: Choice["node", "edge"], source: Source) -> None:
+def check_head(annotations: tuple[Annotation, ...], kind: Choice["node", "edge"], source: SourceText) -> None:
     """Check the annotations of a node or edge head.
 
     Raises:
@@ -63,7 +63,7 @@ def check_head(annotations: tuple[Annotation, ...], kind: Choice["node", "edge"]
 
 
 def check_property(
-    prop: Property, siblings: Mapping[str, PropertyType], source: Source, *, on_edge: bool = False
+    prop: Property, siblings: Mapping[str, PropertyType], source: SourceText, *, on_edge: bool = False
 ) -> None:
     """Check the annotations of one property declaration.
 
@@ -95,7 +95,7 @@ def check_property(
             _check_embed(annotation, prop, siblings, source)
 
 
-def check_rename_hint(annotation: Annotation, source: Source) -> None:
+def check_rename_hint(annotation: Annotation, source: SourceText) -> None:
     """Check the shape of ``@rename_from``, which is the same everywhere.
 
     Raises:
@@ -106,7 +106,7 @@ def check_rename_hint(annotation: Annotation, source: Source) -> None:
         raise broken_rule("rename_hint", msg, source, annotation.span, suggestion='write @rename_from("OldName")')
 
 
-def _check_common(annotation: Annotation, source: Source) -> None:
+def _check_common(annotation: Annotation, source: SourceText) -> None:
     for literal in (annotation.value, *(value for _, value in annotation.keywords)):
         if isinstance(literal, Literal) and isinstance(literal.value, float) and not math.isfinite(literal.value):
             raise broken_rule("number_range", "number is out of range: it fits no 64-bit type", source, literal.span)
@@ -119,7 +119,9 @@ def _check_common(annotation: Annotation, source: Source) -> None:
         raise broken_rule("empty_value", msg, source, annotation.span, suggestion=suggestion)
 
 
-def _check_embed(annotation: Annotation, prop: Property, siblings: Mapping[str, PropertyType], source: Source) -> None:
+def _check_embed(
+    annotation: Annotation, prop: Property, siblings: Mapping[str, PropertyType], source: SourceText
+) -> None:
     if prop.type.scalar != "Vector":
         msg = f"@embed is only supported on vector properties, '{prop.name.text}' is {siblings[prop.name.text]}"
         raise broken_rule("embed_target", msg, source, annotation.span)
@@ -142,7 +144,7 @@ def _check_embed(annotation: Annotation, prop: Property, siblings: Mapping[str, 
         raise broken_rule("embed_source_type", msg, source, annotation.value.span)
 
 
-def _check_embed_keywords(annotation: Annotation, source: Source) -> None:
+def _check_embed_keywords(annotation: Annotation, source: SourceText) -> None:
     seen: set[str] = set()
     for keyword, _ in annotation.keywords:
         if keyword.text not in _EMBED_KEYWORDS:
@@ -156,7 +158,7 @@ def _check_embed_keywords(annotation: Annotation, source: Source) -> None:
         seen.add(keyword.text)
 
 
-def _repeated(annotation: Annotation, source: Source) -> Exception:
+def _repeated(annotation: Annotation, source: SourceText) -> Exception:
     msg = f"@{annotation.name.text} is given multiple times"
     return broken_rule("repeated_annotation", msg, source, annotation.span, suggestion="keep one of them")
 

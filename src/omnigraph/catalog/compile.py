@@ -30,7 +30,7 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.catalog.shape import shape_hash
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Declaration, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
-from omnigraph.lang.source import Ident, Source
+from omnigraph.lang.source import Ident, SourceText
 
 
 def check_agreement(tree: SchemaFile, expanded: Iterable[ExpandedType]) -> None:
@@ -89,7 +89,7 @@ def _check_edges(tree: SchemaFile) -> None:
             raise broken_rule("edge_name_case", msg, tree.source, edge.name.span)
 
 
-def _check_contributions(owner: ExpandedType, prop: ExpandedProperty, source: Source) -> None:
+def _check_contributions(owner: ExpandedType, prop: ExpandedProperty, source: SourceText) -> None:
     if prop.own is not None:
         _check_redeclaration(prop, prop.own, source)
     for earlier, later in combinations(prop.inherited, 2):
@@ -100,7 +100,7 @@ def _check_contributions(owner: ExpandedType, prop: ExpandedProperty, source: So
             raise broken_rule("interface_conflict", msg, source, later.via.span, suggestion=suggestion)
 
 
-def _check_redeclaration(prop: ExpandedProperty, own: Property, source: Source) -> None:
+def _check_redeclaration(prop: ExpandedProperty, own: Property, source: SourceText) -> None:
     ours = embed_of(own.annotations)
     for contribution in prop.inherited:
         theirs = embed_of(contribution.property.annotations)
@@ -172,7 +172,7 @@ def _check_annotations(tree: SchemaFile, expanded: tuple[ExpandedType, ...]) -> 
             _check_property(owner, prop, tree.source)
 
 
-def _check_property(owner: ExpandedType, prop: ExpandedProperty, source: Source) -> None:
+def _check_property(owner: ExpandedType, prop: ExpandedProperty, source: SourceText) -> None:
     if prop.own is not None:
         check_property(prop.own, owner.types, source, on_edge=owner.is_edge)
     for contribution in prop.inherited:

@@ -17,7 +17,7 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Constraint, Literal, RangeBound
-from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
 
 # Steps that the engine may have to take for each byte of a value, at the most.
@@ -106,7 +106,7 @@ class Constraints:
     checks: tuple[CheckRule, ...]
 
 
-def compile_constraints(owner: ExpandedType, source: Source) -> Constraints:
+def compile_constraints(owner: ExpandedType, source: SourceText) -> Constraints:
     """Return the constraints of a type; the property form and the body form mean the same.
 
     Raises:
@@ -141,7 +141,7 @@ def compile_constraints(owner: ExpandedType, source: Source) -> Constraints:
     )
 
 
-def _column_constraints(owner: ExpandedType, source: Source) -> Iterator[tuple[str, tuple[Ident, ...], Span]]:
+def _column_constraints(owner: ExpandedType, source: SourceText) -> Iterator[tuple[str, tuple[Ident, ...], Span]]:
     for prop in owner.properties:
         for annotation in prop.annotations:
             if annotation.name.text in CONSTRAINT_WORDS:
@@ -152,7 +152,7 @@ def _column_constraints(owner: ExpandedType, source: Source) -> Iterator[tuple[s
             yield item.name, tuple(_column(argument, source) for argument in item.arguments), item.span
 
 
-def _column(argument: Ident | RangeBound | Literal, source: Source) -> Ident:
+def _column(argument: Ident | RangeBound | Literal, source: SourceText) -> Ident:
     if isinstance(argument, Ident):
         return argument
     raise broken_rule("constraint_column", "expected property name in constraint", source, argument.span)
@@ -161,7 +161,7 @@ def _column(argument: Ident | RangeBound | Literal, source: Source) -> Ident:
 @record
 class _Reader:
     owner: ExpandedType
-    source: Source
+    source: SourceText
 
     def columns(self, word: str, columns: tuple[Ident, ...], span: Span) -> tuple[str, ...]:
         """Check a column list and return its names, each once, in written order."""

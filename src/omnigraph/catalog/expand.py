@@ -9,12 +9,12 @@ from functools import cached_property
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
-from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile, TypeRef
-from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, PropertyTypeRef, SchemaFile
+from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
 
 
-def property_type(written: TypeRef) -> PropertyType:
+def property_type(written: PropertyTypeRef) -> PropertyType:
     """Return the meaning of a written type; enum values are sorted because their order says nothing.
 
     >>> str(property_type(TypeRef(scalar="String", is_list=True, nullable=True)))
@@ -125,7 +125,7 @@ def expand_declarations(tree: SchemaFile) -> tuple[ExpandedType, ...]:
     return tuple(expanded)
 
 
-def _own_properties(owner: str, items: Iterable[object], source: Source) -> dict[str, ExpandedProperty]:
+def _own_properties(owner: str, items: Iterable[object], source: SourceText) -> dict[str, ExpandedProperty]:
     own: dict[str, ExpandedProperty] = {}
     for item in items:
         if not isinstance(item, Property):
@@ -141,7 +141,7 @@ def _own_properties(owner: str, items: Iterable[object], source: Source) -> dict
 
 
 def _with_interfaces(
-    node: NodeDecl, own: dict[str, ExpandedProperty], interfaces: Mapping[str, InterfaceDecl], source: Source
+    node: NodeDecl, own: dict[str, ExpandedProperty], interfaces: Mapping[str, InterfaceDecl], source: SourceText
 ) -> dict[str, ExpandedProperty]:
     properties = dict(own)
     seen: set[str] = set()
@@ -167,7 +167,7 @@ def _with_interfaces(
     return properties
 
 
-def _check_redeclared_type(existing: ExpandedProperty, contribution: Contribution, source: Source) -> None:
+def _check_redeclared_type(existing: ExpandedProperty, contribution: Contribution, source: SourceText) -> None:
     if existing.own is None:
         return
     demanded = property_type(contribution.property.type)

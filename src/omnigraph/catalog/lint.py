@@ -21,7 +21,7 @@ from omnigraph.lang.pg.ast import (
     RangeBound,
     SchemaFile,
 )
-from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
 
 
@@ -35,7 +35,7 @@ class LintCode:
 
 
 @record
-class Finding:
+class SchemaFinding:
     """One remark about a schema that compiles: what is doubtful about it, and where it stands."""
 
     severity: Severity
@@ -117,7 +117,7 @@ LINT_CODES: Mapping[str, LintCode] = MappingProxyType(
 )
 
 
-__all__ = ["LINT_CODES", "Finding", "lint_schema"]
+__all__ = ["LINT_CODES", "SchemaFinding", "lint_schema"]
 
 _HEAD_ANNOTATIONS = ("description", "instruction", "rename_from")
 _EDGE_PROPERTY_ANNOTATIONS = ("description", "index", "rename_from", "unique")
@@ -131,7 +131,7 @@ _ELSEWHERE = {
 _ENDS = frozenset({"src", "dst"})
 
 
-def lint_schema(tree: SchemaFile, catalog: Catalog) -> tuple[Finding, ...]:
+def lint_schema(tree: SchemaFile, catalog: Catalog) -> tuple[SchemaFinding, ...]:
     """Return every finding about a schema, in the order of their places.
 
     Args:
@@ -148,9 +148,9 @@ def lint_schema(tree: SchemaFile, catalog: Catalog) -> tuple[Finding, ...]:
 @record
 class _Linter:
     catalog: Catalog
-    source: Source
+    source: SourceText
 
-    def declaration(self, declaration: Declaration) -> Iterator[Finding]:
+    def declaration(self, declaration: Declaration) -> Iterator[SchemaFinding]:
         yield from self._property_names(declaration)
         for prop in _own_properties(declaration):
             yield from self._property(declaration, prop)
@@ -167,13 +167,13 @@ class _Linter:
         for annotation in declaration.annotations:
             yield from self._annotation(declaration, None, annotation, _HEAD_ANNOTATIONS)
 
-    def node_names(self, tree: SchemaFile) -> Iterator[Finding]:
+    def node_names(self, tree: SchemaFile) -> Iterator[SchemaFinding]:
         nodes = [declaration.name for declaration in tree.declarations if isinstance(declaration, NodeDecl)]
         for first, later in _same_but_for_case(nodes):
             msg = f"node type {later.text} differs from {first.text} only in letter case"
             yield self._finding(NODE_NAME_CASE, msg, later.text, None, later.span)
 
-    def unused_interfaces(self, tree: SchemaFile) -> Iterator[Finding]:
+    def unused_interfaces(self, tree: SchemaFile) -> Iterator[SchemaFinding]:
         used = {name for node in self.catalog.nodes.values() for name in node.implements}
         for declaration in tree.declarations:
             if isinstance(declaration, InterfaceDecl) and declaration.name.text not in used:
@@ -181,7 +181,7 @@ class _Linter:
                 msg = f"no node type implements interface {name.text}"
                 yield self._finding(UNUSED_INTERFACE, msg, name.text, None, name.span)
 
-    def _node(self, node: NodeDecl) -> Iterator[Finding]:
+    def _node(self, node: NodeDecl) -> Iterator[SchemaFinding]:
         name = node.name
         if self.catalog.nodes[name.text].key is None:
             msg = f"node type {name.text} has no @key: its ids are generated and loading a row twice makes two nodes"
@@ -190,7 +190,7 @@ class _Linter:
             if isinstance(item, Constraint) and item.name == "range":
                 yield from self._range(node, item)
 
-    def _range(self, node: NodeDecl, constraint: Constraint) -> Iterator[Finding]:
+    def _range(self, node: NodeDecl, constraint: Constraint) -> Iterator[SchemaFinding]:
         column, bounds = constraint.arguments
         if not isinstance(column, Ident) or not isinstance(bounds, RangeBound):
             return
@@ -199,7 +199,7 @@ class _Linter:
             msg = f"no value of {node.name.text}.{column.text} lies between {low} and {high}"
             yield self._finding(EMPTY_RANGE, msg, node.name.text, column.text, bounds.span)
 
-    def _edge(self, edge: EdgeDecl) -> Iterator[Finding]:
+    def _edge(self, edge: EdgeDecl) -> Iterator[SchemaFinding]:
         name = edge.name
         if self.catalog.edges[name.text].key is None:
             msg = f"edge type {name.text} has no @key: loading a file twice doubles its edges; consider @key(src, dst)"
@@ -213,14 +213,14 @@ class _Linter:
             )
             yield self._finding(MINIMUM_CARDINALITY, msg, name.text, None, card.span)
 
-    def _property_names(self, declaration: Declaration) -> Iterator[Finding]:
+    def _property_names(self, declaration: Declaration) -> Iterator[SchemaFinding]:
         for first, later in _same_but_for_case([prop.name for prop in _own_properties(declaration)]):
             msg = f"property {later.text} differs from {first.text} only in letter case"
             yield self._finding(PROPERTY_NAME_CASE, msg, declaration.name.text, later.text, later.span)
         if isinstance(declaration, NodeDecl):
             yield from self._received_names(declaration)
 
-    def _received_names(self, node: NodeDecl) -> Iterator[Finding]:
+    def _received_names(self, node: NodeDecl) -> Iterator[SchemaFinding]:
         """Compare what interfaces contribute with the rest; two names of one interface are that interface's matter."""
         properties = self.catalog.nodes[node.name.text].properties
         names = [Ident(text=prop.name, span=node.name.span) for prop in properties]
@@ -234,7 +234,7 @@ class _Linter:
                 )
                 yield self._finding(PROPERTY_NAME_CASE, msg, node.name.text, later.text, later.span)
 
-    def _property(self, declaration: Declaration, prop: Property) -> Iterator[Finding]:
+    def _property(self, declaration: Declaration, prop: Property) -> Iterator[SchemaFinding]:
         owner, name = declaration.name.text, prop.name
         if name.text == "_tombstone":
             msg = f"property {owner}._tombstone cannot be loaded: the name is reserved in load files"
@@ -262,7 +262,7 @@ class _Linter:
 
     def _annotation(
         self, declaration: Declaration, column: str | None, annotation: Annotation, known: tuple[str, ...]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SchemaFinding]:
         name = annotation.name.text
         if name in known:
             return
@@ -272,7 +272,7 @@ class _Linter:
         msg = f"annotation @{name} has no effect here{advice}"
         yield self._finding(UNKNOWN_ANNOTATION, msg, declaration.name.text, column, annotation.span)
 
-    def _redundant_constraints(self, declaration: Declaration) -> Iterator[Finding]:
+    def _redundant_constraints(self, declaration: Declaration) -> Iterator[SchemaFinding]:
         owner = declaration.name.text
         key = self._key(declaration)
         indexed = key | _ENDS if isinstance(declaration, EdgeDecl) else key
@@ -299,8 +299,8 @@ class _Linter:
             case _:
                 assert_never(declaration)
 
-    def _finding(self, rule: LintCode, message: str, type_name: str, column: str | None, span: Span) -> Finding:
-        return Finding(
+    def _finding(self, rule: LintCode, message: str, type_name: str, column: str | None, span: Span) -> SchemaFinding:
+        return SchemaFinding(
             severity=rule.severity,
             code=rule.code,
             message=message,

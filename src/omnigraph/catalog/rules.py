@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from omnigraph.errors import Diagnostic, SchemaCheckError
-from omnigraph.lang.source import Source, Span
+from omnigraph.lang.source import SourceText, Span
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -70,7 +70,7 @@ RULES: Mapping[str, str] = MappingProxyType(
 
 
 def broken_rule(
-    rule: str, message: str, source: Source, span: Span, *, suggestion: str | None = None
+    rule: str, message: str, source: SourceText, span: Span, *, suggestion: str | None = None
 ) -> SchemaCheckError:
     """Return the error that says which rule is broken, where, and what would be right."""
     return SchemaCheckError(message, details=Diagnostic(rule=rule, place=source.place(span), suggestion=suggestion))

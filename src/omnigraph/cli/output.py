@@ -61,7 +61,7 @@ def write_whole(text: AnyStr, stream: IO[AnyStr]) -> None:
         stream.flush()
 
 
-class WholeLines(Generic[AnyStr]):
+class LineBuffer(Generic[AnyStr]):
     """A sink for lines in pieces of any size, with ``newline`` between them; they reach the stream line by line.
 
     As a context it writes what is left when the block is done, and nothing more when the block fails.
@@ -86,7 +86,7 @@ class WholeLines(Generic[AnyStr]):
             self._waiting, self._size = [waiting[end:]], len(waiting) - end
             write_whole(waiting[:end], self._stream)
 
-    def __enter__(self) -> WholeLines[AnyStr]:
+    def __enter__(self) -> LineBuffer[AnyStr]:
         return self
 
     def __exit__(self, problem: type[BaseException] | None, *_: object) -> None:
@@ -95,7 +95,7 @@ class WholeLines(Generic[AnyStr]):
 
 
 @contextmanager
-def whole_document(stream: IO[str]) -> Iterator[WholeLines[str]]:
+def whole_document(stream: IO[str]) -> Iterator[LineBuffer[str]]:
     """Give a sink for a document that is made piece by piece; it is written to ``stream`` when the block is done."""
     import shutil  # noqa: PLC0415 - short commands have no use for it
     import tempfile  # noqa: PLC0415 - short commands have no use for it
@@ -105,7 +105,7 @@ def whole_document(stream: IO[str]) -> Iterator[WholeLines[str]]:
         _SPOOL_BYTES, "w+", encoding="utf-8", errors="surrogatepass", newline=""
     ) as spool:
         # Its own size is looked at with every piece that the spool is given.
-        with WholeLines(spool, "\n") as pieces:
+        with LineBuffer(spool, "\n") as pieces:
             yield pieces
         spool.seek(0)
         with uninterrupted():

@@ -9,14 +9,14 @@ from typing import Self
 from omnigraph.catalog import Catalog, assign_identities
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
 from omnigraph.engine.embedding import Embedder, EmbeddingProvider, EmbeddingSettings
-from omnigraph.engine.maintenance.auto import MaintenanceSettings, Upkeep
+from omnigraph.engine.maintenance.auto import AutoMaintenance, MaintenanceSettings
 from omnigraph.engine.query.runner import QueryRunner
 from omnigraph.ir import PlanCache
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore, OpenMode
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 
 
@@ -26,7 +26,7 @@ def init_graph(
     *,
     actor: str | None = None,
     settings: TxnSettings | None = None,
-    world: World | None = None,
+    runtime: Runtime | None = None,
     source_name: str = "<schema>",
 ) -> None:
     """Create a graph with an empty table per type.
@@ -40,14 +40,14 @@ def init_graph(
 
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
     source = schema_text.encode(errors="surrogatepass") if isinstance(schema_text, str) else schema_text
-    world = world or World.system()
-    catalog = assign_identities(compile_schema(parse_schema(source, source_name)), str(world.ids.ulid()))
+    runtime = runtime or Runtime.system()
+    catalog = assign_identities(compile_schema(parse_schema(source, source_name)), str(runtime.ids.ulid()))
     GraphStore.init(
         storage,
         schema=accept_schema(source.decode(), catalog),
         tables=[*map(table_of, catalog.nodes.values()), *map(table_of, catalog.edges.values())],
         actor=actor,
-        world=world,
+        runtime=runtime,
         settings=settings,
     )
 
@@ -58,20 +58,20 @@ class OpenGraph:
     def __init__(
         self,
         store: GraphStore,
-        world: World,
+        runtime: Runtime,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
         maintenance: MaintenanceSettings | None = None,
     ) -> None:
         self.store = store
-        self.world = world
+        self.runtime = runtime
         self.calls = store.stores.calls
         self.maintenance = maintenance or MaintenanceSettings.from_environment()
-        self.embedder = Embedder(world.clock, embedding)
+        self.embedder = Embedder(runtime.clock, embedding)
         self.catalogs = CatalogCache()
         self.plans = PlanCache()
-        self.reads = QueryRunner(store, world, self.catalogs, self.plans, self.embedder)
-        self._upkeep = Upkeep(self._tidy, self.maintenance.auto_every, world.clock)
-        store.stores.listeners.append(self._upkeep.note)
+        self.reads = QueryRunner(store, runtime, self.catalogs, self.plans, self.embedder)
+        self._auto_maintenance = AutoMaintenance(self._maintain, self.maintenance.auto_every, runtime.clock)
+        store.stores.listeners.append(self._auto_maintenance.note)
 
     @classmethod
     def open(
@@ -79,7 +79,7 @@ class OpenGraph:
         storage: Storage,
         *,
         mode: OpenMode = "read_write",
-        world: World | None = None,
+        runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
         group_commit: bool = False,
         embedding: EmbeddingSettings | EmbeddingProvider | None = None,
@@ -94,9 +94,9 @@ class OpenGraph:
             GraphMissingError: there is no graph.
             FormatUnsupportedError: its storage format is outside the range of this version.
         """
-        world = world or World.system()
-        store = GraphStore.open(storage, mode=mode, world=world, settings=settings, group_commit=group_commit)
-        return cls(store, world, embedding, maintenance)
+        runtime = runtime or Runtime.system()
+        store = GraphStore.open(storage, mode=mode, runtime=runtime, settings=settings, group_commit=group_commit)
+        return cls(store, runtime, embedding, maintenance)
 
     def __enter__(self) -> Self:
         return self
@@ -108,12 +108,12 @@ class OpenGraph:
 
     def close(self) -> None:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
-        self._upkeep.close()
+        self._auto_maintenance.close()
         self.calls.close()
         self.embedder.close()
         self.store.close()
 
-    def snapshot(self, branch: str = MAIN, at: str | None = None) -> Snapshot:
+    def snapshot(self, branch: str = MAIN, at: str | None = None) -> GraphSnapshot:
         """Return the state that ``at`` names, seen from a branch; the newest of the branch when None.
 
         Raises:
@@ -122,25 +122,25 @@ class OpenGraph:
         name = BranchName.parse(branch)
         if at is None:
             return self.calls.run(lambda: self.store.snapshot(name))
-        return self.calls.run(lambda: self.store.past.resolve_ref(at, name).snapshot)
+        return self.calls.run(lambda: self.store.refs.resolve_ref(at, name).snapshot)
 
     def catalog(self, branch: str = MAIN) -> Catalog:
         """Return the schema that a branch follows."""
         return self.catalog_at(self.snapshot(branch))
 
-    def catalog_at(self, snapshot: Snapshot) -> Catalog:
+    def catalog_at(self, snapshot: GraphSnapshot) -> Catalog:
         """Return the schema that a state follows."""
         return self.catalogs.get(snapshot.state.schema)
 
-    def _tidy(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
+    def _maintain(self, branch: BranchName, is_stopped: Callable[[], bool]) -> None:
         """Do what little a background thread may do about a branch."""
         from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - a read needs none of it
         from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - a read needs none of it
         from omnigraph.store.staging.compaction import CompactionPolicy  # noqa: PLC0415 - a read needs none of it
 
-        authority = self.store.current(branch)[0]
+        branch_writer = self.store.current(branch)[0]
         Optimization(
-            authority,
+            branch_writer,
             self.catalogs.get,
             LocalRunner(self.store.storage, 1),
             policy=CompactionPolicy(max_rows=self.maintenance.auto_max_rows),

@@ -31,7 +31,7 @@ from omnigraph.txn.changes import (
     WrittenRows,
     ids_of,
 )
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView
 
 _NOTHING: Mapping[str, TableChange] = MappingProxyType({})
@@ -46,7 +46,9 @@ class GraphView:
         pending: changes that come before the one in question, by table.
     """
 
-    def __init__(self, snapshot: Snapshot, catalog: Catalog, pending: Mapping[str, TableChange] = _NOTHING) -> None:
+    def __init__(
+        self, snapshot: GraphSnapshot, catalog: Catalog, pending: Mapping[str, TableChange] = _NOTHING
+    ) -> None:
         self.snapshot = snapshot
         self.catalog = catalog
         self.pending = pending

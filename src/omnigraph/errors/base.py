@@ -72,7 +72,7 @@ class Effect(StrEnum):
 
 
 @record
-class Row:
+class ErrorRow:
     """One row of the error table: what holds for every error with this code unless an instance says otherwise."""
 
     code: str
@@ -96,7 +96,7 @@ class OmnigraphError(Exception):
     help and what the failed operation left behind.
     """
 
-    row: ClassVar[Row]
+    row: ClassVar[ErrorRow]
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

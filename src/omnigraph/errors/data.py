@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from omnigraph.errors.base import Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, LimitExceeded, MissingThing
 from omnigraph.records import record
 
@@ -41,19 +41,19 @@ class Violations(Details):
 class ConstraintViolationError(OmnigraphError):
     """The change violates the schema; nothing was written. The message is that of the first violation."""
 
-    row = Row(code="constraint.violated", kind=Kind.INVALID, details=Violations)
+    row = ErrorRow(code="constraint.violated", kind=Kind.INVALID, details=Violations)
 
 
 class BadRowsError(OmnigraphError):
     """Input rows cannot be read or do not fit their type; nothing was written."""
 
-    row = Row(code="load.bad_rows", kind=Kind.INVALID, details=Violations)
+    row = ErrorRow(code="load.bad_rows", kind=Kind.INVALID, details=Violations)
 
 
 class ExternalBlobError(OmnigraphError):
     """A Blob was given as an external address that the graph's policy does not allow."""
 
-    row = Row(
+    row = ErrorRow(
         code="blob.external",
         kind=Kind.INVALID,
         details=BadValue,
@@ -64,7 +64,7 @@ class ExternalBlobError(OmnigraphError):
 class MemoryBudgetError(OmnigraphError):
     """The write needs more memory than allowed; nothing was written."""
 
-    row = Row(
+    row = ErrorRow(
         code="engine.memory_budget",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,
@@ -95,19 +95,19 @@ class ProviderFault(Details):
 class EmbeddingSettingsError(OmnigraphError):
     """Text must be embedded, but the settings name no usable provider."""
 
-    row = Row(code="embedding.settings", kind=Kind.INVALID, details=BadValue)
+    row = ErrorRow(code="embedding.settings", kind=Kind.INVALID, details=BadValue)
 
 
 class EmbeddingLibraryError(OmnigraphError, ImportError):
     """The provider needs a library that is not installed or cannot be loaded."""
 
-    row = Row(code="embedding.library", kind=Kind.UNSUPPORTED, details=MissingThing)
+    row = ErrorRow(code="embedding.library", kind=Kind.UNSUPPORTED, details=MissingThing)
 
 
 class EmbeddingModelMismatchError(OmnigraphError):
     """The schema declares another model for this vector; vectors of different models cannot be compared."""
 
-    row = Row(
+    row = ErrorRow(
         code="embedding.model_mismatch",
         kind=Kind.INVALID,
         details=ModelMismatch,
@@ -118,13 +118,13 @@ class EmbeddingModelMismatchError(OmnigraphError):
 class EmbeddingUnavailableError(OmnigraphError):
     """The provider was unreachable or temporarily unavailable on every attempt."""
 
-    row = Row(code="embedding.unavailable", kind=Kind.DEPENDENCY, details=ProviderFault, retry=Retry.AS_IS)
+    row = ErrorRow(code="embedding.unavailable", kind=Kind.DEPENDENCY, details=ProviderFault, retry=Retry.AS_IS)
 
 
 class EmbeddingDeadlineError(OmnigraphError, TimeoutError):
     """The provider did not answer within the time allowed for all attempts."""
 
-    row = Row(
+    row = ErrorRow(
         code="embedding.deadline",
         kind=Kind.DEPENDENCY,
         details=ProviderFault,
@@ -136,19 +136,19 @@ class EmbeddingDeadlineError(OmnigraphError, TimeoutError):
 class EmbeddingRefusedError(OmnigraphError):
     """The provider rejected the request; a retry will not help."""
 
-    row = Row(code="embedding.refused", kind=Kind.DEPENDENCY, details=ProviderFault)
+    row = ErrorRow(code="embedding.refused", kind=Kind.DEPENDENCY, details=ProviderFault)
 
 
 class EmbeddingAnswerError(OmnigraphError):
     """The provider's answer cannot be read, or holds no usable vectors of the right dimension."""
 
-    row = Row(code="embedding.answer", kind=Kind.DEPENDENCY, details=ProviderFault)
+    row = ErrorRow(code="embedding.answer", kind=Kind.DEPENDENCY, details=ProviderFault)
 
 
 class ExportTargetError(OmnigraphError):
     """The target folder of an export is not empty, or lies inside the graph."""
 
-    row = Row(
+    row = ErrorRow(
         code="export.target",
         kind=Kind.CONFLICT,
         details=BadValue,
@@ -159,13 +159,13 @@ class ExportTargetError(OmnigraphError):
 class ExportTypeError(OmnigraphError):
     """The export names a type that the schema does not have."""
 
-    row = Row(code="export.type", kind=Kind.INVALID, details=MissingThing)
+    row = ErrorRow(code="export.type", kind=Kind.INVALID, details=MissingThing)
 
 
 class ExportManifestError(OmnigraphError):
     """The folder holds an unfinished export, or one whose manifest this version cannot read."""
 
-    row = Row(
+    row = ErrorRow(
         code="export.manifest",
         kind=Kind.INVALID,
         details=FormatMismatch,
@@ -176,7 +176,7 @@ class ExportManifestError(OmnigraphError):
 class ExportDamagedError(OmnigraphError):
     """A file of the export is missing or differs from what was written."""
 
-    row = Row(
+    row = ErrorRow(
         code="export.damaged",
         kind=Kind.INTEGRITY,
         details=BadValue,

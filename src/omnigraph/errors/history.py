@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any
 
-from omnigraph.errors.base import Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, LimitExceeded, MissingThing
 from omnigraph.errors.storage import VersionMissingError
 from omnigraph.records import record
@@ -48,7 +48,7 @@ class ReadSetChange(Details):
 class MergeConflictsError(OmnigraphError):
     """Both sides of a merge changed the same thing, or the result would violate the schema; nothing was written."""
 
-    row = Row(
+    row = ErrorRow(
         code="merge.conflicts",
         kind=Kind.CONFLICT,
         details=MergeConflicts,
@@ -59,7 +59,7 @@ class MergeConflictsError(OmnigraphError):
 class ReadSetChangedError(OmnigraphError):
     """Something the operation was based on changed before it could take effect; nothing was written."""
 
-    row = Row(
+    row = ErrorRow(
         code="read_set.changed",
         kind=Kind.CONFLICT,
         details=ReadSetChange,
@@ -71,13 +71,13 @@ class ReadSetChangedError(OmnigraphError):
 class MergeBaseMissingError(OmnigraphError):
     """The two branches share no known commit, so it is unknown which side changed what."""
 
-    row = Row(code="merge.no_base", kind=Kind.UNSUPPORTED, details=BadValue)
+    row = ErrorRow(code="merge.no_base", kind=Kind.UNSUPPORTED, details=BadValue)
 
 
 class RevertRefusedError(OmnigraphError):
     """The commit cannot be reverted on its own: it is the first one, or was published together with others."""
 
-    row = Row(code="revert.refused", kind=Kind.UNSUPPORTED, details=BadValue)
+    row = ErrorRow(code="revert.refused", kind=Kind.UNSUPPORTED, details=BadValue)
 
 
 @record
@@ -101,7 +101,7 @@ class BranchInUse(Details):
 class HistoryGoneError(VersionMissingError):
     """The data of an earlier state was reclaimed; its commit is still listed."""
 
-    row = Row(
+    row = ErrorRow(
         code="history.gone",
         kind=Kind.GONE,
         details=GoneState,
@@ -112,19 +112,19 @@ class HistoryGoneError(VersionMissingError):
 class TagMissingError(OmnigraphError, KeyError):
     """There is no tag with that name."""
 
-    row = Row(code="tag.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+    row = ErrorRow(code="tag.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class TagExistsError(OmnigraphError):
     """A tag with that name already exists; tags are never moved."""
 
-    row = Row(code="tag.exists", kind=Kind.CONFLICT, details=BadValue)
+    row = ErrorRow(code="tag.exists", kind=Kind.CONFLICT, details=BadValue)
 
 
 class BranchInUseError(OmnigraphError):
     """A branch cannot be deleted while other branches or tags depend on it."""
 
-    row = Row(
+    row = ErrorRow(
         code="branch.in_use",
         kind=Kind.CONFLICT,
         details=BranchInUse,
@@ -135,7 +135,7 @@ class BranchInUseError(OmnigraphError):
 class BranchClosingError(OmnigraphError):
     """The branch is being deleted: it cannot be forked, and its commits cannot be tagged."""
 
-    row = Row(
+    row = ErrorRow(
         code="branch.closing",
         kind=Kind.CONFLICT,
         details=BadValue,
@@ -167,7 +167,7 @@ class DiffRefusal(Details):
 class ChangeSchemaBoundaryError(OmnigraphError):
     """The schema of a type differs between the two states; schema changes are never reported as row changes."""
 
-    row = Row(
+    row = ErrorRow(
         code="changes.schema_boundary",
         kind=Kind.CONFLICT,
         details=DiffRefusal,
@@ -178,19 +178,21 @@ class ChangeSchemaBoundaryError(OmnigraphError):
 class CommitHasNoParentError(OmnigraphError):
     """The first commit of a graph has no parent to compare it with."""
 
-    row = Row(code="changes.no_parent", kind=Kind.CONFLICT, details=DiffRefusal)
+    row = ErrorRow(code="changes.no_parent", kind=Kind.CONFLICT, details=DiffRefusal)
 
 
 class ChangeFeedGapError(OmnigraphError):
     """The feed would have to deliver a commit whose history was reclaimed."""
 
-    row = Row(code="changes.gap", kind=Kind.GONE, details=FeedGap, hint="take a new baseline and continue from there")
+    row = ErrorRow(
+        code="changes.gap", kind=Kind.GONE, details=FeedGap, hint="take a new baseline and continue from there"
+    )
 
 
 class ChangeCursorError(OmnigraphError):
     """A cursor or page token is damaged, or was made for another graph, branch, commit or filter."""
 
-    row = Row(
+    row = ErrorRow(
         code="changes.cursor",
         kind=Kind.INVALID,
         details=BadValue,
@@ -201,10 +203,10 @@ class ChangeCursorError(OmnigraphError):
 class ChangeLimitError(OmnigraphError):
     """The requested page of changes, or its token, exceeds the maximum size."""
 
-    row = Row(code="changes.limit", kind=Kind.TOO_LARGE, details=LimitExceeded)
+    row = ErrorRow(code="changes.limit", kind=Kind.TOO_LARGE, details=LimitExceeded)
 
 
 class ChangeValueError(OmnigraphError):
     """A stored value cannot be exported, such as a float that is not finite."""
 
-    row = Row(code="changes.value", kind=Kind.UNSUPPORTED, details=BadValue)
+    row = ErrorRow(code="changes.value", kind=Kind.UNSUPPORTED, details=BadValue)

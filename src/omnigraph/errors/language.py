@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import Kind, OmnigraphError, Row
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError
 from omnigraph.errors.details import BadValue, Diagnostic, FormatMismatch, LimitExceeded, MissingThing, ParameterProblem
 
 
@@ -42,25 +42,25 @@ def render_diagnostic(message: str, details: Diagnostic) -> str:
 class SchemaSyntaxError(DiagnosticError):
     """The text is not a valid ``.pg`` schema."""
 
-    row = Row(code="schema.syntax", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="schema.syntax", kind=Kind.INVALID, details=Diagnostic)
 
 
 class SchemaCheckError(DiagnosticError):
     """The schema parses but contradicts itself: types, annotations, constraints or names."""
 
-    row = Row(code="schema.check", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="schema.check", kind=Kind.INVALID, details=Diagnostic)
 
 
 class SchemaPlanError(DiagnosticError):
     """The desired schema cannot be matched with the accepted one, usually because of a rename hint."""
 
-    row = Row(code="schema.plan", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="schema.plan", kind=Kind.INVALID, details=Diagnostic)
 
 
 class CatalogFormatError(OmnigraphError):
     """A compiled catalog has a format that this version does not support."""
 
-    row = Row(
+    row = ErrorRow(
         code="catalog.format",
         kind=Kind.UNSUPPORTED,
         details=FormatMismatch,
@@ -71,7 +71,7 @@ class CatalogFormatError(OmnigraphError):
 class CatalogCorruptError(OmnigraphError):
     """A compiled catalog does not match its own hash or shape."""
 
-    row = Row(
+    row = ErrorRow(
         code="catalog.corrupt",
         kind=Kind.INTEGRITY,
         details=FormatMismatch,
@@ -82,50 +82,50 @@ class CatalogCorruptError(OmnigraphError):
 class QuerySyntaxError(DiagnosticError):
     """The text is not a valid ``.gq`` file."""
 
-    row = Row(code="query.syntax", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="query.syntax", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryTypeError(DiagnosticError):
     """The query does not fit the schema; ``details.rule`` is the violated rule (``T1`` to ``T24``), if any."""
 
-    row = Row(code="query.type", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="query.type", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryMeaningError(DiagnosticError):
     """The query type-checks but asks for something meaningless, such as ordering by an unknown alias."""
 
-    row = Row(code="query.meaning", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="query.meaning", kind=Kind.INVALID, details=Diagnostic)
 
 
 class QueryParameterError(OmnigraphError):
     """A parameter is missing or does not have its declared type, or the parameters are not an object."""
 
     details: ParameterProblem
-    row = Row(code="query.parameter", kind=Kind.INVALID, details=ParameterProblem)
+    row = ErrorRow(code="query.parameter", kind=Kind.INVALID, details=ParameterProblem)
 
 
 class QueryNotFoundError(OmnigraphError, KeyError):
     """No query has that name, or no name was given although the file declares several."""
 
-    row = Row(code="query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+    row = ErrorRow(code="query.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class WrongQueryKindError(OmnigraphError):
     """A mutation was given where a read is expected, or a read where a mutation is expected."""
 
-    row = Row(code="query.lane", kind=Kind.INVALID, details=BadValue)
+    row = ErrorRow(code="query.lane", kind=Kind.INVALID, details=BadValue)
 
 
 class SourceEncodingError(DiagnosticError):
     """The source is not UTF-8, or contains a character that is not allowed."""
 
-    row = Row(code="source.encoding", kind=Kind.INVALID, details=Diagnostic)
+    row = ErrorRow(code="source.encoding", kind=Kind.INVALID, details=Diagnostic)
 
 
 class SourceTooLargeError(OmnigraphError):
     """The source is larger or more deeply nested than allowed."""
 
-    row = Row(
+    row = ErrorRow(
         code="source.too_large",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,

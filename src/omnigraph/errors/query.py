@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, LimitExceeded, MissingThing
 
 
 class QueryRuntimeError(OmnigraphError):
     """A value known only at run time makes no sense where it is used, such as ranking by NULL."""
 
-    row = Row(code="query.runtime", kind=Kind.INVALID, details=BadValue)
+    row = ErrorRow(code="query.runtime", kind=Kind.INVALID, details=BadValue)
 
 
 class QueryMemoryError(OmnigraphError):
     """The read needs more memory than allowed."""
 
-    row = Row(
+    row = ErrorRow(
         code="query.memory",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,
@@ -26,7 +26,7 @@ class QueryMemoryError(OmnigraphError):
 class QueryRowLimitError(OmnigraphError):
     """The read returns more rows than allowed."""
 
-    row = Row(
+    row = ErrorRow(
         code="query.row_limit",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,
@@ -37,7 +37,7 @@ class QueryRowLimitError(OmnigraphError):
 class QueryTimeoutError(OmnigraphError, TimeoutError):
     """The read took longer than allowed."""
 
-    row = Row(
+    row = ErrorRow(
         code="query.timeout",
         kind=Kind.BUSY,
         details=LimitExceeded,
@@ -49,13 +49,13 @@ class QueryTimeoutError(OmnigraphError, TimeoutError):
 class QueryCancelledError(OmnigraphError):
     """The read was cancelled."""
 
-    row = Row(code="query.cancelled", kind=Kind.BUSY, details=BadValue, retry=Retry.AS_IS)
+    row = ErrorRow(code="query.cancelled", kind=Kind.BUSY, details=BadValue, retry=Retry.AS_IS)
 
 
 class ResultSpentError(OmnigraphError):
     """The rows of a result were streamed without being kept, and are requested again."""
 
-    row = Row(
+    row = ErrorRow(
         code="result.spent",
         kind=Kind.INVALID,
         details=BadValue,
@@ -66,13 +66,13 @@ class ResultSpentError(OmnigraphError):
 class LibraryMissingError(OmnigraphError, ImportError):
     """A conversion needs a library that is not installed."""
 
-    row = Row(code="result.library_missing", kind=Kind.UNSUPPORTED, details=MissingThing)
+    row = ErrorRow(code="result.library_missing", kind=Kind.UNSUPPORTED, details=MissingThing)
 
 
 class ResultWithoutNodesError(OmnigraphError):
     """A network or drawing was requested of rows that hold no nodes."""
 
-    row = Row(
+    row = ErrorRow(
         code="result.no_nodes",
         kind=Kind.INVALID,
         details=BadValue,
@@ -83,7 +83,7 @@ class ResultWithoutNodesError(OmnigraphError):
 class ViewTooLargeError(OmnigraphError):
     """The requested network or drawing is too large to hold or display."""
 
-    row = Row(
+    row = ErrorRow(
         code="result.too_large",
         kind=Kind.TOO_LARGE,
         details=LimitExceeded,

@@ -5,7 +5,7 @@ Nothing is published before every job of a run has succeeded, so a failure leave
 
 from __future__ import annotations
 
-from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
 from omnigraph.records import record
 
@@ -30,7 +30,7 @@ class JobFault(Details):
 class SparkMissingError(OmnigraphError, ImportError):
     """PySpark, or a library it needs, is not installed."""
 
-    row = Row(
+    row = ErrorRow(
         code="spark.library_missing",
         kind=Kind.UNSUPPORTED,
         details=MissingThing,
@@ -41,7 +41,7 @@ class SparkMissingError(OmnigraphError, ImportError):
 class JavaMissingError(OmnigraphError):
     """Spark needs Java, and no usable Java was found."""
 
-    row = Row(
+    row = ErrorRow(
         code="spark.java_missing",
         kind=Kind.UNSUPPORTED,
         details=MissingThing,
@@ -53,7 +53,7 @@ class JavaMissingError(OmnigraphError):
 class JavaTooOldError(OmnigraphError):
     """The installed Java is older than Spark requires."""
 
-    row = Row(
+    row = ErrorRow(
         code="spark.java_too_old",
         kind=Kind.UNSUPPORTED,
         details=FormatMismatch,
@@ -64,13 +64,13 @@ class JavaTooOldError(OmnigraphError):
 class SparkStartError(OmnigraphError):
     """A Spark session could not be started or reached."""
 
-    row = Row(code="spark.start_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS)
+    row = ErrorRow(code="spark.start_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS)
 
 
 class SparkWorkerError(OmnigraphError):
     """The Spark workers cannot run omnigraph: they have another Python, or lack packages."""
 
-    row = Row(
+    row = ErrorRow(
         code="spark.worker_unfit",
         kind=Kind.UNSUPPORTED,
         details=WorkerFault,
@@ -81,10 +81,12 @@ class SparkWorkerError(OmnigraphError):
 class SparkUnsupportedError(OmnigraphError):
     """The operation is not supported on Spark."""
 
-    row = Row(code="spark.unsupported", kind=Kind.UNSUPPORTED, details=BadValue, hint="use the local engine")
+    row = ErrorRow(code="spark.unsupported", kind=Kind.UNSUPPORTED, details=BadValue, hint="use the local engine")
 
 
 class SparkJobError(OmnigraphError):
     """A Spark job failed with an error that did not come from omnigraph."""
 
-    row = Row(code="spark.job_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS, effect=Effect.STAGED)
+    row = ErrorRow(
+        code="spark.job_failed", kind=Kind.DEPENDENCY, details=JobFault, retry=Retry.AS_IS, effect=Effect.STAGED
+    )

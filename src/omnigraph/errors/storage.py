@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import ExistingKeys, HeadMoved, StorageFault, TableRef, UnknownOutcome
 
 
 class StorageUnavailableError(OmnigraphError):
     """The object store or disk did not answer, or is temporarily unavailable."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.unavailable",
         kind=Kind.UNAVAILABLE,
         details=StorageFault,
@@ -21,7 +21,7 @@ class StorageUnavailableError(OmnigraphError):
 class StorageDeniedError(OmnigraphError, PermissionError):
     """The store denied access."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.denied",
         kind=Kind.DENIED,
         details=StorageFault,
@@ -32,7 +32,7 @@ class StorageDeniedError(OmnigraphError, PermissionError):
 class StorageUnauthenticatedError(OmnigraphError, PermissionError):
     """The store did not accept the credentials: they are missing, wrong or expired."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.unauthenticated",
         kind=Kind.UNAUTHENTICATED,
         details=StorageFault,
@@ -43,7 +43,7 @@ class StorageUnauthenticatedError(OmnigraphError, PermissionError):
 class StorageCorruptError(OmnigraphError):
     """Stored data that must exist is missing or unreadable."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.corrupt",
         kind=Kind.INTEGRITY,
         details=StorageFault,
@@ -54,25 +54,25 @@ class StorageCorruptError(OmnigraphError):
 class TableMissingError(OmnigraphError):
     """There is no such dataset, or no such branch of it, at that location."""
 
-    row = Row(code="storage.table_missing", kind=Kind.NOT_FOUND, details=TableRef)
+    row = ErrorRow(code="storage.table_missing", kind=Kind.NOT_FOUND, details=TableRef)
 
 
 class VersionMissingError(OmnigraphError):
     """The dataset exists but the version does not: it was reclaimed, or never written."""
 
-    row = Row(code="storage.version_missing", kind=Kind.GONE, details=TableRef)
+    row = ErrorRow(code="storage.version_missing", kind=Kind.GONE, details=TableRef)
 
 
 class AlreadyExistsError(OmnigraphError):
     """Another process created the dataset or branch first."""
 
-    row = Row(code="storage.already_exists", kind=Kind.CONFLICT, details=TableRef, retry=Retry.AFTER_REFRESH)
+    row = ErrorRow(code="storage.already_exists", kind=Kind.CONFLICT, details=TableRef, retry=Retry.AFTER_REFRESH)
 
 
 class CompareAndSwapLostError(OmnigraphError):
     """Another writer replaced the dataset first; the uploaded data is unreferenced."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.cas_lost",
         kind=Kind.CONFLICT,
         details=HeadMoved,
@@ -84,7 +84,7 @@ class CompareAndSwapLostError(OmnigraphError):
 class TableMovedError(OmnigraphError):
     """A table's head is not the version that the staged commit expects; the staged data is unreferenced."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.table_moved",
         kind=Kind.CONFLICT,
         details=HeadMoved,
@@ -96,7 +96,7 @@ class TableMovedError(OmnigraphError):
 class ForkOccupiedError(OmnigraphError):
     """The table branch that a fork would create already exists and holds other commits."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.fork_occupied",
         kind=Kind.CONFLICT,
         details=HeadMoved,
@@ -107,13 +107,13 @@ class ForkOccupiedError(OmnigraphError):
 class KeyExistsError(OmnigraphError):
     """A strict insert found existing rows with the same ids."""
 
-    row = Row(code="storage.key_exists", kind=Kind.CONFLICT, details=ExistingKeys)
+    row = ErrorRow(code="storage.key_exists", kind=Kind.CONFLICT, details=ExistingKeys)
 
 
 class OutcomeUnknownError(OmnigraphError):
     """A commit was sent, but it is unknown whether it succeeded."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.outcome_unknown",
         kind=Kind.INDETERMINATE,
         details=UnknownOutcome,
@@ -126,7 +126,7 @@ class OutcomeUnknownError(OmnigraphError):
 class ForkedProcessError(OmnigraphError):
     """Storage was used in a process forked from one that had already used it."""
 
-    row = Row(
+    row = ErrorRow(
         code="storage.forked_process",
         kind=Kind.UNSUPPORTED,
         hint="start worker processes with spawn or forkserver, or fork before opening anything",

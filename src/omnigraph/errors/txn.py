@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omnigraph.errors.base import Effect, Kind, OmnigraphError, Retry, Row
+from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
 from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
 from omnigraph.records import record
 
@@ -74,7 +74,7 @@ class RepeatedBatch(Details):
 class ExpectedVersionMismatchError(OmnigraphError):
     """A table that an update, delete, overwrite, merge or schema change was based on has changed."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.conflict",
         kind=Kind.CONFLICT,
         details=VersionMismatch,
@@ -86,7 +86,7 @@ class ExpectedVersionMismatchError(OmnigraphError):
 class WriteSweptError(OmnigraphError):
     """A cleanup ran during the write and may have removed files that the write refers to."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.swept",
         kind=Kind.CONFLICT,
         details=VersionMismatch,
@@ -98,7 +98,7 @@ class WriteSweptError(OmnigraphError):
 class SchemaMovedError(OmnigraphError):
     """The accepted schema changed during the write."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.schema_moved",
         kind=Kind.CONFLICT,
         details=BadValue,
@@ -110,7 +110,7 @@ class SchemaMovedError(OmnigraphError):
 class PreconditionFailedError(OmnigraphError):
     """The branch head is not the commit that the caller expected."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.precondition",
         kind=Kind.PRECONDITION,
         details=HeadMismatch,
@@ -121,7 +121,7 @@ class PreconditionFailedError(OmnigraphError):
 class ClaimBusyError(OmnigraphError, TimeoutError):
     """Other writers kept the branch busy for longer than the write was allowed to wait."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.busy",
         kind=Kind.BUSY,
         details=ClaimHeld,
@@ -133,7 +133,7 @@ class ClaimBusyError(OmnigraphError, TimeoutError):
 class WriteOutcomeError(OmnigraphError):
     """Storage failed at a point where the write may or may not have been published."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.outcome_unknown",
         kind=Kind.INDETERMINATE,
         details=CommitOutcome,
@@ -146,7 +146,7 @@ class WriteOutcomeError(OmnigraphError):
 class BatchRepeatedError(OmnigraphError):
     """The stream batch is already in the branch; delivering it again changes nothing."""
 
-    row = Row(
+    row = ErrorRow(
         code="write.batch_repeated",
         kind=Kind.CONFLICT,
         details=RepeatedBatch,
@@ -158,7 +158,7 @@ class BatchRepeatedError(OmnigraphError):
 class TableDriftError(OmnigraphError):
     """A table was changed outside the publish protocol; writes to it are refused."""
 
-    row = Row(
+    row = ErrorRow(
         code="table.drift",
         kind=Kind.UNAVAILABLE,
         details=TableDrift,
@@ -169,7 +169,7 @@ class TableDriftError(OmnigraphError):
 class RecoveryInvariantError(OmnigraphError):
     """A table is behind the version that the manifest names; recovery stops and keeps the sidecar."""
 
-    row = Row(
+    row = ErrorRow(
         code="recovery.invariant",
         kind=Kind.INTEGRITY,
         details=TableDrift,
@@ -180,7 +180,7 @@ class RecoveryInvariantError(OmnigraphError):
 class SidecarCorruptError(OmnigraphError):
     """A recovery sidecar cannot be read; it is kept for inspection and writes stop."""
 
-    row = Row(
+    row = ErrorRow(
         code="recovery.sidecar",
         kind=Kind.INTEGRITY,
         details=FormatMismatch,
@@ -191,7 +191,7 @@ class SidecarCorruptError(OmnigraphError):
 class GraphReplacedError(OmnigraphError):
     """The opened graph is gone, and another one was created in its place."""
 
-    row = Row(
+    row = ErrorRow(
         code="graph.replaced",
         kind=Kind.GONE,
         details=MissingThing,
@@ -202,58 +202,62 @@ class GraphReplacedError(OmnigraphError):
 class ManifestCorruptError(OmnigraphError):
     """The manifest holds rows that no version of omnigraph writes."""
 
-    row = Row(code="manifest.corrupt", kind=Kind.INTEGRITY, details=FormatMismatch)
+    row = ErrorRow(code="manifest.corrupt", kind=Kind.INTEGRITY, details=FormatMismatch)
 
 
 class TypeMissingError(OmnigraphError, KeyError):
     """The graph has no such node or edge type in this snapshot."""
 
-    row = Row(code="type.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+    row = ErrorRow(code="type.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class BranchMissingError(OmnigraphError, KeyError):
     """There is no branch with that name."""
 
-    row = Row(code="branch.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+    row = ErrorRow(code="branch.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class CommitMissingError(OmnigraphError, KeyError):
     """No existing branch has this commit in its history."""
 
-    row = Row(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
+    row = ErrorRow(code="commit.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 
 
 class BranchExistsError(OmnigraphError):
     """A branch with that name, or with an overlapping name, already exists."""
 
-    row = Row(code="branch.exists", kind=Kind.CONFLICT, details=BadValue)
+    row = ErrorRow(code="branch.exists", kind=Kind.CONFLICT, details=BadValue)
 
 
 class GraphMissingError(OmnigraphError, FileNotFoundError):
     """There is no graph at that address."""
 
-    row = Row(code="graph.not_found", kind=Kind.NOT_FOUND, details=MissingThing, hint="create it with 'omnigraph init'")
+    row = ErrorRow(
+        code="graph.not_found", kind=Kind.NOT_FOUND, details=MissingThing, hint="create it with 'omnigraph init'"
+    )
 
 
 class GraphExistsError(OmnigraphError):
     """There is already a graph at that address; init never overwrites one."""
 
-    row = Row(code="graph.exists", kind=Kind.CONFLICT, details=BadValue)
+    row = ErrorRow(code="graph.exists", kind=Kind.CONFLICT, details=BadValue)
 
 
 class FormatUnsupportedError(OmnigraphError):
     """The graph has a storage format that this version does not support."""
 
-    row = Row(code="graph.format", kind=Kind.UNSUPPORTED, details=FormatRange)
+    row = ErrorRow(code="graph.format", kind=Kind.UNSUPPORTED, details=FormatRange)
 
 
 class ReadOnlyError(OmnigraphError):
     """A write was attempted on a graph that was opened read-only."""
 
-    row = Row(code="graph.read_only", kind=Kind.DENIED, details=BadValue, hint="open the graph for reading and writing")
+    row = ErrorRow(
+        code="graph.read_only", kind=Kind.DENIED, details=BadValue, hint="open the graph for reading and writing"
+    )
 
 
 class GraphClosedError(OmnigraphError):
     """The graph object was closed before this call."""
 
-    row = Row(code="graph.closed", kind=Kind.INVALID, details=BadValue, hint="open the graph again")
+    row = ErrorRow(code="graph.closed", kind=Kind.INVALID, details=BadValue, hint="open the graph again")

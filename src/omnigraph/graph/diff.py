@@ -11,7 +11,7 @@ from typing import Any, NoReturn, overload
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.results.table import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
-from omnigraph.history.diff.change import EntityChange, Image
+from omnigraph.history.diff.change import EntityChange, EntityImage
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
 from omnigraph.history.diff.lines import change_lines, counts_line
 from omnigraph.operations.history import LogRequest
@@ -95,7 +95,7 @@ def _told(change: EntityChange) -> str:
     return ", ".join(f"{name}: {_json(value)}" for name, value in {**before, **after}.items() if value is not None)
 
 
-def _fields(image: Image | None) -> dict[str, Any]:
+def _fields(image: EntityImage | None) -> dict[str, Any]:
     if image is None:
         return {}
     ends = {} if image.endpoints is None else image.endpoints.to_json()

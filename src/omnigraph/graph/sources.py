@@ -16,14 +16,14 @@ SourceArgument = str | Path | Source
 
 
 @record
-class SourceText:
+class NamedText:
     """A text and what errors call it."""
 
     text: str | bytes
     name: str
 
 
-def query_text(argument: str | bytes | Path) -> SourceText:
+def query_text(argument: str | bytes | Path) -> NamedText:
     """Return the source of a query: a text, or the content of a file; a path object and ``….gq`` name a file.
 
     Raises:
@@ -32,7 +32,7 @@ def query_text(argument: str | bytes | Path) -> SourceText:
     return _text_or_file(argument, ".gq", "<query>")
 
 
-def schema_text(argument: str | bytes | Path) -> SourceText:
+def schema_text(argument: str | bytes | Path) -> NamedText:
     """Return a schema: a text, or the content of a file; a path object and ``….pg`` name a file.
 
     Raises:
@@ -76,7 +76,7 @@ def _path_text(argument: object) -> str:
     raise UsageError(f"cannot load from this: type={found}", details=details)
 
 
-def _text_or_file(argument: object, suffix: str, name: str) -> SourceText:
+def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:
     if isinstance(argument, Path):
         return _read(argument)
     if isinstance(argument, str) and argument.endswith(suffix) and "\n" not in argument:
@@ -85,16 +85,16 @@ def _text_or_file(argument: object, suffix: str, name: str) -> SourceText:
         found = type(argument).__name__
         details = BadValue(what="text", value=found, expected="str, bytes or a path")
         raise UsageError(f"{name} is not a text: type={found}", details=details)
-    return SourceText(text=argument, name=name)
+    return NamedText(text=argument, name=name)
 
 
-def _read(path: Path) -> SourceText:
+def _read(path: Path) -> NamedText:
     name = str(path)
     # One byte past the limit is enough for the parser to refuse it, and an endless device still ends.
     most = MAX_SOURCE_BYTES + 1
     try:
         with reading(name), path.open("rb") as stream:
-            return SourceText(text=stream.read(most), name=name)
+            return NamedText(text=stream.read(most), name=name)
     except FileAccessError as problem:
         if not isinstance(problem.__cause__, FileNotFoundError):
             raise

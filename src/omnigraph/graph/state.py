@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.export.options import ExportProgress
     from omnigraph.engine.export.stream import ByteSink
     from omnigraph.history.feed.blame import EntityHistory
-    from omnigraph.txn.snapshot import Snapshot as PinnedState
+    from omnigraph.txn.snapshot import GraphSnapshot as PinnedState
 
 
 class State:

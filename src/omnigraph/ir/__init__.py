@@ -2,7 +2,7 @@
 
 from omnigraph.ir.check import RULES, CheckedQuery, check_query
 from omnigraph.ir.compile import CompiledQuery, PlanCache, compile_query, expect_mutation, expect_read
-from omnigraph.ir.descriptor import Operation, describe_operation
+from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
 from omnigraph.ir.lint import LintReport, SchemaSource, lint_queries
 from omnigraph.ir.lower import lower_query
 from omnigraph.ir.parameters import (
@@ -22,7 +22,7 @@ __all__ = [
     "CheckedQuery",
     "CompiledQuery",
     "LintReport",
-    "Operation",
+    "OperationDescriptor",
     "ParameterRows",
     "ParameterType",
     "ParamsForm",

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
 from omnigraph.ir.check import CheckedQuery, check_query
-from omnigraph.ir.descriptor import Operation, describe_operation
+from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
@@ -25,7 +25,7 @@ class CompiledQuery:
     decl: ast.QueryDecl
     checked: CheckedQuery
     plan: Plan
-    descriptor: Operation
+    descriptor: OperationDescriptor
 
 
 def compile_query(text: str | bytes, name: str | None, catalog: Catalog, source_name: str = "<query>") -> CompiledQuery:

@@ -92,7 +92,7 @@ class ResultColumn:
 
 
 @record
-class Operation:
+class OperationDescriptor:
     """Result columns, and the types read and written: nodes before edges, then by name."""
 
     result: tuple[ResultColumn, ...]
@@ -108,11 +108,11 @@ class Operation:
         }
 
 
-def describe_operation(checked: CheckedQuery) -> Operation:
+def describe_operation(checked: CheckedQuery) -> OperationDescriptor:
     """Describe a query that fits its schema."""
     if isinstance(checked, CheckedRead):
         columns = tuple(_describe_column(projection) for projection in checked.projections)
-        return Operation(result=columns, reads=_sorted(_clause_uses(checked.clauses)), writes=())
+        return OperationDescriptor(result=columns, reads=_sorted(_clause_uses(checked.clauses)), writes=())
     return _describe_mutation(checked)
 
 
@@ -148,7 +148,7 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
                 assert_never(clause)
 
 
-def _describe_mutation(checked: CheckedMutation) -> Operation:
+def _describe_mutation(checked: CheckedMutation) -> OperationDescriptor:
     reads: set[TypeUse] = set()
     writes: set[TypeUse] = set()
     for statement in checked.statements:
@@ -157,7 +157,7 @@ def _describe_mutation(checked: CheckedMutation) -> Operation:
         reads |= written
         if isinstance(statement, CheckedInsert) and isinstance(statement.target, EdgeType):
             reads.update(_ends(statement.target))
-    return Operation(result=(), reads=_sorted(reads), writes=_sorted(writes))
+    return OperationDescriptor(result=(), reads=_sorted(reads), writes=_sorted(writes))
 
 
 def _cascade(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:

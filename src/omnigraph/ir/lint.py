@@ -10,10 +10,10 @@ from omnigraph.catalog.model import Catalog, NodeType, PropertyDef
 from omnigraph.errors import DiagnosticError, OmnigraphError, QueryMeaningError, QueryTypeError, SourceTooLargeError
 from omnigraph.ir.check import CheckedMutation, CheckedQuery, check_query
 from omnigraph.ir.check.tree import CheckedUpdate
-from omnigraph.ir.descriptor import Operation, describe_operation
+from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.lang.gq import ast, parse_queries
-from omnigraph.lang.source import Source
+from omnigraph.lang.source import SourceText
 from omnigraph.records import record
 
 Severity = Literal["error", "warning", "info"]
@@ -49,7 +49,7 @@ class QueryResult:
     kind: Literal["read", "mutation"]
     warnings: tuple[str, ...] = ()
     error: str | None = None
-    operation: Operation | None = None
+    operation: OperationDescriptor | None = None
     problem: QueryTypeError | None = None
 
     @property
@@ -70,7 +70,7 @@ class QueryResult:
 
 
 @record
-class Finding:
+class QueryFinding:
     """A finding about the file as a whole; ``problem`` is the error that kept it from being read."""
 
     severity: Severity
@@ -103,7 +103,7 @@ class LintReport:
     query_path: str
     schema_source: SchemaSource | None
     results: tuple[QueryResult, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[QueryFinding, ...]
 
     @property
     def status(self) -> Status:
@@ -151,7 +151,7 @@ def lint_queries(
     try:
         file = parse_queries(data, name)
     except (DiagnosticError, SourceTooLargeError) as problem:
-        finding = Finding(severity="error", code="Q000", message=_placed(problem), problem=problem)
+        finding = QueryFinding(severity="error", code="Q000", message=_placed(problem), problem=problem)
         return LintReport(query_path=name, schema_source=schema_source, results=(), findings=(finding,))
     results: list[QueryResult] = []
     updates: list[tuple[str, CheckedUpdate]] = []
@@ -160,11 +160,11 @@ def lint_queries(
         results.append(result)
         if isinstance(checked, CheckedMutation):
             updates.extend((result.name, item) for item in checked.statements if isinstance(item, CheckedUpdate))
-    findings = sorted(_unset_properties(updates), key=Finding.sort_key)
+    findings = sorted(_unset_properties(updates), key=QueryFinding.sort_key)
     return LintReport(query_path=name, schema_source=schema_source, results=tuple(results), findings=tuple(findings))
 
 
-def _lint_query(decl: ast.QueryDecl, catalog: Catalog, source: Source) -> tuple[QueryResult, CheckedQuery | None]:
+def _lint_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> tuple[QueryResult, CheckedQuery | None]:
     name, kind = decl.name.text, _kind(decl)
     warnings = [NO_PARAMETERS] if decl.is_mutation and not decl.parameters else []
     try:
@@ -190,7 +190,7 @@ def _placed(problem: OmnigraphError) -> str:
     return problem.message if place is None else f"{place.line}:{place.column}: {problem.message}"
 
 
-def _unset_properties(updates: Iterable[tuple[str, CheckedUpdate]]) -> Iterator[Finding]:
+def _unset_properties(updates: Iterable[tuple[str, CheckedUpdate]]) -> Iterator[QueryFinding]:
     targets: dict[str, NodeType] = {}
     assigned: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)
@@ -202,7 +202,7 @@ def _unset_properties(updates: Iterable[tuple[str, CheckedUpdate]]) -> Iterator[
     for type_name, target in targets.items():
         for prop in target.properties:
             if _is_expected(prop, target) and prop.name not in assigned[type_name]:
-                yield Finding(
+                yield QueryFinding(
                     severity="warning",
                     code="L201",
                     message=f"no update of '{type_name}' in this file sets its nullable property '{prop.name}'",

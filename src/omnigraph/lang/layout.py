@@ -36,7 +36,7 @@ class Item(Generic[T]):
 
 
 @record
-class Row(Generic[T]):
+class LayoutRow(Generic[T]):
     """One printed row: ``item`` with the comments behind it, or else a comment alone."""
 
     item: Item[T] | None = None
@@ -50,7 +50,7 @@ class Woven(Generic[T]):
     """The rows of a region, and the comments that stay on the line of its opening bracket."""
 
     opening: tuple[Comment, ...] = ()
-    rows: tuple[Row[T], ...] = ()
+    rows: tuple[LayoutRow[T], ...] = ()
 
 
 class Weaver:
@@ -76,7 +76,7 @@ class Weaver:
         found = self._text.find(opening, at, end)
         return Span(found + len(opening), end) if found >= 0 else Span(end, end)
 
-    def weave_file(self, items: Sequence[Item[T]]) -> tuple[Row[T], ...]:
+    def weave_file(self, items: Sequence[Item[T]]) -> tuple[LayoutRow[T], ...]:
         """Return the rows of the whole text."""
         # A tree built by hand has no text but may hold comments; they all count as standing at its start.
         whole = Span(0, max(len(self._text), 1))
@@ -101,8 +101,8 @@ class Weaver:
         rows = self._rows(items, comments[len(opening) :], at)
         return Woven(opening=tuple(opening), rows=tuple(rows))
 
-    def _rows(self, items: Sequence[Item[T]], comments: Sequence[Comment], at: int) -> list[Row[T]]:
-        rows: list[Row[T]] = []
+    def _rows(self, items: Sequence[Item[T]], comments: Sequence[Comment], at: int) -> list[LayoutRow[T]]:
+        rows: list[LayoutRow[T]] = []
         waiting = deque(comments)
         limits = [*(item.span.start for item in items[1:]), len(self._text) + 1]
         for item, limit in zip(items, limits, strict=False):
@@ -110,23 +110,23 @@ class Weaver:
             blank = bool(rows) and self._is_blank(at, item.span.start)
             above, behind = _split_inner(item, waiting)
             if above:
-                rows += [Row(comment=comment, blank_before=blank and comment is above[0]) for comment in above]
+                rows += [LayoutRow(comment=comment, blank_before=blank and comment is above[0]) for comment in above]
                 blank = False
             at = item.span.end
             while waiting and waiting[0].span.start < limit and not self._breaks(at, waiting[0].span.start):
                 behind.append(waiting.popleft())
                 at = behind[-1].span.end
             fitting = _fitting_one_line(behind)
-            rows.append(Row(item=item, blank_before=blank, trailing=tuple(behind[:fitting])))
-            rows += [Row(comment=comment) for comment in behind[fitting:]]
+            rows.append(LayoutRow(item=item, blank_before=blank, trailing=tuple(behind[:fitting])))
+            rows += [LayoutRow(comment=comment) for comment in behind[fitting:]]
         self._lone_comments(rows, waiting, before=len(self._text) + 1, at=at)
         return rows
 
-    def _lone_comments(self, rows: list[Row[T]], waiting: deque[Comment], *, before: int, at: int) -> int:
+    def _lone_comments(self, rows: list[LayoutRow[T]], waiting: deque[Comment], *, before: int, at: int) -> int:
         while waiting and waiting[0].span.start < before:
             comment = waiting.popleft()
             blank = bool(rows) and self._is_blank(at, comment.span.start)
-            rows.append(Row(comment=comment, blank_before=blank))
+            rows.append(LayoutRow(comment=comment, blank_before=blank))
             at = comment.span.end
         return at
 
@@ -137,7 +137,7 @@ class Weaver:
         return self._text.find("\n", start, end) >= 0
 
 
-def separate_rows(rows: Sequence[Row[T]], may_touch: Callable[[T, T], bool]) -> list[Row[T]]:
+def separate_rows(rows: Sequence[LayoutRow[T]], may_touch: Callable[[T, T], bool]) -> list[LayoutRow[T]]:
     """Return ``rows`` with a blank line above every item and the comments that stand right on top of it.
 
     ``may_touch`` says which neighbours keep the spacing they were written with.
@@ -157,7 +157,7 @@ def separate_rows(rows: Sequence[Row[T]], may_touch: Callable[[T, T], bool]) -> 
     return spaced
 
 
-def render_rows(rows: Sequence[Row[T]], write: Callable[[Item[T]], list[str]], *, depth: int = 0) -> list[str]:
+def render_rows(rows: Sequence[LayoutRow[T]], write: Callable[[Item[T]], list[str]], *, depth: int = 0) -> list[str]:
     """Print ``rows``: what ``write`` gives for an item is a list of lines, indented here by ``depth`` steps.
 
     An entry of the answer may hold line breaks of its own, those of a comment: they are not to be touched.

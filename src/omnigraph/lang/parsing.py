@@ -13,7 +13,7 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
-from omnigraph.lang.source import MAX_NESTING, Comment, Source, Span
+from omnigraph.lang.source import MAX_NESTING, Comment, SourceText, Span
 from omnigraph.lang.tables import open_parser
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
@@ -74,7 +74,7 @@ class Grammar:
     def _lark(self) -> Lark:
         return open_parser(self.package, self.builder())
 
-    def parse(self, source: Source) -> Any:
+    def parse(self, source: SourceText) -> Any:
         """Return what the builder makes of ``source``.
 
         Raises:
@@ -89,7 +89,7 @@ class Grammar:
         except SyntaxFinding as finding:
             raise self._place(source, finding) from None
 
-    def _place(self, source: Source, finding: SyntaxFinding) -> DiagnosticError:
+    def _place(self, source: SourceText, finding: SyntaxFinding) -> DiagnosticError:
         details = Diagnostic(
             rule=finding.rule,
             place=source.place(finding.span),
@@ -98,7 +98,7 @@ class Grammar:
         )
         return (finding.error or self.error)(finding.message, details=details)
 
-    def _explain(self, source: Source, problem: UnexpectedInput) -> DiagnosticError:
+    def _explain(self, source: SourceText, problem: UnexpectedInput) -> DiagnosticError:
         span, found = _found(source.text, problem)
         # The parser knows better than the lexer what may follow: its look-ahead is of this state alone.
         parser = getattr(problem, "interactive_parser", None)
@@ -181,7 +181,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
-def _refuse_deep_nesting(source: Source) -> None:
+def _refuse_deep_nesting(source: SourceText) -> None:
     # Most texts have fewer brackets than may be nested, which is told quicker than how they stand.
     if sum(map(source.text.count, "[{(")) <= MAX_NESTING:
         return

@@ -50,7 +50,7 @@ class Comment:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     """A decoded text with the name people know it by."""
 
     name: str
@@ -88,8 +88,8 @@ def _window_start(length: int, at: int) -> int:
     return max(0, min(at - _SHOWN_CHARACTERS // 2, length - _SHOWN_CHARACTERS))
 
 
-def read_source(data: bytes | str, name: str) -> Source:
-    """Turn raw input into a :class:`Source`, refusing what no source may be.
+def read_source(data: bytes | str, name: str) -> SourceText:
+    """Turn raw input into a :class:`SourceText`, refusing what no source may be.
 
     Raises:
         SourceTooLargeError: more than ``MAX_SOURCE_BYTES``.
@@ -98,7 +98,7 @@ def read_source(data: bytes | str, name: str) -> Source:
     # A str can hold lone surrogates (from a surrogateescape'd argument); they are no UTF-8 either.
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(raw) > MAX_SOURCE_BYTES:
-        head = Source(name, raw[:MAX_SOURCE_BYTES].decode("utf-8", "replace"))
+        head = SourceText(name, raw[:MAX_SOURCE_BYTES].decode("utf-8", "replace"))
         place = head.place(Span(len(head.text), len(head.text)))
         raise SourceTooLargeError(
             f"source is too large: {name} limit={MAX_SOURCE_BYTES} actual={len(raw)}",
@@ -107,17 +107,17 @@ def read_source(data: bytes | str, name: str) -> Source:
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        before = Source(name, raw[: error.start].decode("utf-8") + "\N{REPLACEMENT CHARACTER}")
+        before = SourceText(name, raw[: error.start].decode("utf-8") + "\N{REPLACEMENT CHARACTER}")
         place = before.place(Span(len(before.text) - 1, len(before.text)))
         found = Diagnostic(place=place, found=f"byte 0x{raw[error.start]:02x}")
         raise SourceEncodingError("source is not valid UTF-8", details=found) from error
-    source = Source(name, text)
+    source = SourceText(name, text)
     _refuse_character(source, text.find("\0"), "NUL character")
     _refuse_character(source, 0 if text.startswith("\ufeff") else -1, "byte order mark")
     return source
 
 
-def _refuse_character(source: Source, at: int, what: str) -> None:
+def _refuse_character(source: SourceText, at: int, what: str) -> None:
     if at >= 0:
         found = Diagnostic(place=source.place(Span(at, at + 1)), found=what, suggestion=f"remove the {what}")
         raise SourceEncodingError(f"source holds a {what}", details=found)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from omnigraph.ir import ParamsForm
     from omnigraph.store.location import Storage
     from omnigraph.txn.refs import ResolvedState
-    from omnigraph.txn.snapshot import Snapshot
+    from omnigraph.txn.snapshot import GraphSnapshot
 
 
 @operation("query", Action.READ)
@@ -82,7 +82,7 @@ class ResolveRefRequest(Request["ResolvedState"]):
 
 @operation("read_state", Action.READ)
 @record
-class ReadStateRequest(Request["Snapshot"]):
+class ReadStateRequest(Request["GraphSnapshot"]):
     """Pin a state and say what it consists of: its commit, its schema, its tables and their rows."""
 
     branch: str = MAIN

@@ -7,10 +7,10 @@ from omnigraph.runtime.environment import (
     IdSource,
     ManualClock,
     Randomness,
+    Runtime,
     SeededRandomness,
     SystemClock,
     SystemRandomness,
-    World,
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
 from omnigraph.runtime.process import memory_bytes, run_both, start_thread
@@ -25,10 +25,10 @@ __all__ = [
     "IdSource",
     "ManualClock",
     "Randomness",
+    "Runtime",
     "SeededRandomness",
     "SystemClock",
     "SystemRandomness",
-    "World",
     "counted",
     "counting",
     "counting_each",

@@ -156,7 +156,7 @@ class IdSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Runtime:
     """Clock, randomness, ids and failpoints of one engine."""
 
     clock: Clock
@@ -168,7 +168,7 @@ class World:
         object.__setattr__(self, "ids", IdSource(self.clock, self.randomness))
 
     @classmethod
-    def system(cls, environment: Mapping[str, str] | None = None) -> World:
+    def system(cls, environment: Mapping[str, str] | None = None) -> Runtime:
         """Return the real world; failpoints as the environment asks for them."""
         return cls(
             clock=SystemClock(),
@@ -177,6 +177,6 @@ class World:
         )
 
     @classmethod
-    def seeded(cls, seed: int) -> World:
+    def seeded(cls, seed: int) -> Runtime:
         """Return a world that repeats itself exactly for the same seed."""
         return cls(clock=ManualClock(), randomness=SeededRandomness(seed))

@@ -15,7 +15,7 @@ from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.reads import export_cut
 from omnigraph.records import record
-from omnigraph.runtime import World, counting
+from omnigraph.runtime import Runtime, counting
 from omnigraph.spark.runner import Runner, SparkRunner
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import FileFolder
@@ -67,7 +67,7 @@ def export(
         cut = engine.calls.run(lambda: export_cut(engine, branch, at, types))
         job = ExportJob.plan(cut, to, format, graph=storage, settings=settings or ExportSettings())
         writer = ExecutorExport(job, storage, SparkRunner(spark=given_or_started(spark)), progress)
-        return job.run(writer.write, World.system())
+        return job.run(writer.write, Runtime.system())
 
 
 class ExecutorExport:

@@ -23,7 +23,7 @@ from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import TableTicket, read_fragments
 
 if TYPE_CHECKING:
-    from omnigraph.txn.snapshot import Snapshot
+    from omnigraph.txn.snapshot import GraphSnapshot
 
 
 ROW = "row"
@@ -125,7 +125,7 @@ class StateTable:
     state: GoneState
 
     @classmethod
-    def of(cls, storage: Storage, snapshot: Snapshot, table_key: str) -> StateTable:
+    def of(cls, storage: Storage, snapshot: GraphSnapshot, table_key: str) -> StateTable:
         """Return a table of a snapshot."""
         head = snapshot.state.head
         return cls(

@@ -21,7 +21,7 @@ import pyarrow as pa
 from omnigraph.errors import JobFault, OmnigraphError, Retry, SparkJobError, error_from_json
 from omnigraph.records import record
 from omnigraph.runtime import in_context, start_thread
-from omnigraph.spark.workers import put_aside_what_is_loaded
+from omnigraph.spark.workers import freeze_gc_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,7 +119,7 @@ def working() -> Iterator[None]:
     Raises:
         RuntimeError: with the error inside.
     """
-    put_aside_what_is_loaded()
+    freeze_gc_once()
     try:
         yield
     except OmnigraphError as error:
@@ -147,7 +147,7 @@ def job_error(doing: str, error: Exception) -> OmnigraphError:
 def _work(
     function: Callable[[Any], Any], packed: Sequence[bytes], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    put_aside_what_is_loaded()
+    freeze_gc_once()
     for batch in batches:
         for number in batch.column(0).to_pylist():
             task = pickle.loads(packed[number])  # noqa: S301 - made by our own driver

@@ -50,7 +50,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 @functools.cache
-def put_aside_what_is_loaded() -> None:
+def freeze_gc_once() -> None:
     """Let no collection of garbage in this worker look at what it has loaded for its first task; nothing elsewhere.
 
     A worker collects after every task. What our libraries consist of takes 30 ms to look through, each time, and is

@@ -18,7 +18,7 @@ from omnigraph.errors import Effect
 from omnigraph.records import record
 from omnigraph.runtime import current_counters
 from omnigraph.store.location import Storage
-from omnigraph.store.translate import Fault, fault_of, translating
+from omnigraph.store.translate import FaultKind, fault_of, translating
 
 if TYPE_CHECKING:
     from obstore import ReadableFile, WritableFile
@@ -67,7 +67,7 @@ class ControlObjects:
             try:
                 obstore.put(self._writable(), self._key(key), data, mode="create", use_multipart=False)
             except Exception as error:
-                if fault_of(error) is Fault.EXISTS:
+                if fault_of(error) is FaultKind.EXISTS:
                     return False
                 raise
         return True

@@ -23,7 +23,7 @@ from omnigraph.errors import (
     TableRef,
 )
 from omnigraph.records import record
-from omnigraph.runtime import World, current_counters
+from omnigraph.runtime import Runtime, current_counters
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.handles import SCAN_STAGES, CacheSizes, Handles, apart, metered
 from omnigraph.store.location import Storage
@@ -31,7 +31,7 @@ from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.tail import TailCache
 from omnigraph.store.tables.writing import write_into, write_new
 from omnigraph.store.transactions import fresh_uuid, land, land_creation, transaction_of
-from omnigraph.store.translate import Fault, fault_of, translating
+from omnigraph.store.translate import FaultKind, fault_of, translating
 from omnigraph.store.versions import VersionFiles
 
 # Opening the source, the branch's transaction and manifest, looking at the source twice more, and the ref: each of
@@ -59,12 +59,12 @@ class Branches:
         handle = self._handles.open(source)
         target = TablePin(location=source.location, branch=new_branch, version=source.version)
         outcome = self._try_create(handle, target)
-        if outcome is Fault.BRANCH_TREE_EXISTS and not self.exists(source.location, new_branch):
+        if outcome is FaultKind.BRANCH_TREE_EXISTS and not self.exists(source.location, new_branch):
             self._control.delete_prefix(_tree(source.location, new_branch))
             outcome = self._try_create(handle, target)
         if isinstance(outcome, LanceDataset):
             return self._handles.remember(target, outcome)
-        if outcome is Fault.EXISTS:
+        if outcome is FaultKind.EXISTS:
             # A ref without a tree: Lance has written the missing tree before it met the ref, so the branch is whole.
             return self._handles.open(target)
         raise AlreadyExistsError(
@@ -85,7 +85,7 @@ class Branches:
         self._handles.forget(location, branch)
         self._control.delete_prefix(_tree(location, branch))
 
-    def _try_create(self, handle: LanceDataset, target: TablePin) -> LanceDataset | Fault:
+    def _try_create(self, handle: LanceDataset, target: TablePin) -> LanceDataset | FaultKind:
         # The listing that opens the new tree is missing from the statistics of the handle.
         current_counters().add_calls("lance.read")
         current_counters().add_serial_stages()
@@ -99,7 +99,7 @@ class Branches:
                 )
             except (OSError, ValueError) as error:
                 fault = fault_of(error)
-                if fault not in {Fault.EXISTS, Fault.BRANCH_TREE_EXISTS, Fault.CONFLICT}:
+                if fault not in {FaultKind.EXISTS, FaultKind.BRANCH_TREE_EXISTS, FaultKind.CONFLICT}:
                     raise
                 return fault
 
@@ -141,9 +141,9 @@ class ReplaceableDataset:
 class DatasetStore:
     """The datasets of one graph, behind one shared Lance session and one cache of open handles."""
 
-    def __init__(self, storage: Storage, world: World, caches: CacheSizes | None = None) -> None:
+    def __init__(self, storage: Storage, runtime: Runtime, caches: CacheSizes | None = None) -> None:
         self.storage = storage
-        self.world = world
+        self.runtime = runtime
         self.control = ControlObjects(storage)
         self.handles = Handles(storage, caches)
         self.versions = VersionFiles(storage)
@@ -178,7 +178,7 @@ class DatasetStore:
         transaction = transaction_of(
             LanceOperation.Overwrite(schema, staged),
             read_version=0,
-            identity=fresh_uuid(self.world),
+            identity=fresh_uuid(self.runtime),
             properties=properties,
         )
         if not land_creation(self.handles, location, transaction):

@@ -32,7 +32,7 @@ from omnigraph.runtime import current_counters
 from omnigraph.store.control import VERSIONS
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.store.translate import Fault, fault_of, translating
+from omnigraph.store.translate import FaultKind, fault_of, translating
 from omnigraph.store.versions import dataset_folder, version_file
 
 # The newest version is found by one listing, and an upload is one put.
@@ -218,7 +218,7 @@ class Handles:
             try:
                 return handle.latest_version
             except (OSError, ValueError) as error:
-                if fault_of(error) is Fault.MISSING:
+                if fault_of(error) is FaultKind.MISSING:
                     raise _missing(location, branch) from error
                 raise
 
@@ -292,7 +292,7 @@ class Handles:
             except Exception as error:
                 current_counters().add_calls("lance.read")
                 current_counters().add_serial_stages()
-                if fault_of(error) is Fault.MISSING and not isinstance(error, OmnigraphError):
+                if fault_of(error) is FaultKind.MISSING and not isinstance(error, OmnigraphError):
                     raise _missing(location, branch) from error
                 raise
             collect(handle, at_most=OPEN_STAGES)

@@ -19,10 +19,10 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import World, current_counters
+from omnigraph.runtime import Runtime, current_counters
 from omnigraph.store.handles import OPEN_STAGES, Handles, apart, metered
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.store.translate import Fault, fault_of, is_foreign, to_omnigraph_error, translating
+from omnigraph.store.translate import FaultKind, fault_of, is_foreign, to_omnigraph_error, translating
 
 OPERATION_ID = "omnigraph:operation_id"
 
@@ -57,9 +57,9 @@ def read_mark(handle: LanceDataset, version: int, location: str) -> CommitMark:
     )
 
 
-def fresh_uuid(world: World) -> str:
-    """Return a random uuid from the world's own randomness."""
-    return str(uuid.UUID(int=world.randomness.bits(128), version=4))
+def fresh_uuid(runtime: Runtime) -> str:
+    """Return a random uuid from the runtime's own randomness."""
+    return str(uuid.UUID(int=runtime.randomness.bits(128), version=4))
 
 
 def transaction_of(
@@ -97,7 +97,7 @@ _COMMIT_STAGES = 3
 _OVERWRITE_STAGES = 2
 
 # After these nothing is under way that could still land.
-_REFUSALS = {Fault.DENIED, Fault.UNAUTHENTICATED, Fault.INVALID, Fault.DAMAGED, Fault.BAD_ADDRESS}
+_REFUSALS = {FaultKind.DENIED, FaultKind.UNAUTHENTICATED, FaultKind.INVALID, FaultKind.DAMAGED, FaultKind.BAD_ADDRESS}
 
 
 def land(handles: Handles, base: TablePin, transaction: Transaction) -> LanceDataset | None:
@@ -151,7 +151,7 @@ def land_creation(handles: Handles, location: str, transaction: Transaction) -> 
             raise
         match fault_of(error):
             # When version 1 exists, Lance looks for the version 0 that it would build on, and nobody writes one.
-            case Fault.EXISTS | Fault.CONFLICT | Fault.MISSING:
+            case FaultKind.EXISTS | FaultKind.CONFLICT | FaultKind.MISSING:
                 return False
             case fault if fault in _REFUSALS:
                 raise to_omnigraph_error(

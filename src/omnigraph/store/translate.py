@@ -134,7 +134,7 @@ _NUMBER_LAST = re.compile(r"(?:\A|: )[A-Z][\w' -]* \(os error (\d+)\)\s*\Z")
 _UNKNOWN_CALLER = re.compile(r"<Code>(InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)</Code>")
 
 
-class Fault(Enum):
+class FaultKind(Enum):
     """What a foreign error says happened."""
 
     CONFLICT = auto()
@@ -152,19 +152,22 @@ class Fault(Enum):
 
 
 # What the message says once its wrappers are off; the first form that it begins with counts.
-_FORMS: tuple[tuple[re.Pattern[str], Fault], ...] = (
-    (re.compile(r"Commit result for version \d+ is unknown"), Fault.OUTCOME_UNKNOWN),
+_FORMS: tuple[tuple[re.Pattern[str], FaultKind], ...] = (
+    (re.compile(r"Commit result for version \d+ is unknown"), FaultKind.OUTCOME_UNKNOWN),
     (
         re.compile(r"Encountered internal error\. [^/]*Clone operation should not enter build_manifest"),
-        Fault.BRANCH_TREE_EXISTS,
+        FaultKind.BRANCH_TREE_EXISTS,
     ),
-    (re.compile(r"Dataset already exists|Ref conflict error: .* already exists"), Fault.EXISTS),
-    (re.compile(r"Dataset at path .* was not found|Not found: |Ref not found"), Fault.MISSING),
-    (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), Fault.CONFLICT),
-    (re.compile(r"Object at location .* not found: (?!.* (?:not found|already exists): )", re.DOTALL), Fault.MISSING),
-    (re.compile(r"Object at location .* already exists: ", re.DOTALL), Fault.EXISTS),
-    (re.compile(r"The operation lacked the necessary privileges"), Fault.DENIED),
-    (re.compile(r"The operation lacked valid authentication credentials"), Fault.UNAUTHENTICATED),
+    (re.compile(r"Dataset already exists|Ref conflict error: .* already exists"), FaultKind.EXISTS),
+    (re.compile(r"Dataset at path .* was not found|Not found: |Ref not found"), FaultKind.MISSING),
+    (re.compile(r"Commit conflict for version|Retryable commit conflict|Incompatible transaction"), FaultKind.CONFLICT),
+    (
+        re.compile(r"Object at location .* not found: (?!.* (?:not found|already exists): )", re.DOTALL),
+        FaultKind.MISSING,
+    ),
+    (re.compile(r"Object at location .* already exists: ", re.DOTALL), FaultKind.EXISTS),
+    (re.compile(r"The operation lacked the necessary privileges"), FaultKind.DENIED),
+    (re.compile(r"The operation lacked valid authentication credentials"), FaultKind.UNAUTHENTICATED),
     # A version says another number than its name, or its text cannot be what was written.
     (
         re.compile(
@@ -173,42 +176,42 @@ _FORMS: tuple[tuple[re.Pattern[str], Fault], ...] = (
             r"|Invalid user input: (?:file does not appear to be|Dataset snapshot mixes)"
             r"|(?:Generic LocalFileSystem error: )?failed to fill whole buffer"
         ),
-        Fault.DAMAGED,
+        FaultKind.DAMAGED,
     ),
-    (re.compile(r"Invalid user input"), Fault.INVALID),
+    (re.compile(r"Invalid user input"), FaultKind.INVALID),
 )
 _NUMBERS = {
-    errno.ENOENT: Fault.MISSING,
-    errno.EEXIST: Fault.EXISTS,
-    errno.EACCES: Fault.DENIED,
-    errno.EPERM: Fault.DENIED,
-    errno.EROFS: Fault.DENIED,
-    errno.ENAMETOOLONG: Fault.BAD_ADDRESS,
-    errno.ENOTDIR: Fault.BAD_ADDRESS,
-    errno.ELOOP: Fault.BAD_ADDRESS,
+    errno.ENOENT: FaultKind.MISSING,
+    errno.EEXIST: FaultKind.EXISTS,
+    errno.EACCES: FaultKind.DENIED,
+    errno.EPERM: FaultKind.DENIED,
+    errno.EROFS: FaultKind.DENIED,
+    errno.ENAMETOOLONG: FaultKind.BAD_ADDRESS,
+    errno.ENOTDIR: FaultKind.BAD_ADDRESS,
+    errno.ELOOP: FaultKind.BAD_ADDRESS,
 }
-_STATUSES = {401: Fault.UNAUTHENTICATED, 403: Fault.DENIED, 404: Fault.MISSING, 416: Fault.DAMAGED}
+_STATUSES = {401: FaultKind.UNAUTHENTICATED, 403: FaultKind.DENIED, 404: FaultKind.MISSING, 416: FaultKind.DAMAGED}
 
 
-def fault_of(error: BaseException) -> Fault:
+def fault_of(error: BaseException) -> FaultKind:
     """Classify a foreign error."""
     if is_panic(error):
-        return Fault.DAMAGED
+        return FaultKind.DAMAGED
     match error:
         case CommitConflictError():
-            return Fault.CONFLICT
+            return FaultKind.CONFLICT
         case obstore_errors.AlreadyExistsError() | FileExistsError():
-            return Fault.EXISTS
+            return FaultKind.EXISTS
         case obstore_errors.UnauthenticatedError():
-            return Fault.UNAUTHENTICATED
+            return FaultKind.UNAUTHENTICATED
         case obstore_errors.PermissionDeniedError() if _UNKNOWN_CALLER.search(str(error)):
-            return Fault.UNAUTHENTICATED
+            return FaultKind.UNAUTHENTICATED
         case obstore_errors.PermissionDeniedError() | PermissionError():
-            return Fault.DENIED
+            return FaultKind.DENIED
         case FileNotFoundError():
-            return Fault.MISSING
+            return FaultKind.MISSING
         case OSError() if error.errno is not None:
-            return _NUMBERS.get(error.errno, Fault.UNAVAILABLE)
+            return _NUMBERS.get(error.errno, FaultKind.UNAVAILABLE)
         case _:
             return _fault_of_text(error)
 
@@ -218,30 +221,30 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
 
 
-def _fault_of_text(error: BaseException) -> Fault:
+def _fault_of_text(error: BaseException) -> FaultKind:
     told = _told(error)
     start = _wrappers_end(told)
     core = told[start:]
     by_form = next((fault for pattern, fault in _FORMS if pattern.match(core)), None)
-    if by_form is Fault.INVALID and told.startswith(_STREAM):
+    if by_form is FaultKind.INVALID and told.startswith(_STREAM):
         # What a caller gives is looked at before rows are read; from there on only they can be wrong.
-        return Fault.DAMAGED
+        return FaultKind.DAMAGED
     if by_form is not None:
-        is_stranger = by_form is Fault.DENIED and _UNKNOWN_CALLER.search(told)
-        return Fault.UNAUTHENTICATED if is_stranger else by_form
+        is_stranger = by_form is FaultKind.DENIED and _UNKNOWN_CALLER.search(told)
+        return FaultKind.UNAUTHENTICATED if is_stranger else by_form
     answer = _STATUS_FIRST.match(core) or _ANSWER.search(core)
     if answer is not None:
         if answer["status"] == "403" and _UNKNOWN_CALLER.search(told):
-            return Fault.UNAUTHENTICATED
-        return _STATUSES.get(int(answer["status"] or 0), Fault.UNAVAILABLE)
+            return FaultKind.UNAUTHENTICATED
+        return _STATUSES.get(int(answer["status"] or 0), FaultKind.UNAVAILABLE)
     number = _NUMBER_FIRST.match(core) or _NUMBER_LAST.search(core)
     if number is not None:
-        return _NUMBERS.get(int(number[1]), Fault.UNAVAILABLE)
+        return _NUMBERS.get(int(number[1]), FaultKind.UNAVAILABLE)
     if start and not core.startswith("Generic "):
         # Storage has answered, and what it holds was written whole and cannot be read.
-        return Fault.DAMAGED
+        return FaultKind.DAMAGED
     is_storage = isinstance(error, obstore_errors.BaseError | OSError) or core.startswith("Generic ")
-    return Fault.UNAVAILABLE if is_storage else Fault.OTHER
+    return FaultKind.UNAVAILABLE if is_storage else FaultKind.OTHER
 
 
 def to_omnigraph_error(
@@ -265,33 +268,33 @@ def to_omnigraph_error(
         return error
     details = StorageFault(doing=doing, location=location, reason=_reason(error))
     match fault_of(error):
-        case Fault.UNAUTHENTICATED:
+        case FaultKind.UNAUTHENTICATED:
             return StorageUnauthenticatedError(
                 f"storage does not know who asks to {doing} location={location}",
                 details=details,
                 effect=effect,
             )
-        case Fault.DENIED:
+        case FaultKind.DENIED:
             return StorageDeniedError(f"storage refused to {doing} location={location}", details=details, effect=effect)
-        case Fault.UNAVAILABLE | Fault.OUTCOME_UNKNOWN:
+        case FaultKind.UNAVAILABLE | FaultKind.OUTCOME_UNKNOWN:
             return StorageUnavailableError(
                 f"storage could not {doing} location={location}", details=details, effect=effect
             )
-        case Fault.EXISTS:
+        case FaultKind.EXISTS:
             return AlreadyExistsError(
                 f"a dataset exists there already location={location}",
                 details=TableRef(location=location),
                 effect=effect,
             )
-        case Fault.MISSING if isinstance(error, pa.ArrowInvalid):
+        case FaultKind.MISSING if isinstance(error, pa.ArrowInvalid):
             return corrupt(error, "a stored object is missing", doing, location, effect=effect, handle=handle)
-        case Fault.MISSING:
+        case FaultKind.MISSING:
             return TableMissingError(
                 f"nothing is stored there location={location}", details=TableRef(location=location), effect=effect
             )
-        case Fault.DAMAGED:
+        case FaultKind.DAMAGED:
             return corrupt(error, "a stored object is damaged", doing, location, effect=effect, handle=handle)
-        case Fault.BAD_ADDRESS:
+        case FaultKind.BAD_ADDRESS:
             expected = "a folder, and names that this disk takes"
             return ValueFormatError(
                 f"the disk takes no such address: {details.reason}",

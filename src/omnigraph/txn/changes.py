@@ -170,9 +170,9 @@ class BuiltIndexes:
 
 
 # What was made elsewhere lies at a place that was chosen before, and can only land there.
-MadeElsewhere = WrittenRows | CompactedTable | BuiltIndexes
+ExternalChange = WrittenRows | CompactedTable | BuiltIndexes
 TableChange = (
-    RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction | MadeElsewhere
+    RowChange | TableReplace | TableRegister | TableDrop | TableAlter | IndexBuilds | Compaction | ExternalChange
 )
 
 

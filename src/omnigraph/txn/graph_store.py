@@ -21,7 +21,7 @@ from omnigraph.errors import (
     TagMissingError,
     UsageError,
 )
-from omnigraph.runtime import World, counted
+from omnigraph.runtime import Runtime, counted
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
@@ -29,9 +29,9 @@ from omnigraph.store.location import Storage
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.delete import BranchDeletion
-from omnigraph.txn.branches.incarnation import MAIN_LIFE, MAIN_LINE, BranchLine, line_name
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, MAIN_LIFE, BranchIncarnation, lance_branch_name
 from omnigraph.txn.branches.open import OpenBranches
-from omnigraph.txn.branches.refs import SETTLE_S, BranchRef, BranchRefs
+from omnigraph.txn.branches.refs import SETTLE_S, BranchRecord, BranchRefs
 from omnigraph.txn.branches.status import (
     BranchStatus,
     ProtectedVersion,
@@ -47,18 +47,18 @@ from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_stat
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.recoverer import Recoverer
-from omnigraph.txn.refs import Past
+from omnigraph.txn.refs import RefResolver
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.txn.settings import Syncing, TxnSettings
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, OperationId, TagName, checked_text
 
 
-def wire_stores(storage: Storage, world: World, settings: TxnSettings) -> GraphStores:
+def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> GraphStores:
     """Return the stores of a graph; touches nothing."""
-    datasets = DatasetStore(storage, world)
+    datasets = DatasetStore(storage, runtime)
     control = ControlObjects(storage)
     return GraphStores(
         datasets=datasets,
@@ -66,7 +66,7 @@ def wire_stores(storage: Storage, world: World, settings: TxnSettings) -> GraphS
         control=control,
         syncing=Syncing(disk=DiskSync(storage, settings.durability)),
         pool=ThreadPoolExecutor(max_workers=settings.threads, thread_name_prefix="omnigraph"),
-        world=world,
+        runtime=runtime,
         settings=settings,
     )
 
@@ -82,8 +82,8 @@ def create_graph(
     # Only the manifest decides between two initialisers; looking first keeps a mistaken call from writing.
     if _has_graph(stores):
         raise _exists(stores)
-    world = stores.world
-    operation_id, commit_id = OperationId(world.ids.ulid()), CommitId(world.ids.ulid())
+    runtime = stores.runtime
+    operation_id, commit_id = OperationId(runtime.ids.ulid()), CommitId(runtime.ids.ulid())
     services = BranchServices(stores, MAIN_LIFE, FormatChain())
     staged = services.stager.register(tables, operation_id)
     commit = Commit(
@@ -93,22 +93,22 @@ def create_graph(
         created_at_ms=commit_id.timestamp_ms,
         manifest_version=1,
         operation="init",
-        branch=MAIN_LINE.name,
+        branch=MAIN_INCARNATION.name,
         merged_parent=None,
         message=None,
-        published_at_ms=world.clock.now_ms(),
+        published_at_ms=runtime.clock.now_ms(),
         touched=tuple(sorted(table.table_key for table in tables)),
     )
     state = ManifestState(
         version=1,
-        graph_id=world.ids.ulid(),
-        head=BranchHead(branch=MAIN_LINE.name, incarnation=MAIN_LINE.incarnation, commit=commit_id),
+        graph_id=runtime.ids.ulid(),
+        head=BranchHead(branch=MAIN_INCARNATION.name, incarnation=MAIN_INCARNATION.incarnation, commit=commit_id),
         tables=freeze_tables(table.entry for table in staged if table.entry is not None),
         tombstones=(),
         schema=schema,
         recent=(commit,),
     )
-    world.failpoints.hit("txn.init.before_manifest")
+    runtime.failpoints.hit("txn.init.before_manifest")
     rows = [encode_state(state), encode_schema(schema)]
     try:
         created = stores.datasets.create(
@@ -149,7 +149,7 @@ class GraphStore:
         self._branches = OpenBranches(stores, self._refs, formats, group_commit=group_commit)
         self._deletion = BranchDeletion(stores)
         self.tags = Tags(stores, self._refs)
-        self.past = Past(self._branches, self.tags)
+        self.refs = RefResolver(self._branches, self.tags)
 
     @classmethod
     def init(
@@ -159,7 +159,7 @@ class GraphStore:
         schema: AcceptedSchema,
         tables: Sequence[TableRegister] = (),
         actor: str | None = None,
-        world: World | None = None,
+        runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
     ) -> None:
         """Create a graph.
@@ -170,7 +170,7 @@ class GraphStore:
         Raises:
             GraphExistsError: there is a graph already.
         """
-        stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
+        stores = wire_stores(storage, runtime or Runtime.system(), settings or TxnSettings())
         try:
             create_graph(stores, schema, tables, checked_text("actor", actor))
         finally:
@@ -182,7 +182,7 @@ class GraphStore:
         storage: Storage,
         *,
         mode: OpenMode = "read_write",
-        world: World | None = None,
+        runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
         formats: FormatChain | None = None,
         group_commit: bool = False,
@@ -193,7 +193,7 @@ class GraphStore:
             GraphMissingError: there is no graph.
             FormatUnsupportedError: its storage format is outside the range of this version.
         """
-        stores = wire_stores(storage, world or World.system(), settings or TxnSettings())
+        stores = wire_stores(storage, runtime or Runtime.system(), settings or TxnSettings())
         graph = cls(stores, formats or FormatChain(), mode, group_commit=group_commit)
         try:
             graph.refresh()
@@ -223,7 +223,7 @@ class GraphStore:
         return self._stores
 
     @property
-    def lines(self) -> OpenBranches:
+    def open_branches(self) -> OpenBranches:
         """The branches of this graph, as whoever looks after them needs them."""
         return self._branches
 
@@ -238,7 +238,7 @@ class GraphStore:
         self.snapshot(BranchName(MAIN))
         if self._mode == "read_write":
             self._recover_all()
-            self._upgrade(self.authority(BranchName(MAIN)))
+            self._upgrade(self.branch_writer(BranchName(MAIN)))
 
     def close(self) -> None:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
@@ -246,33 +246,33 @@ class GraphStore:
         self._branches.close()
         self._stores.close()
 
-    def snapshot(self, branch: BranchName) -> Snapshot:
+    def snapshot(self, branch: BranchName) -> GraphSnapshot:
         """Return the newest published state of a branch."""
         return self._branches.snapshot(branch)
 
-    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> Snapshot:
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> GraphSnapshot:
         """Return the state that a commit made visible: looked for in the history of ``branch``, then of all others.
 
         Raises:
             CommitMissingError: no live branch's history has such a commit.
             HistoryGoneError: that state was reclaimed.
         """
-        return self.past.snapshot_at(branch, commit_id)
+        return self.refs.snapshot_at(branch, commit_id)
 
-    def snapshot_of(self, commit: Commit) -> Snapshot:
+    def snapshot_of(self, commit: Commit) -> GraphSnapshot:
         """Return the state that a commit made visible, without looking for the commit.
 
         Raises:
             CommitMissingError: its branch is gone, or another one has its name.
             HistoryGoneError: that state was reclaimed.
         """
-        return self.past.snapshot_of(commit)
+        return self.refs.snapshot_of(commit)
 
-    def iter_commits(self, snapshot: Snapshot) -> Iterator[Commit]:
+    def iter_commits(self, snapshot: GraphSnapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
-        return self.past.iter_commits(snapshot)
+        return self.refs.iter_commits(snapshot)
 
-    def authority(self, branch: BranchName) -> GraphPublishAuthority:
+    def branch_writer(self, branch: BranchName) -> BranchWriter:
         """Return what writes to a branch go through.
 
         Raises:
@@ -280,9 +280,9 @@ class GraphStore:
             BranchMissingError: there is no such branch.
         """
         self._refuse_reading()
-        return self._branches.authority(branch)
+        return self._branches.branch_writer(branch)
 
-    def current(self, branch: BranchName) -> tuple[GraphPublishAuthority, Snapshot]:
+    def current(self, branch: BranchName) -> tuple[BranchWriter, GraphSnapshot]:
         """Return what writes to a branch go through, and the newest state; a branch made again is opened again.
 
         Raises:
@@ -295,7 +295,7 @@ class GraphStore:
     @counted
     def create_branch(
         self, name: BranchName, *, source: BranchName | None = None, at: str | None = None, actor: str | None = None
-    ) -> BranchRef:
+    ) -> BranchRecord:
         """Create a branch at the newest state of ``source`` (main unless given), or at what the reference ``at`` names.
 
         Raises:
@@ -309,19 +309,19 @@ class GraphStore:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
             raise UsageError("cannot create branch 'main'", details=details)
         branch = source or BranchName(MAIN)
-        started_s = self._stores.world.clock.monotonic_s()
+        started_s = self._stores.runtime.clock.monotonic_s()
         actor = checked_text("actor", actor)
-        state = self.past.resolve_ref(branch if at is None else at, branch)
+        state = self.refs.resolve_ref(branch if at is None else at, branch)
         if state.snapshot.is_past:
             # A branch must be able to read all of what it inherits.
             for table_key in state.snapshot.state.tables:
                 state.snapshot.table(table_key)
         made = self._refs.create(name, state.line, state.snapshot.manifest, state.depth, actor)
-        if state.snapshot.is_past or self._stores.world.clock.monotonic_s() - started_s >= SETTLE_S:
+        if state.snapshot.is_past or self._stores.runtime.clock.monotonic_s() - started_s >= SETTLE_S:
             self._refuse_reclaimed(made)
         return made
 
-    def _refuse_reclaimed(self, ref: BranchRef) -> None:
+    def _refuse_reclaimed(self, ref: BranchRecord) -> None:
         """Take a branch back whose beginning a cleanup may be removing.
 
         The cleanup records its floor and looks for branches then; this looks at the floor after the branch is there.
@@ -332,15 +332,15 @@ class GraphStore:
         details = GoneState(commit_id=ref.forked_at, branch=ref.parent.name)
         raise HistoryGoneError(f"the state of commit '{ref.forked_at}' was reclaimed", details=details)
 
-    def _is_whole(self, line: BranchLine, version: int, asker: str) -> bool:
+    def _is_whole(self, line: BranchIncarnation, version: int, asker: str) -> bool:
         """Whether a version is one that cleanup leaves alone: not below the floor, or needed by more than ``asker``."""
-        if version >= self.past.floor_of(line.name):
+        if version >= self.refs.floor_of(line.name):
             return True
         others = (other for other in self.protected_versions() if other.name != asker)
         return any((other.line, other.version) == (line, version) for other in others)
 
     @counted
-    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> BranchRef:
+    def delete_branch(self, name: BranchName, *, actor: str | None = None) -> BranchRecord:
         """Delete a branch, its own commits and what it alone holds, for good; return what it was.
 
         Raises:
@@ -370,7 +370,7 @@ class GraphStore:
         """Return the live branches and how each stands to the one it came from, main first, then by name."""
         return list_branches(self._branches)
 
-    def branch_status(self, ref: BranchRef) -> BranchStatus:
+    def branch_status(self, ref: BranchRecord) -> BranchStatus:
         """Return how one branch stands to the one it came from."""
         return branch_status(self._branches, ref.name, ref)
 
@@ -388,10 +388,10 @@ class GraphStore:
         """
         self._refuse_reading()
         actor, message = checked_text("actor", actor), checked_text("message", message)
-        state = self.past.resolve_ref(at, BranchName(MAIN))
+        state = self.refs.resolve_ref(at, BranchName(MAIN))
         commit = state.commit
         # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
-        line = state.line if commit.branch == state.line.name else self.branch_line(commit.branch)
+        line = state.line if commit.branch == state.line.name else self.branch_incarnation(commit.branch)
         version = commit.manifest_version
         return self.tags.create(name, commit, line, lambda: self._is_whole(line, version, name), actor, message)
 
@@ -405,15 +405,15 @@ class GraphStore:
         self._refuse_reading()
         return self.tags.delete(name)
 
-    def _delete_known(self, name: BranchName, actor: str | None) -> BranchRef:
-        authority = self._branches.authority(name)
+    def _delete_known(self, name: BranchName, actor: str | None) -> BranchRecord:
+        branch_writer = self._branches.branch_writer(name)
         ref = self._branches.ref(name)
         try:
-            authority.delete(self._deletion, ref, actor)
+            branch_writer.delete(self._deletion, ref, actor)
         except BranchMissingError:
-            self._branches.forget(name, authority)
+            self._branches.forget(name, branch_writer)
             raise
-        self._branches.forget(name, authority)
+        self._branches.forget(name, branch_writer)
         return ref
 
     def _refuse_reading(self) -> None:
@@ -432,7 +432,7 @@ class GraphStore:
         for tag in self.tags.list():
             # One that is removed meanwhile keeps nothing any more.
             with suppress(TagMissingError):
-                kept.append(self.past.resolve_ref(f"tag:{tag.name}", BranchName(MAIN)).snapshot)
+                kept.append(self.refs.resolve_ref(f"tag:{tag.name}", BranchName(MAIN)).snapshot)
         named = {entry.pin for snapshot in kept for entry in snapshot.state.tables.values()}
         count = 0
         for pin in pins:
@@ -440,7 +440,7 @@ class GraphStore:
             count += self.tables.reclaim_older(pin, spared)
         return count
 
-    def branch_line(self, branch: BranchName) -> BranchLine:
+    def branch_incarnation(self, branch: BranchName) -> BranchIncarnation:
         """Return the line that a branch is at this moment, whatever it was when it was first used.
 
         Raises:
@@ -448,8 +448,8 @@ class GraphStore:
         """
         return self._line(branch)
 
-    def _line(self, branch: BranchName) -> BranchLine:
-        return MAIN_LINE if branch.is_main else self._refs.get(branch).line
+    def _line(self, branch: BranchName) -> BranchIncarnation:
+        return MAIN_INCARNATION if branch.is_main else self._refs.get(branch).line
 
     def _recover_all(self) -> None:
         """One listing tells every branch that has something in flight, be it live or gone."""
@@ -459,20 +459,22 @@ class GraphStore:
             ref = None if branch.is_main else self._refs.find(branch)
             if branch.is_main or (ref is not None and ref.line.incarnation == incarnation):
                 try:
-                    authority = self.authority(branch)
+                    branch_writer = self.branch_writer(branch)
                 except BranchMissingError:
                     # Deleted since it was looked up.
                     pass
                 else:
-                    authority.recover()
+                    branch_writer.recover()
                     if not branch.is_main and self._refs.find(branch) is None:
-                        self._branches.forget(branch, authority)
+                        self._branches.forget(branch, branch_writer)
                     continue
-            gone = BranchLine(name=branch, incarnation=incarnation, line=line_name(name, incarnation))
+            gone = BranchIncarnation(
+                name=branch, incarnation=incarnation, lance_branch=lance_branch_name(name, incarnation)
+            )
             Recoverer(self._branches.services(gone)).recover_abandoned()
 
-    def _upgrade(self, authority: GraphPublishAuthority) -> None:
-        if authority.services.manifest.is_outdated(authority.snapshot().manifest):
-            txn = authority.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
+    def _upgrade(self, branch_writer: BranchWriter) -> None:
+        if branch_writer.services.manifest.is_outdated(branch_writer.snapshot().manifest):
+            txn = branch_writer.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
             txn.is_upgrade = True
-            authority.commit(txn)
+            branch_writer.commit(txn)

@@ -18,12 +18,12 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.tags import Tag, Tags
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import (
     MAIN,
     AncestorRef,
@@ -144,12 +144,12 @@ class ResolvedState:
 
     ref: Ref
     commit: Commit
-    snapshot: Snapshot
-    line: BranchLine
+    snapshot: GraphSnapshot
+    line: BranchIncarnation
     depth: int
 
 
-class Past:
+class RefResolver:
     """The history of an open graph."""
 
     def __init__(self, branches: OpenBranches, tags: Tags) -> None:
@@ -160,7 +160,7 @@ class Past:
         """Return commits of a branch's history, newest first."""
         return read_log(self.line_of(self._branches.snapshot(branch)), wanted, limit, after)
 
-    def iter_commits(self, snapshot: Snapshot) -> Iterator[Commit]:
+    def iter_commits(self, snapshot: GraphSnapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
         return (commit for _, commit in self.line_of(snapshot).back())
 
@@ -179,7 +179,7 @@ class Past:
                 return found
         raise _no_commit(commit_id)
 
-    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> Snapshot:
+    def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> GraphSnapshot:
         """Return the state that a commit made visible.
 
         Raises:
@@ -191,7 +191,7 @@ class Past:
             return newest
         return self.snapshot_of(self.show(commit_id, branch))
 
-    def snapshot_of(self, commit: Commit) -> Snapshot:
+    def snapshot_of(self, commit: Commit) -> GraphSnapshot:
         """Open the version that a commit names; a later branch of the same name is not taken for its own.
 
         Raises:
@@ -212,7 +212,7 @@ class Past:
         # Commits that were published together share a version, of which only the last is the head.
         if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
             raise _no_commit(commit.id)
-        return Snapshot(loaded, self._branches.tables, is_past=True)
+        return GraphSnapshot(loaded, self._branches.tables, is_past=True)
 
     def resolve_ref(self, text: str, branch: BranchName) -> ResolvedState:
         """Return the state that a reference names; ``branch`` is the one that a reference without a branch is about.
@@ -250,9 +250,9 @@ class Past:
 
     def floor_of(self, branch: BranchName) -> int:
         """Return the oldest version of a branch that cleanup has left whole."""
-        return self._branches.snapshot(branch).state.head.floor
+        return self._branches.snapshot(branch).state.head.retention_floor
 
-    def line_of(self, snapshot: Snapshot) -> CommitLine:
+    def line_of(self, snapshot: GraphSnapshot) -> CommitLine:
         """Return the history that a state ends, by position."""
         return self._branches.commit_line(snapshot.manifest)
 
@@ -262,8 +262,8 @@ class Past:
             raise _no_commit(tag.commit_id)
         return self._resolved(ref, found, self.snapshot_of(found), tag.line.name)
 
-    def _resolved(self, ref: Ref, commit: Commit, snapshot: Snapshot, branch: BranchName) -> ResolvedState:
-        line = self._branches.authority(branch).services.line
+    def _resolved(self, ref: Ref, commit: Commit, snapshot: GraphSnapshot, branch: BranchName) -> ResolvedState:
+        line = self._branches.branch_writer(branch).services.line
         depth = len(self.line_of(snapshot))
         return ResolvedState(ref=ref, commit=commit, snapshot=snapshot, line=line, depth=depth)
 

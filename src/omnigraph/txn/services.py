@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from omnigraph.errors import BadValue, GraphClosedError
-from omnigraph.runtime import Calls, World
+from omnigraph.runtime import Calls, Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.incarnation import BranchLife
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.claims.store import ClaimBook, ClaimWatch
+from omnigraph.txn.claims.store import ClaimStore, ClaimWatch
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.lineage import CommitCache
@@ -22,7 +22,7 @@ from omnigraph.txn.publish.phases import Phases
 from omnigraph.txn.publish.stage import Stager
 from omnigraph.txn.recovery.audit import AuditLog
 from omnigraph.txn.settings import Syncing, TxnSettings
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 
@@ -35,7 +35,7 @@ class GraphStores:
     control: ControlObjects
     syncing: Syncing
     pool: ThreadPoolExecutor
-    world: World
+    runtime: Runtime
     settings: TxnSettings
     commits: CommitCache = field(default_factory=CommitCache)
     watch: ClaimWatch = field(default_factory=ClaimWatch)
@@ -63,21 +63,21 @@ class BranchServices:
         self.stores = stores
         self.life = life
         self.line = line
-        self.world = stores.world
+        self.runtime = stores.runtime
         self.settings = stores.settings
         self.tables = stores.tables
         self.writer = WriterIdentity.of_this_process()
-        self.claims = ClaimBook(stores.control, line, stores.world, stores.settings, stores.watch)
+        self.claims = ClaimStore(stores.control, line, stores.runtime, stores.settings, stores.watch)
         self.manifest = ManifestFile(
             stores.datasets, life, formats, stores.commits, is_acknowledged=self.claims.is_acknowledged
         )
-        self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.world, stores.pool)
-        self.stager = Stager(stores.tables, line, stores.syncing, stores.world, stores.settings, stores.pool)
+        self.phases = Phases(self.manifest, stores.tables, stores.syncing, stores.runtime, stores.pool)
+        self.stager = Stager(stores.tables, line, stores.syncing, stores.runtime, stores.settings, stores.pool)
         self.audit = AuditLog(stores.datasets, stores.syncing)
 
-    def snapshot(self, loaded: LoadedManifest) -> Snapshot:
+    def snapshot(self, loaded: LoadedManifest) -> GraphSnapshot:
         """Return the snapshot of a loaded manifest."""
-        return Snapshot(loaded, self.tables)
+        return GraphSnapshot(loaded, self.tables)
 
     def load(self, known: LoadedManifest | None = None) -> LoadedManifest:
         """Return the newest manifest of the branch; one probe when ``known`` still is it."""

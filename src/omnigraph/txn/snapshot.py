@@ -20,7 +20,7 @@ from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestState, TableEntry
 
 
-class Snapshot:
+class GraphSnapshot:
     """A stable view. It never looks at what is newest, so it cannot change under its reader.
 
     ``is_past``: it was asked for as an earlier state, whose tables may have been reclaimed.

@@ -1,4 +1,4 @@
-"""``WriteTxn``: a write that has resolved its world once, and what it wants to change in it."""
+"""``WriteTxn``: a write that has resolved its runtime once, and what it wants to change in it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from omnigraph.txn.changes import (
 )
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark
 from omnigraph.txn.publish.plan import REBASE_RULES, RebaseRule, WriteKind
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
 
 
@@ -41,7 +41,7 @@ class CommitView:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: GraphSnapshot,
         changes: Mapping[str, TableChange],
         before: Mapping[str, TableChange] = MappingProxyType({}),
     ) -> None:
@@ -88,7 +88,7 @@ class WriteTxn:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: GraphSnapshot,
         *,
         operation_id: OperationId,
         commit_id: CommitId,

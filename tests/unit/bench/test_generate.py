@@ -69,8 +69,8 @@ def test_both_forms_load_as_the_same_graph(dataset, tmp_path):
     for name, sources in (("lines", [str(dataset.jsonl)]), ("columns", [str(path) for path in dataset.parquet])):
         create_graph(tmp_path / name, SCHEMA_PATH.read_text(encoding="utf-8"))
         with open_session(tmp_path / name) as session:
-            authority = session.store.authority(BranchName(MAIN))
-            assert load(authority, session.catalog(), sources, "append").total == XS.records
+            branch_writer = session.store.branch_writer(BranchName(MAIN))
+            assert load(branch_writer, session.catalog(), sources, "append").total == XS.records
             graphs.append({key: _comparable(key, rows) for key, rows in read_graph(session).items()})
     assert graphs[0] == graphs[1]
     assert sum(map(len, graphs[0].values())) == XS.records

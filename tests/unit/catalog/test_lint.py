@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from omnigraph.catalog.compile import compile_schema
-from omnigraph.catalog.lint import Finding, lint_schema
+from omnigraph.catalog.lint import SchemaFinding, lint_schema
 from omnigraph.lang.pg import parse_schema
 
 
-def lint(text: str) -> tuple[Finding, ...]:
+def lint(text: str) -> tuple[SchemaFinding, ...]:
     tree = parse_schema(text)
     return lint_schema(tree, compile_schema(tree))
 

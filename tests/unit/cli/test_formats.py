@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.results import result_of
 
-from omnigraph.cli.commands.query import Format, choose_format, write_result
+from omnigraph.cli.commands.query import ResultFormat, choose_format, write_result
 
 TEXT = pa.string()
 WIDE = (("id", TEXT, ["1"]), ("title", TEXT, ["a" * 40]), ("body", TEXT, ["b" * 90]))
@@ -30,18 +30,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_first_that_says_something_decides(home: Path):
     home.write_text("defaults: {output: kv}")
-    assert choose_format(as_json=True, given=Format.CSV, alias="jsonl") is Format.JSON
-    assert choose_format(as_json=False, given=Format.CSV, alias="jsonl") is Format.CSV
-    assert choose_format(as_json=False, given=None, alias="jsonl") is Format.JSONL
-    assert choose_format(as_json=False, given=None) is Format.KV
+    assert choose_format(as_json=True, given=ResultFormat.CSV, alias="jsonl") is ResultFormat.JSON
+    assert choose_format(as_json=False, given=ResultFormat.CSV, alias="jsonl") is ResultFormat.CSV
+    assert choose_format(as_json=False, given=None, alias="jsonl") is ResultFormat.JSONL
+    assert choose_format(as_json=False, given=None) is ResultFormat.KV
 
 
 def test_table_is_what_remains(home: Path):
-    assert choose_format(as_json=False, given=None) is Format.TABLE
+    assert choose_format(as_json=False, given=None) is ResultFormat.TABLE
 
 
 def shown(stream: io.StringIO) -> list[str]:
-    write_result(result_of(*WIDE), Format.TABLE, stream)
+    write_result(result_of(*WIDE), ResultFormat.TABLE, stream)
     return stream.getvalue().splitlines()[1:]
 
 
@@ -72,5 +72,5 @@ def test_config_sets_width_and_layout(home: Path):
 def test_too_many_columns_keep_a_few_characters_each(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "20")
     stream = Terminal()
-    write_result(result_of(*((f"c{at}", TEXT, ["x" * 9]) for at in range(9))), Format.TABLE, stream)
+    write_result(result_of(*((f"c{at}", TEXT, ["x" * 9]) for at in range(9))), ResultFormat.TABLE, stream)
     assert stream.getvalue().splitlines()[3] == " | ".join(["xxx…"] * 9)

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from omnigraph.cli import output as whole
-from omnigraph.cli.output import WholeLines, whole_document, write_whole
+from omnigraph.cli.output import LineBuffer, whole_document, write_whole
 
 
 class Recorder(io.BytesIO):
@@ -40,7 +40,7 @@ class Interrupting(io.StringIO):
 def test_lines_that_come_in_pieces_of_any_size_reach_the_stream_line_by_line(monkeypatch):
     monkeypatch.setattr(whole, "_PIECE", 8)
     stream, text = Recorder(), b"one\ntwo\nand a long one\nx\ny\nno newline at the end"
-    with WholeLines(stream, b"\n") as lines:
+    with LineBuffer(stream, b"\n") as lines:
         for start in range(0, len(text), 3):
             lines.write(memoryview(text)[start : start + 3])
     assert stream.getvalue() == text

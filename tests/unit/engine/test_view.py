@@ -75,10 +75,10 @@ def session(tmp_path_factory):
 
 
 def _write(session, change):
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.ENSURE_INDICES if isinstance(change, IndexBuilds) else WriteKind.INSERT)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.ENSURE_INDICES if isinstance(change, IndexBuilds) else WriteKind.INSERT)
     txn.change(change)
-    authority.commit(txn)
+    branch_writer.commit(txn)
 
 
 def view_on(session, pending=None):

@@ -267,13 +267,13 @@ def test_a_rename_is_an_empty_commit_and_keeps_the_identity_of_the_type(tmp_path
 
 def test_commits_that_were_published_together_are_each_delivered_once(root):
     with open_store(Storage.open(str(root)), group_commit=True) as store:
-        authority = store.authority(BranchName(MAIN))
+        branch_writer = store.branch_writer(BranchName(MAIN))
         txns = []
         for chosen in "abc":
-            txn = authority.begin(WriteKind.INSERT, actor=chosen)
+            txn = branch_writer.begin(WriteKind.INSERT, actor=chosen)
             txn.insert(PERSON, rows_of(PERSON, {chosen: person()}))
             txns.append(txn)
-        authority._run(txns)
+        branch_writer._run(txns)
         page = ChangeReader(store).poll(start="beginning")
         assert commits(page) == [str(txn.commit_id) for txn in txns]
         assert sorted(chosen for block in ids(page) for chosen in block) == ["a", "b", "c"]

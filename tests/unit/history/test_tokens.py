@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from omnigraph.errors import ChangeCursorError
-from omnigraph.history.diff.change import EntityChange, TypeRef
+from omnigraph.history.diff.change import ChangedType, EntityChange
 from omnigraph.history.feed.tokens import (
     MAX_TOKEN,
     CommitPage,
@@ -21,7 +21,7 @@ from omnigraph.history.feed.tokens import (
     encode_token,
 )
 
-TYPE = TypeRef(id="t" * 43, name="Person")
+TYPE = ChangedType(id="t" * 43, name="Person")
 SCOPE = FeedScope.of("graph", "main", "main", "f" * 64)
 
 

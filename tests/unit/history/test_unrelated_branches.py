@@ -11,7 +11,7 @@ from omnigraph.errors import CommitMissingError, MergeConflictsError
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import merge_branch, preview_merge
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 PERSON, SIDE = "node:Person", "aside"
@@ -54,10 +54,10 @@ def _delete(session):
 
 def _delete_rows_first(session):
     """Delete the third branch as another process does that has just removed the first of its files."""
-    world = World.system()
-    tear_at(world, "txn.branch_delete.after_end")
-    with open_session(session.store.storage.root, world=world) as other:
-        line = other.store.branch_line(BranchName(SIDE)).line
+    runtime = Runtime.system()
+    tear_at(runtime, "txn.branch_delete.after_end")
+    with open_session(session.store.storage.root, runtime=runtime) as other:
+        line = other.store.branch_incarnation(BranchName(SIDE)).line
         with pytest.raises(Torn):
             other.store.delete_branch(BranchName(SIDE))
     for path in session.store.storage.path(f"__manifest/tree/{line}/data").iterdir():
@@ -69,7 +69,7 @@ DELETIONS = {"at once": _delete, "its rows first": _delete_rows_first}
 
 def _after_listing(session, action):
     """Let ``action`` happen once, when branches were listed and none of them was looked at."""
-    refs, done = session.store.lines.refs, []
+    refs, done = session.store.open_branches.refs, []
     listing = refs.names
 
     def names():
@@ -84,7 +84,7 @@ def _after_listing(session, action):
 
 def _after_opening(session, action):
     """Let ``action`` happen once, when the third branch was opened and its history was not read."""
-    lines, done = session.store.lines, []
+    lines, done = session.store.open_branches, []
     opening = lines.snapshot
 
     def snapshot(branch):
@@ -138,22 +138,22 @@ def test_an_operation_goes_on_without_a_branch_that_goes_meanwhile(session, aski
 
 
 def test_a_merge_whose_base_goes_with_its_branch_starts_from_an_older_one(template):
-    world = World.system()
-    with template.open(world=world) as session:
+    runtime = Runtime.system()
+    with template.open(runtime=runtime) as session:
         before = preview_merge(session, DRAFT)
         assert before.base == head_of(session, SIDE)
-        world.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
+        runtime.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
         result = merge_branch(session, DRAFT)
         assert result.base != before.base
         assert {"m", "d", "s0"} <= set(read_graph(session)[PERSON])
 
 
 def test_conflicts_are_told_without_the_base_when_its_branch_goes(template):
-    world = World.system()
-    with template.open(world=world) as session:
+    runtime = Runtime.system()
+    with template.open(runtime=runtime) as session:
         put(session, PERSON, _person("s0", 1), DRAFT)
         change(session, 'update Person set { age: 2 } where name = "s0"')
-        world.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
+        runtime.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
         with pytest.raises(MergeConflictsError) as refused:
             merge_branch(session, DRAFT)
         assert [conflict.entity_id for conflict in refused.value.details.items] == ["s0"]

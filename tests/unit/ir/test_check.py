@@ -10,10 +10,10 @@ from tests.unit.ir.graphs import compile_text
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir import RULES, check_query
 from omnigraph.lang.gq import ast, parse_queries
-from omnigraph.lang.source import Ident, Source
+from omnigraph.lang.source import Ident, SourceText
 
 CATALOG = compile_text()
-SOURCE = Source("built", "")
+SOURCE = SourceText("built", "")
 
 
 def refuse(decl: ast.QueryDecl) -> QueryTypeError:
@@ -67,12 +67,12 @@ def test_all_properties_stand_in_return_only() -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        ast.TypeRef(scalar="Vector", dimension=2, is_list=True),
-        ast.TypeRef(scalar="Vector"),
-        ast.TypeRef(scalar="Person"),
+        ast.ParameterTypeRef(scalar="Vector", dimension=2, is_list=True),
+        ast.ParameterTypeRef(scalar="Vector"),
+        ast.ParameterTypeRef(scalar="Person"),
     ],
 )
-def test_a_parameter_of_an_unknown_type_is_refused(written: ast.TypeRef) -> None:
+def test_a_parameter_of_an_unknown_type_is_refused(written: ast.ParameterTypeRef) -> None:
     decl = read(ast.Variable(name="p"))
     typed = dataclasses.replace(decl, parameters=(ast.Parameter(name="x", type=written),))
     assert "'$x'" in refuse(typed).message

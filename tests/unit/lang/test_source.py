@@ -4,22 +4,22 @@ import pytest
 
 from omnigraph.errors import QuerySyntaxError, SourceEncodingError, SourceTooLargeError
 from omnigraph.lang.gq import parse_queries
-from omnigraph.lang.source import MAX_SOURCE_BYTES, Source, Span, read_source
+from omnigraph.lang.source import MAX_SOURCE_BYTES, SourceText, Span, read_source
 
 
 def test_a_place_counts_bytes_for_tools_and_characters_for_people():
-    place = Source("f", "é\nab ü c").place(Span(5, 6))
+    place = SourceText("f", "é\nab ü c").place(Span(5, 6))
     assert (place.start, place.end, place.line, place.column, place.text) == (6, 8, 2, 4, "ab ü c")
 
 
 def test_an_empty_span_at_the_end_still_points_somewhere():
-    place = Source("f", "ab").place(Span(2, 2))
+    place = SourceText("f", "ab").place(Span(2, 2))
     assert (place.line, place.column, place.width, place.end - place.start) == (1, 3, 1, 1)
 
 
 def test_of_an_endless_line_only_the_part_around_the_place_is_shown():
     text = "x" * 5000 + "!" + "y" * 5000
-    place = Source("f", text).place(Span(5000, 5001))
+    place = SourceText("f", text).place(Span(5000, 5001))
     assert place.column == 5001
     assert len(place.text) == 160
     assert place.text[place.column - 1 - place.text_start] == "!"
@@ -34,7 +34,7 @@ def test_the_caret_of_a_cropped_line_stands_under_the_place():
 
 
 def test_a_window_ends_with_the_line():
-    place = Source("f", "z" * 400).place(Span(399, 400))
+    place = SourceText("f", "z" * 400).place(Span(399, 400))
     assert (place.text_start, len(place.text)) == (240, 160)
 
 

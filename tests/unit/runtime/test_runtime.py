@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from omnigraph.errors import FailpointError, ValueFormatError
-from omnigraph.runtime import Counters, Failpoints, IdSource, ManualClock, SeededRandomness, World, start_thread
+from omnigraph.runtime import Counters, Failpoints, IdSource, ManualClock, Runtime, SeededRandomness, start_thread
 from omnigraph.runtime.failpoints import ENVIRONMENT_VARIABLE, fail, on_nth, pause_until
 
 CATALOGUE = {"room.step.before", "room.step.after"}
@@ -41,18 +41,18 @@ def test_ids_overflow_into_the_next_millisecond():
 
 
 def test_the_same_seed_gives_the_same_ids():
-    assert [World.seeded(7).ids.ulid() for _ in range(3)] == [World.seeded(7).ids.ulid() for _ in range(3)]
-    assert World.seeded(7).ids.ulid() != World.seeded(8).ids.ulid()
+    assert [Runtime.seeded(7).ids.ulid() for _ in range(3)] == [Runtime.seeded(7).ids.ulid() for _ in range(3)]
+    assert Runtime.seeded(7).ids.ulid() != Runtime.seeded(8).ids.ulid()
 
 
 def test_the_system_world_tells_plausible_time_and_differs_each_time():
-    world = World.system({})
-    before = world.clock.monotonic_s()
-    world.clock.sleep(0)
-    assert world.clock.monotonic_s() >= before
-    assert world.clock.now_ms() > 1_700_000_000_000
-    assert world.ids.ulid() != World.system({}).ids.ulid()
-    assert 0 <= world.randomness.fraction() < 1
+    runtime = Runtime.system({})
+    before = runtime.clock.monotonic_s()
+    runtime.clock.sleep(0)
+    assert runtime.clock.monotonic_s() >= before
+    assert runtime.clock.now_ms() > 1_700_000_000_000
+    assert runtime.ids.ulid() != Runtime.system({}).ids.ulid()
+    assert 0 <= runtime.randomness.fraction() < 1
 
 
 def test_a_manual_clock_moves_only_when_told():

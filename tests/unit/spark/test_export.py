@@ -10,9 +10,9 @@ from tests.load_graph import make_graph
 
 from omnigraph.engine.export import ExportSettings
 from omnigraph.engine.export.folder import ExportJob
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.spark.export import ExecutorExport
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
@@ -34,10 +34,10 @@ def test_repeated_attempts_write_the_same_files_and_a_spark_load_reads_them(tmp_
         storage = graph.store.storage
         cut = graph.export_cut("main", None, None)
         job = ExportJob.plan(cut, tmp_path / "out", form, graph=storage, settings=ExportSettings())
-        done = job.run(ExecutorExport(job, storage, TwiceRunner()).write, World.system())
+        done = job.run(ExecutorExport(job, storage, TwiceRunner()).write, Runtime.system())
         assert done.rows == 9
         files = sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file())
         assert files == ["manifest.json", *[f"part-00000.{form}"] * 4, "schema.pg"]
-        request = LoadRequest(mode="append", settings=SparkLoadSettings())
+        request = SparkLoadRequest(mode="append", settings=SparkLoadSettings())
         run_load(copy, [str(tmp_path / "out")], request, InProcessRunner())
         assert tables_of(copy) == tables_of(graph)

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import StagedCommit, stage_change, stage_create
@@ -28,10 +28,10 @@ class Bench:
     """One process's view of a graph, with shortcuts that tests read well with."""
 
     storage: Storage
-    world: World = field(default_factory=World.system)
+    runtime: Runtime = field(default_factory=Runtime.system)
 
     def __post_init__(self):
-        self.datasets = DatasetStore(self.storage, self.world)
+        self.datasets = DatasetStore(self.storage, self.runtime)
         self.control = self.datasets.control
         self.tables = TableStore(self.datasets, self.control)
 
@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
+        return {"operation_id": str(self.runtime.ids.ulid()), "runtime": self.runtime}
 
     def rows(self, *ids, n=0, vec=None):
         values = {"id": ids, "n": [n] * len(ids), "text": [f"word{n}"] * len(ids), "vec": [vec] * len(ids)}

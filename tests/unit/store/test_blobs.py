@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import stage_change, stage_compaction, stage_create, stage_overwrite
@@ -31,11 +31,11 @@ class Tables:
     """One table of a fresh or reopened store, moved from version to version."""
 
     def __init__(self, root, pin=None):
-        self.world = World.seeded(5)
-        datasets = DatasetStore(Storage.open(str(root)), self.world)
+        self.runtime = Runtime.seeded(5)
+        datasets = DatasetStore(Storage.open(str(root)), self.runtime)
         self.store = TableStore(datasets, datasets.control)
         if pin is None:
-            pin = self.land(stage_create(datasets, "t", SCHEMA, operation_id="op", world=self.world))
+            pin = self.land(stage_create(datasets, "t", SCHEMA, operation_id="op", runtime=self.runtime))
         self.pin = pin
 
     def land(self, staged):
@@ -48,7 +48,7 @@ class Tables:
 
     def change(self, upserts=None, deletes=(), **options):
         upserts = None if upserts is None else rows(upserts)
-        options = {"operation_id": "op", "world": self.world, **options}
+        options = {"operation_id": "op", "runtime": self.runtime, **options}
         self.land(stage_change(self.table, upserts=upserts, deletes=deletes, **options))
 
     def read(self):
@@ -72,10 +72,10 @@ def test_columns_look_the_same_before_and_after_the_first_row(tables):
 
 
 def test_a_table_created_with_rows_keeps_the_columns_behind_a_blob(tmp_path):
-    world = World.seeded(5)
-    datasets = DatasetStore(Storage.open(str(tmp_path)), world)
+    runtime = Runtime.seeded(5)
+    datasets = DatasetStore(Storage.open(str(tmp_path)), runtime)
     store = TableStore(datasets, datasets.control)
-    staged = stage_create(datasets, "t", SCHEMA, rows({"a": b"x"}, n=7), operation_id="op", world=world)
+    staged = stage_create(datasets, "t", SCHEMA, rows({"a": b"x"}, n=7), operation_id="op", runtime=runtime)
     table = store.open(store.commit(staged))
     assert table.read(["id", "n"]).to_pylist() == [{"id": "a", "n": 7}]
     assert table.schema.equals(SCHEMA, check_metadata=True)
@@ -112,7 +112,7 @@ def test_blobs_survive_folds_and_compaction(tables, tmp_path, is_cold):
         expected[f"k{number}"] = bytes([number]) * 10
     del expected["k3"]
     assert tables.read() == expected
-    staged = stage_compaction(tables.table, operation_id="op", world=tables.world)
+    staged = stage_compaction(tables.table, operation_id="op", runtime=tables.runtime)
     if staged is not None:
         tables.land(staged)
     assert tables.read() == expected
@@ -120,7 +120,7 @@ def test_blobs_survive_folds_and_compaction(tables, tmp_path, is_cold):
 
 def test_replaced_table_holds_the_blobs_it_was_given(tables):
     tables.change({"a": b"x"})
-    options = {"operation_id": "op", "world": tables.world}
+    options = {"operation_id": "op", "runtime": tables.runtime}
     tables.land(stage_overwrite(tables.table, rows({"b": b"y", "c": None}), **options))
     assert tables.read() == {"b": b"y", "c": None}
 

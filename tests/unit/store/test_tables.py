@@ -268,11 +268,11 @@ def test_a_reclaimed_version_and_a_lost_file_are_told_apart(local):
 FORKING = """
 import os, sys
 from omnigraph.errors import ForkedProcessError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 
-datasets = DatasetStore(Storage.open(sys.argv[1]), World.system())
+datasets = DatasetStore(Storage.open(sys.argv[1]), Runtime.system())
 datasets.open_latest("nodes/1", None)
 child = os.fork()
 if child == 0:

@@ -20,25 +20,25 @@ from omnigraph.errors import (
 )
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
-from omnigraph.store.translate import Fault, fault_of, to_omnigraph_error, translating
+from omnigraph.store.translate import FaultKind, fault_of, to_omnigraph_error, translating
 from omnigraph.testing.s3 import FOREVER
-from omnigraph.testing.s3 import Fault as EndpointFault
+from omnigraph.testing.s3 import FaultKind as EndpointFault
 
 
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (CommitConflictError("whatever"), Fault.CONFLICT),
-        (obstore.exceptions.AlreadyExistsError("x"), Fault.EXISTS),
-        (obstore.exceptions.PermissionDeniedError("x"), Fault.DENIED),
-        (obstore.exceptions.UnauthenticatedError("x"), Fault.UNAUTHENTICATED),
-        (FileNotFoundError("x"), Fault.MISSING),
-        (PermissionError("x"), Fault.DENIED),
-        (obstore.exceptions.GenericError("x"), Fault.UNAVAILABLE),
-        (OSError("No space left on device"), Fault.UNAVAILABLE),
-        (OSError("something else"), Fault.UNAVAILABLE),
-        (OSError("Commit result for version 7 is unknown: 403 Forbidden"), Fault.OUTCOME_UNKNOWN),
-        (ValueError("what is this"), Fault.OTHER),
+        (CommitConflictError("whatever"), FaultKind.CONFLICT),
+        (obstore.exceptions.AlreadyExistsError("x"), FaultKind.EXISTS),
+        (obstore.exceptions.PermissionDeniedError("x"), FaultKind.DENIED),
+        (obstore.exceptions.UnauthenticatedError("x"), FaultKind.UNAUTHENTICATED),
+        (FileNotFoundError("x"), FaultKind.MISSING),
+        (PermissionError("x"), FaultKind.DENIED),
+        (obstore.exceptions.GenericError("x"), FaultKind.UNAVAILABLE),
+        (OSError("No space left on device"), FaultKind.UNAVAILABLE),
+        (OSError("something else"), FaultKind.UNAVAILABLE),
+        (OSError("Commit result for version 7 is unknown: 403 Forbidden"), FaultKind.OUTCOME_UNKNOWN),
+        (ValueError("what is this"), FaultKind.OTHER),
     ],
 )
 def test_an_error_is_classified(error, fault):
@@ -103,7 +103,7 @@ def test_a_store_that_refuses_or_fails_is_named_on_every_road(on_s3, clean_s3_en
     pin = on_s3.create("a")
     staged = on_s3.stage(pin, upserts=["b"])
     clean_s3_endpoint.add_fault(EndpointFault(action="error", status=status, times=FOREVER))
-    cold = DatasetStore(on_s3.storage, on_s3.world)
+    cold = DatasetStore(on_s3.storage, on_s3.runtime)
     for call in (
         lambda: cold.open_latest("nodes/1", None),
         lambda: cold.open_version("nodes/1", None, 1),
@@ -149,32 +149,38 @@ def test_words_in_the_name_of_a_folder_are_not_taken_for_the_message(odd):
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (ValueError(f"Dataset at path tmp/{ODD_FOLDER}/g was not found: Not found: tmp/g, /a/b.rs:1:2"), Fault.MISSING),
-        (OSError(f"Dataset already exists: /{ODD_FOLDER}/g, /a/b.rs:1:2"), Fault.EXISTS),
-        (OSError(f"Not found: /tmp/{ODD_FOLDER}, /a/b.rs:1:2"), Fault.MISSING),
-        (OSError(f'LanceError(IO): No space left on device (os error 28) at path "/{ODD_FOLDER}"'), Fault.UNAVAILABLE),
+        (
+            ValueError(f"Dataset at path tmp/{ODD_FOLDER}/g was not found: Not found: tmp/g, /a/b.rs:1:2"),
+            FaultKind.MISSING,
+        ),
+        (OSError(f"Dataset already exists: /{ODD_FOLDER}/g, /a/b.rs:1:2"), FaultKind.EXISTS),
+        (OSError(f"Not found: /tmp/{ODD_FOLDER}, /a/b.rs:1:2"), FaultKind.MISSING),
+        (
+            OSError(f'LanceError(IO): No space left on device (os error 28) at path "/{ODD_FOLDER}"'),
+            FaultKind.UNAVAILABLE,
+        ),
         (
             OSError(f"LanceError(IO): Generic LocalFileSystem error: on /{ODD_FOLDER}: Denied (os error 13)"),
-            Fault.DENIED,
+            FaultKind.DENIED,
         ),
         (
             obstore.exceptions.GenericError(
                 f"Generic LocalFileSystem error: /{ODD_FOLDER}: Gone (os error 2)\n\nDebug source:\n"
             ),
-            Fault.MISSING,
+            FaultKind.MISSING,
         ),
         (
             ValueError(
                 f"LanceError(IO): Generic S3 error: Error performing GET http://h/{ODD_FOLDER.replace(' ', '+')} in 2ms"
                 " - Server returned non-2xx status code: 500 Internal Server Error: <Key>403 Forbidden</Key>"
             ),
-            Fault.UNAVAILABLE,
+            FaultKind.UNAVAILABLE,
         ),
-        (OSError(36, "File name too long"), Fault.BAD_ADDRESS),
-        (ValueError("LanceError(IO): file size is too small, /a/b.rs:1:2"), Fault.DAMAGED),
-        (pa.ArrowInvalid("External error: Encountered corrupt file x: y, /a/b.rs:1:2"), Fault.DAMAGED),
-        (pa.ArrowInvalid("Float value 1.5 was truncated"), Fault.OTHER),
-        (type("PanicException", (BaseException,), {})("range end index 7 out of range"), Fault.DAMAGED),
+        (OSError(36, "File name too long"), FaultKind.BAD_ADDRESS),
+        (ValueError("LanceError(IO): file size is too small, /a/b.rs:1:2"), FaultKind.DAMAGED),
+        (pa.ArrowInvalid("External error: Encountered corrupt file x: y, /a/b.rs:1:2"), FaultKind.DAMAGED),
+        (pa.ArrowInvalid("Float value 1.5 was truncated"), FaultKind.OTHER),
+        (type("PanicException", (BaseException,), {})("range end index 7 out of range"), FaultKind.DAMAGED),
     ],
 )
 def test_the_form_of_a_message_decides_not_a_word_in_it(error, fault):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.durability import DiskSync
 from omnigraph.store.location import Storage
@@ -16,19 +16,19 @@ from omnigraph.txn.settings import Syncing
 def log(tmp_path):
     storage = Storage.open(str(tmp_path / "g"))
     disk = DiskSync(storage)
-    yield AuditLog(DatasetStore(storage, World.system({})), Syncing(disk=disk))
+    yield AuditLog(DatasetStore(storage, Runtime.system({})), Syncing(disk=disk))
     disk.close()
 
 
-def _row(world, **changes):
+def _row(runtime, **changes):
     row = AuditRow(
         recovery_kind="RolledBack",
-        operation_id=world.ids.ulid(),
-        plan_id=world.ids.uuid(),
+        operation_id=runtime.ids.ulid(),
+        plan_id=runtime.ids.uuid(),
         writer_kind="insert",
         branch="main",
         original_actor="ann",
-        commit_id=world.ids.ulid(),
+        commit_id=runtime.ids.ulid(),
         observations=(),
         recovered_at_ms=1,
     )
@@ -40,15 +40,15 @@ def test_no_recovery_no_rows(log):
 
 
 def test_a_recovery_that_is_repeated_is_recorded_once(log):
-    row = _row(World.system({}))
+    row = _row(Runtime.system({}))
     for _ in range(3):
         log.record(row)
     assert [found["operation_id"] for found in log.rows()] == [row.operation_id]
 
 
 def test_each_attempt_of_one_operation_has_a_row_of_its_own(log):
-    world = World.system({})
-    first = _row(world)
+    runtime = Runtime.system({})
+    first = _row(runtime)
     log.record(first)
-    log.record(dataclasses.replace(first, plan_id=world.ids.uuid(), recovery_kind="RolledForward"))
+    log.record(dataclasses.replace(first, plan_id=runtime.ids.uuid(), recovery_kind="RolledForward"))
     assert [row["recovery_kind"] for row in log.rows()] == ["RolledBack", "RolledForward"]

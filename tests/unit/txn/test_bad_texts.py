@@ -8,7 +8,7 @@ from tests.crash.later import Torn, tear_at
 from tests.txn_graph import PERSON, SCHEMA, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import ValueFormatError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import ManifestFile
@@ -87,14 +87,14 @@ def test_a_write_that_no_manifest_can_hold_is_undone_at_once_and_stops_no_other(
 
 
 def test_such_a_write_whose_writer_died_is_undone_by_the_next_one(storage, poisoned):
-    world = World.system({})
-    tear_at(world, "txn.commit.after_tables")
-    dead = open_graph(storage, world=world)
+    runtime = Runtime.system({})
+    tear_at(runtime, "txn.commit.after_tables")
+    dead = open_graph(storage, runtime=runtime)
     with pytest.raises(Torn):
         insert(dead, PERSON, node_rows(["bad"]), message="poison")
     with open_graph(storage, settings=TxnSettings(durability="relaxed", grace_s=0.0)) as graph:
         insert(graph, PERSON, node_rows(["good"]))
         assert read_ids(graph, PERSON) == ["good"]
-    world.failpoints.disable("txn.commit.after_tables")
+    runtime.failpoints.disable("txn.commit.after_tables")
     dead.close()
     assert audit(storage.root, present={PERSON: ["good"]}) == []

@@ -9,7 +9,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BatchRepeatedError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.manifest.rows import MAX_APPS, BatchMark, ManifestChange, apply_change
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName
@@ -23,12 +23,12 @@ def graph(tmp_path):
 
 def deliver(graph, number, ids, *, app="stream", begun=None, branch=MAIN):
     """Publish a piece of a stream, upon a state that may be older than the newest."""
-    authority = authority_of(graph, branch)
-    txn = begun or authority.begin(WriteKind.LOAD_APPEND)
+    branch_writer = authority_of(graph, branch)
+    txn = begun or branch_writer.begin(WriteKind.LOAD_APPEND)
     if ids:
         txn.insert(PERSON, node_rows(ids))
     txn.mark_batch(BatchMark(app=app, number=number))
-    return authority.commit(txn)
+    return branch_writer.commit(txn)
 
 
 def tear():
@@ -58,8 +58,8 @@ def test_a_batch_that_comes_again_is_recognised_behind_other_writers(graph):
 
 
 def test_the_second_of_two_deliveries_at_once_is_refused(graph):
-    authority = authority_of(graph)
-    begun = [authority.begin(WriteKind.LOAD_APPEND) for _ in range(2)]
+    branch_writer = authority_of(graph)
+    begun = [branch_writer.begin(WriteKind.LOAD_APPEND) for _ in range(2)]
     deliver(graph, 0, ["a"], begun=begun[0])
     with pytest.raises(BatchRepeatedError):
         deliver(graph, 0, ["b"], begun=begun[1])
@@ -76,12 +76,12 @@ def test_a_batch_without_a_change_is_remembered_too(graph):
 @pytest.mark.parametrize("place", ["txn.claim.after_put", "txn.commit.after_tables", "txn.publish.after_cas"])
 def test_a_batch_whose_writer_was_torn_away_is_in_the_graph_once(tmp_path, place):
     storage = init_graph(tmp_path / "g")
-    world = World.system({})
-    with open_graph(storage, world=world) as graph:
-        world.failpoints.enable(place, tear)
+    runtime = Runtime.system({})
+    with open_graph(storage, runtime=runtime) as graph:
+        runtime.failpoints.enable(place, tear)
         with pytest.raises(KeyboardInterrupt):
             deliver(graph, 7, ["a"])
-        world.failpoints.disable(place)
+        runtime.failpoints.disable(place)
         with suppress(BatchRepeatedError):
             deliver(graph, 7, ["a"])
         assert read_ids(graph, PERSON) == ["a"]

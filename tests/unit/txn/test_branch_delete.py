@@ -14,7 +14,7 @@ from omnigraph.errors import (
     ReadOnlyError,
     UsageError,
 )
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.values import MAIN, BranchName, TagName
 
@@ -120,10 +120,10 @@ def test_a_branch_whose_commit_is_tagged_goes_after_the_tag(graph):
 def test_the_commits_of_a_deleted_branch_are_unknown(graph):
     graph.create_branch(DRAFT)
     own = insert(graph, PERSON, node_rows(["x"]), branch=DRAFT).commit
-    assert graph.past.show(own.id, BranchName(MAIN)) == own
+    assert graph.refs.show(own.id, BranchName(MAIN)) == own
     graph.delete_branch(DRAFT)
     with pytest.raises(CommitMissingError):
-        graph.past.show(own.id, BranchName(MAIN))
+        graph.refs.show(own.id, BranchName(MAIN))
 
 
 def test_several_forked_tables_go_with_their_branch(graph):
@@ -153,13 +153,13 @@ def test_another_open_graph_learns_that_a_branch_is_gone_and_finds_the_next_of_i
 def test_a_write_that_was_prepared_before_the_deletion_is_refused_and_leaves_nothing(storage, graph):
     written_branch(graph)
     with open_graph(storage) as other:
-        authority = authority_of(other, DRAFT)
+        branch_writer = authority_of(other, DRAFT)
         insert(other, PERSON, node_rows(["earlier"]), branch=DRAFT)
-        txn = authority.begin(WriteKind.INSERT)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows(["late"]))
         graph.delete_branch(DRAFT)
         with pytest.raises(BranchMissingError):
-            authority.commit(txn)
+            branch_writer.commit(txn)
     assert names(graph) == [MAIN]
     assert graph._stores.control.list_keys("__recovery") == ()
     assert audit(storage.root) == []
@@ -182,11 +182,11 @@ def test_a_prepared_write_does_not_reach_the_next_branch_of_the_same_name(storag
 def test_a_deletion_that_died_is_finished_by_the_next_open(storage, point):
     with open_graph(storage) as graph:
         written_branch(graph)
-    with open_graph(storage, world=tear_at(World.system({}), point)) as graph, pytest.raises(Torn):
+    with open_graph(storage, runtime=tear_at(Runtime.system({}), point)) as graph, pytest.raises(Torn):
         graph.delete_branch(DRAFT)
     with open_graph(storage, mode="read_only") as reader:
         assert (DRAFT in names(reader)) == (point in POINTS)
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert names(graph) == [MAIN]
         assert leftovers(graph) == []
         written_branch(graph)
@@ -196,10 +196,10 @@ def test_a_deletion_that_died_is_finished_by_the_next_open(storage, point):
 def test_a_writer_that_waits_for_a_dead_deletion_finishes_it(storage):
     with open_graph(storage) as graph:
         written_branch(graph)
-        world = tear_at(World.system({}), "txn.branch_delete.after_claim")
-        with open_graph(storage, world=world) as dying, pytest.raises(Torn):
+        runtime = tear_at(Runtime.system({}), "txn.branch_delete.after_claim")
+        with open_graph(storage, runtime=runtime) as dying, pytest.raises(Torn):
             dying.delete_branch(DRAFT)
-        with open_graph(storage, world=later_world(), mode="read_only") as late:
+        with open_graph(storage, runtime=later_world(), mode="read_only") as late:
             late._mode = "read_write"
             with pytest.raises(BranchMissingError):
                 insert(late, PERSON, node_rows(["x"]), branch=DRAFT)
@@ -211,10 +211,10 @@ def test_a_dead_deletion_of_a_branch_that_is_needed_is_given_up(storage):
     with open_graph(storage) as graph:
         written_branch(graph)
         graph.create_branch(BranchName("child"), source=DRAFT)
-    world = tear_at(World.system({}), "txn.branch_delete.after_claim")
-    with open_graph(storage, world=world) as graph, pytest.raises(Torn):
+    runtime = tear_at(Runtime.system({}), "txn.branch_delete.after_claim")
+    with open_graph(storage, runtime=runtime) as graph, pytest.raises(Torn):
         graph.delete_branch(DRAFT)
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert names(graph) == [MAIN, "child", DRAFT]
         insert(graph, PERSON, node_rows(["x"]), branch=DRAFT)
     assert audit(storage.root) == []
@@ -223,7 +223,7 @@ def test_a_dead_deletion_of_a_branch_that_is_needed_is_given_up(storage):
 def test_what_a_dead_writer_left_on_a_deleted_branch_is_discarded_and_recorded_once(storage):
     with open_graph(storage) as graph:
         written_branch(graph)
-        with open_graph(storage, world=tear_at(World.system({}), "txn.claim.after_put")) as dying:
+        with open_graph(storage, runtime=tear_at(Runtime.system({}), "txn.claim.after_put")) as dying:
             base = authority_of(dying, DRAFT)
             txn = base.begin(WriteKind.INSERT)
             txn.insert(PERSON, node_rows(["lost"]))
@@ -233,7 +233,7 @@ def test_what_a_dead_writer_left_on_a_deleted_branch_is_discarded_and_recorded_o
                 base._run([txn])
         graph.delete_branch(DRAFT)
     for _ in range(2):
-        with open_graph(storage, world=later_world()) as graph:
+        with open_graph(storage, runtime=later_world()) as graph:
             assert graph._stores.control.list_keys("__recovery") == ()
     assert audit(storage.root) == []
 
@@ -241,8 +241,8 @@ def test_what_a_dead_writer_left_on_a_deleted_branch_is_discarded_and_recorded_o
 def test_nothing_is_forked_or_tagged_from_a_branch_that_is_being_deleted(storage):
     with open_graph(storage) as graph:
         written_branch(graph)
-        world = tear_at(World.system({}), "txn.branch_delete.before_end")
-        with open_graph(storage, world=world) as dying, pytest.raises(Torn):
+        runtime = tear_at(Runtime.system({}), "txn.branch_delete.before_end")
+        with open_graph(storage, runtime=runtime) as dying, pytest.raises(Torn):
             dying.delete_branch(DRAFT)
         with pytest.raises(BranchClosingError):
             graph.create_branch(BranchName("child"), source=DRAFT)
@@ -250,7 +250,7 @@ def test_nothing_is_forked_or_tagged_from_a_branch_that_is_being_deleted(storage
             graph.create_tag(TagName("kept"), "draft")
         assert names(graph) == [MAIN, DRAFT]
         assert graph.tags.list() == ()
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         assert names(graph) == [MAIN]
         assert leftovers(graph) == []
 
@@ -271,15 +271,15 @@ def test_a_branch_whose_creator_died_while_its_source_was_deleted_is_none(storag
     child = BranchName("child")
     with open_graph(storage) as graph:
         written_branch(graph)
-        world = World.system({})
-        with open_graph(storage, world=tear_at(World.system({}), "txn.branch.after_ref")) as dying:
+        runtime = Runtime.system({})
+        with open_graph(storage, runtime=tear_at(Runtime.system({}), "txn.branch.after_ref")) as dying:
             # The deletion has looked before the creator writes, and ends the source when the creator is dead.
             def create_and_die():
                 with pytest.raises(Torn):
                     dying.create_branch(child, source=DRAFT)
 
-            world.failpoints.enable("txn.branch_delete.before_end", create_and_die)
-            with open_graph(storage, world=world) as deleter:
+            runtime.failpoints.enable("txn.branch_delete.before_end", create_and_die)
+            with open_graph(storage, runtime=runtime) as deleter:
                 deleter.delete_branch(DRAFT)
         with pytest.raises(BranchMissingError):
             ids_of(graph, PERSON, child)

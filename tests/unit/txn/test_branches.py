@@ -4,7 +4,7 @@ import pytest
 from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BranchExistsError, BranchInUseError, BranchMissingError, FailpointError, UsageError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import MAIN, BranchName, TagName
@@ -95,13 +95,13 @@ def test_a_branch_that_does_not_exist_is_reported_with_those_that_do(graph):
 
 
 def test_a_creator_that_died_before_the_ref_leaves_the_name_free(storage):
-    world = World.system({})
-    world.failpoints.enable("txn.branch.after_line", fail("txn.branch.after_line"))
-    with open_graph(storage, world=world) as graph:
+    runtime = Runtime.system({})
+    runtime.failpoints.enable("txn.branch.after_line", fail("txn.branch.after_line"))
+    with open_graph(storage, runtime=runtime) as graph:
         with pytest.raises(FailpointError):
             graph.create_branch(BranchName("feature"))
         assert graph.branch_names() == ["main"]
-        world.failpoints.disable("txn.branch.after_line")
+        runtime.failpoints.disable("txn.branch.after_line")
         graph.create_branch(BranchName("feature"))
         insert(graph, PERSON, node_rows(["a"]), branch="feature")
         assert read_ids(graph, PERSON, "feature") == ["a"]
@@ -164,4 +164,4 @@ def test_names_that_fit_are_stored_as_they_always_were(tmp_path):
     with open_graph(storage) as graph:
         for name in ("draft", "a" * 175, "team/ä"):
             ref = graph.create_branch(BranchName(name))
-            assert ref.line.line == f"{name}.{ref.line.incarnation}"
+            assert ref.line.lance_branch == f"{name}.{ref.line.incarnation}"

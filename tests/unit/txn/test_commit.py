@@ -59,12 +59,12 @@ def test_an_insert_is_visible_to_the_writer_and_to_others(storage, graph):
 
 
 def test_several_tables_change_in_one_commit(graph):
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.INSERT)
     txn.insert(PERSON, node_rows(["a", "b"]))
     txn.insert(TEAM, node_rows(["t"]))
     txn.insert(KNOWS, edge_rows([("e", "a", "b")]), has_fresh_ids=True)
-    result = authority.commit(txn)
+    result = branch_writer.commit(txn)
     assert result.manifest_version == 2
     assert [read_ids(graph, key) for key in (PERSON, TEAM, KNOWS)] == [["a", "b"], ["t"], ["e"]]
     assert [commit.operation for commit in history(graph)] == ["insert", "init"]
@@ -72,11 +72,11 @@ def test_several_tables_change_in_one_commit(graph):
 
 def test_row_counts_of_the_manifest_follow_the_rows(graph):
     insert(graph, PERSON, node_rows(["a", "b", "c"]))
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.MUTATE)
     txn.upsert(PERSON, node_rows(["c", "d"], value=1))
     txn.delete(PERSON, ["a", "zzz"])
-    authority.commit(txn)
+    branch_writer.commit(txn)
     snapshot = graph.snapshot(BranchName(MAIN))
     assert snapshot.entry(PERSON).row_count == 3
     assert read_ids(graph, PERSON) == ["b", "c", "d"]
@@ -84,24 +84,24 @@ def test_row_counts_of_the_manifest_follow_the_rows(graph):
 
 def test_an_existing_id_is_refused_and_nothing_changes(graph):
     insert(graph, PERSON, node_rows(["a"]))
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.INSERT)
     txn.insert(TEAM, node_rows(["t"]))
     txn.insert(PERSON, node_rows(["b", "a"]))
     with pytest.raises(KeyExistsError, match="'a'"):
-        authority.commit(txn)
+        branch_writer.commit(txn)
     assert read_ids(graph, PERSON) == ["a"]
     assert read_ids(graph, TEAM) == []
     assert len(history(graph)) == 2
 
 
 def test_the_last_word_of_a_transaction_counts(graph):
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.MUTATE)
     txn.insert(PERSON, node_rows(["a", "b"], value=1))
     txn.upsert(PERSON, node_rows(["a"], value=2))
     txn.delete(PERSON, ["b"])
-    authority.commit(txn)
+    branch_writer.commit(txn)
     table = graph.snapshot(BranchName(MAIN)).table(PERSON)
     assert table.read(columns=["id", "value"]).to_pylist() == [{"id": "a", "value": 2}]
 
@@ -121,8 +121,8 @@ def test_a_table_takes_one_kind_of_change_per_commit(graph):
 
 
 def test_an_empty_transaction_makes_no_commit(graph):
-    authority = authority_of(graph)
-    result = authority.commit(authority.begin(WriteKind.MUTATE))
+    branch_writer = authority_of(graph)
+    result = branch_writer.commit(branch_writer.begin(WriteKind.MUTATE))
     assert result.commit is None
     assert len(history(graph)) == 1
 
@@ -130,10 +130,10 @@ def test_an_empty_transaction_makes_no_commit(graph):
 def test_overwrite_replaces_all_rows_also_by_none(graph):
     insert(graph, PERSON, node_rows(["a", "b"]))
     for ids in (["c"], []):
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.LOAD_OVERWRITE)
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.LOAD_OVERWRITE)
         txn.change(TableReplace(table_key=PERSON, rows=node_rows(ids)))
-        authority.commit(txn)
+        branch_writer.commit(txn)
         assert read_ids(graph, PERSON) == ids
     insert(graph, PERSON, node_rows(["d"]))
     assert read_ids(graph, PERSON) == ["d"]
@@ -141,14 +141,14 @@ def test_overwrite_replaces_all_rows_also_by_none(graph):
 
 def test_tables_come_and_go_with_the_schema_in_one_commit(graph):
     insert(graph, PERSON, node_rows(["a"]))
-    authority = authority_of(graph)
+    branch_writer = authority_of(graph)
     before = graph.snapshot(BranchName(MAIN))
-    txn = authority.begin(WriteKind.SCHEMA_APPLY)
+    txn = branch_writer.begin(WriteKind.SCHEMA_APPLY)
     rows = node_rows(["c1"])
     txn.change(TableRegister(table_key="node:City", object_id="7", folder="nodes", schema=NODE_SCHEMA, rows=rows))
     txn.change(TableDrop(table_key=PERSON))
     txn.set_schema(AcceptedSchema(source="two", compiled="{}", hash="sha256:2"))
-    authority.commit(txn)
+    branch_writer.commit(txn)
     after = graph.snapshot(BranchName(MAIN))
     assert after.state.schema.source == "two"
     assert read_ids(graph, "node:City") == ["c1"]
@@ -161,57 +161,57 @@ def test_tables_come_and_go_with_the_schema_in_one_commit(graph):
 
 
 def test_a_write_made_for_another_schema_is_refused(graph):
-    authority = authority_of(graph)
-    late = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    late = branch_writer.begin(WriteKind.INSERT)
     late.insert(PERSON, node_rows(["a"]))
-    apply = authority.begin(WriteKind.SCHEMA_APPLY)
+    apply = branch_writer.begin(WriteKind.SCHEMA_APPLY)
     apply.set_schema(AcceptedSchema(source="two", compiled="{}", hash="sha256:2"))
-    authority.commit(apply)
+    branch_writer.commit(apply)
     with pytest.raises(SchemaMovedError):
-        authority.commit(late)
+        branch_writer.commit(late)
 
 
 def test_inserts_rebase_over_writes_to_the_same_table(graph):
-    authority = authority_of(graph)
-    late = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    late = branch_writer.begin(WriteKind.INSERT)
     late.insert(PERSON, node_rows(["late"]))
     insert(graph, PERSON, node_rows(["early"]))
-    authority.commit(late)
+    branch_writer.commit(late)
     assert read_ids(graph, PERSON) == ["early", "late"]
 
 
 def test_an_insert_that_lost_its_id_meanwhile_is_refused(graph):
-    authority = authority_of(graph)
-    late = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    late = branch_writer.begin(WriteKind.INSERT)
     late.insert(PERSON, node_rows(["same"]))
     insert(graph, PERSON, node_rows(["same"], value=1))
     with pytest.raises(KeyExistsError):
-        authority.commit(late)
+        branch_writer.commit(late)
 
 
 def test_an_update_is_refused_when_its_table_moved_and_goes_on_when_another_did(graph):
     insert(graph, PERSON, node_rows(["a"]))
-    authority = authority_of(graph)
-    conflicting, independent = (authority.begin(WriteKind.MUTATE) for _ in range(2))
+    branch_writer = authority_of(graph)
+    conflicting, independent = (branch_writer.begin(WriteKind.MUTATE) for _ in range(2))
     conflicting.upsert(PERSON, node_rows(["a"], value=1))
     independent.upsert(TEAM, node_rows(["t"]))
     insert(graph, PERSON, node_rows(["b"]))
-    authority.commit(independent)
+    branch_writer.commit(independent)
     with pytest.raises(ExpectedVersionMismatchError) as caught:
-        authority.commit(conflicting)
+        branch_writer.commit(conflicting)
     assert caught.value.details.table_key == PERSON
     assert caught.value.details.actual == caught.value.details.expected + 1
     assert read_ids(graph, PERSON) == ["a", "b"]
 
 
 def test_an_update_is_refused_when_a_table_it_read_moved(graph):
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.MUTATE)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.MUTATE)
     txn.read_table(PERSON)
     txn.upsert(TEAM, node_rows(["t"]))
     insert(graph, PERSON, node_rows(["b"]))
     with pytest.raises(ExpectedVersionMismatchError):
-        authority.commit(txn)
+        branch_writer.commit(txn)
 
 
 def test_a_conditional_write_demands_its_head(graph):
@@ -226,8 +226,8 @@ def test_a_conditional_write_demands_its_head(graph):
 def test_checks_see_the_state_that_is_published_on(graph):
     """An edge whose end vanished between begin and commit must not slip in."""
     insert(graph, PERSON, node_rows(["a", "b"]))
-    authority = authority_of(graph)
-    edge = authority.begin(WriteKind.INSERT)
+    branch_writer = authority_of(graph)
+    edge = branch_writer.begin(WriteKind.INSERT)
     edge.insert(KNOWS, edge_rows([("e", "a", "b")]), has_fresh_ids=True)
     seen = []
 
@@ -237,11 +237,11 @@ def test_checks_see_the_state_that_is_published_on(graph):
             raise UsageError("end missing", details=BadValue(what="end", value="b", expected="a node"))
 
     edge.add_check(ends_exist)
-    drop = authority.begin(WriteKind.LOAD_OVERWRITE)
+    drop = branch_writer.begin(WriteKind.LOAD_OVERWRITE)
     drop.change(TableReplace(table_key=PERSON, rows=node_rows(["a"])))
-    authority.commit(drop)
+    branch_writer.commit(drop)
     with pytest.raises(UsageError, match="end missing"):
-        authority.commit(edge)
+        branch_writer.commit(edge)
     assert seen == [{"a"}]
     assert read_ids(graph, KNOWS) == []
 
@@ -264,10 +264,10 @@ def test_many_commits_keep_one_line_of_history(graph):
 def test_compaction_keeps_the_rows(graph):
     for number in range(5):
         insert(graph, PERSON, node_rows([f"p{number}"]))
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.OPTIMIZE)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.OPTIMIZE)
     txn.change(Compaction(table_key=PERSON))
-    authority.commit(txn)
+    branch_writer.commit(txn)
     assert read_ids(graph, PERSON) == [f"p{number}" for number in range(5)]
     insert(graph, PERSON, node_rows(["after"]))
     assert "after" in read_ids(graph, PERSON)

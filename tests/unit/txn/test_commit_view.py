@@ -18,13 +18,13 @@ def graph(tmp_path):
 
 def _seen(graph, kind, table_key, *changes):
     """What a check of a transaction with these changes finds of three ids."""
-    authority = authority_of(graph)
-    txn = authority.begin(kind)
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(kind)
     found = []
     txn.add_check(lambda view: found.append(view.existing_ids(table_key, ["old", "both", "fresh"])))
     for change in changes:
         txn.change(change)
-    authority.commit(txn)
+    branch_writer.commit(txn)
     return found[-1]
 
 

@@ -52,7 +52,7 @@ for thread in threads: thread.join()
 _IS_READY = """
 import msgspec
 from omnigraph.store.staging.codec import StagedUpdate
-from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.branches.tags import Tag
 from omnigraph.txn.claims.store import SignOfLife
 from omnigraph.txn.manifest.rows import Commit
@@ -70,7 +70,7 @@ def is_ready(shape):
     return True
 
 assert not is_ready(Unmet)
-assert all(is_ready(shape) for shape in (StagedUpdate, BranchRef, Tag, SignOfLife, Commit, PublishPlan))
+assert all(is_ready(shape) for shape in (StagedUpdate, BranchRecord, Tag, SignOfLife, Commit, PublishPlan))
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import FormatUnsupportedError, ManifestCorruptError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.txn.manifest.codec import FORMAT_KEY, FormatChain
 from omnigraph.txn.publish.plan import WriteKind
@@ -36,13 +36,13 @@ OLDER = FormatChain(oldest=0, newest=1, steps={0: _add_floor})
 
 def _make_format(storage, stamp, line=None):
     """Turn a fresh graph into one of a synthetic older or newer format: no floor in the head row, another stamp."""
-    datasets = DatasetStore(storage, World.system({}))
+    datasets = DatasetStore(storage, Runtime.system({}))
     dataset = datasets.open_latest("__manifest", line)
     state = datasets.read(dataset, [0], None)
     older = _rewrite_metadata(state, lambda metadata: metadata.pop("floor"))
     fragment = datasets.stage_fragment(dataset, older)
     schema = dataset.schema.with_metadata({FORMAT_KEY: stamp} if stamp is not None else {})
-    datasets.replace(dataset, (fragment, *dataset.fragments[1:]), schema, {}, World.system({}).ids.uuid())
+    datasets.replace(dataset, (fragment, *dataset.fragments[1:]), schema, {}, Runtime.system({}).ids.uuid())
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ def test_an_upgrade_that_finds_its_work_done_commits_nothing(storage):
     with open_graph(storage, mode="read_only", formats=OLDER) as late:
         # Two handles that both saw the older format, as two openers do.
         late._mode = "read_write"
-        authority = authority_of(late)
-        txn = authority.begin(WriteKind.UPGRADE)
+        branch_writer = authority_of(late)
+        txn = branch_writer.begin(WriteKind.UPGRADE)
         txn.is_upgrade = True
         open_graph(storage, formats=OLDER).close()
-        assert authority.commit(txn).commit is None
+        assert branch_writer.commit(txn).commit is None
     with open_graph(storage) as graph:
         assert [commit.operation for commit in history(graph)] == ["upgrade", "init"]
 
@@ -128,7 +128,7 @@ def test_an_upgrade_that_finds_its_work_done_commits_nothing(storage):
 def test_a_branch_is_upgraded_when_it_is_first_written(storage):
     feature = BranchName("feature")
     with open_graph(storage) as graph:
-        line = graph.create_branch(feature).line.line
+        line = graph.create_branch(feature).line.lance_branch
     _make_format(storage, "0", line)
     with open_graph(storage, formats=OLDER) as graph:
         assert graph.snapshot(feature).manifest.format == 0

@@ -10,7 +10,7 @@ from tests.crash.later import Torn, later_world, tear_at
 from tests.txn_graph import PERSON, authority_of, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import BranchMissingError, StorageCorruptError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.refs import LogFilter
 from omnigraph.values import MAIN, BranchName
@@ -29,8 +29,8 @@ GOING = {
 ASKING = {
     "its newest state": lambda graph: graph.snapshot(DRAFT),
     "its rows": lambda graph: read_ids(graph, PERSON, DRAFT),
-    "its log": lambda graph: graph.past.log(DRAFT, LogFilter(), 10, None),
-    "an earlier state": lambda graph: graph.past.resolve_ref(f"{DRAFT}~3", DRAFT),
+    "its log": lambda graph: graph.refs.log(DRAFT, LogFilter(), 10, None),
+    "an earlier state": lambda graph: graph.refs.resolve_ref(f"{DRAFT}~3", DRAFT),
     "a write": lambda graph: insert(graph, PERSON, node_rows(["late"]), branch=DRAFT),
     "its deletion": lambda graph: graph.delete_branch(DRAFT),
 }
@@ -52,10 +52,10 @@ def write(graph, numbers):
 
 def delete_partly(storage, going):
     """End the branch and remove its table and some files of its line, as a deletion does that is not through yet."""
-    world = World.system()
-    tear_at(world, "txn.branch_delete.after_end")
-    deleting = open_graph(storage, world=world)
-    line = deleting.branch_line(DRAFT).line
+    runtime = Runtime.system()
+    tear_at(runtime, "txn.branch_delete.after_end")
+    deleting = open_graph(storage, runtime=runtime)
+    line = deleting.branch_incarnation(DRAFT).line
     with pytest.raises(Torn):
         deleting.delete_branch(DRAFT)
     forks = storage.path().glob(f"nodes/*/tree/{line}.*")
@@ -85,17 +85,17 @@ def test_a_branch_that_goes_is_not_found_whatever_is_left_of_it(storage, going, 
 def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
     loses_rows = going in {"the rows", "all of it"}
     # For somebody who comes later, the deletion is dead, and need not be waited for.
-    with open_graph(storage, world=later_world()) as graph:
+    with open_graph(storage, runtime=later_world()) as graph:
         write(graph, range(5, LONG_HISTORY if loses_rows else 5))
         snapshot = graph.snapshot(DRAFT)
         table = snapshot.table(PERSON)
         history = graph.iter_commits(snapshot)
-        authority = authority_of(graph, DRAFT)
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = authority_of(graph, DRAFT)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows(["late"]))
         delete_partly(storage, going)
         with pytest.raises(BranchMissingError):
-            authority.commit(txn)
+            branch_writer.commit(txn)
         with pytest.raises(BranchMissingError), snapshot.reading():
             table.read(columns=["id"])
         graph.tables.forget(snapshot.entry(PERSON).pin.location)
@@ -109,7 +109,7 @@ def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
 def test_files_that_are_missing_from_a_branch_that_is_there_are_no_deletion(storage):
     """What has to be repaired is never told as something that somebody wanted."""
     with open_graph(storage) as graph:
-        line = graph.branch_line(DRAFT).line
+        line = graph.branch_incarnation(DRAFT).line
     shutil.rmtree(storage.path(f"__manifest/tree/{line}/data"))
     with open_graph(storage, mode="read_only") as graph, pytest.raises(StorageCorruptError):
         graph.snapshot(DRAFT)

@@ -7,7 +7,7 @@ import pytest
 from tests.txn_graph import KNOWS, PERSON, authority_of, edge_rows, history, init_graph, node_rows, open_graph, read_ids
 
 from omnigraph.errors import KeyExistsError
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.txn.publish.plan import WriteKind
 
 
@@ -15,15 +15,15 @@ from omnigraph.txn.publish.plan import WriteKind
 def grouped(tmp_path):
     """A graph whose first publish waits, so that everything begun meanwhile forms one group behind it."""
     storage = init_graph(tmp_path / "g")
-    world = World.system({})
+    runtime = Runtime.system({})
     reached, may_go_on = threading.Event(), threading.Event()
 
     def hold():
         reached.set()
         assert may_go_on.wait(300)
 
-    world.failpoints.enable("txn.publish.before_cas", hold)
-    with open_graph(storage, world=world, group_commit=True) as graph:
+    runtime.failpoints.enable("txn.publish.before_cas", hold)
+    with open_graph(storage, runtime=runtime, group_commit=True) as graph:
         yield graph, reached, may_go_on
         may_go_on.set()
 
@@ -31,24 +31,24 @@ def grouped(tmp_path):
 def _commit_all(grouped, prepare):
     """Commit one write that blocks the branch, queue the others behind it, let go, return their outcomes in order."""
     graph, reached, may_go_on = grouped
-    authority = authority_of(graph)
+    branch_writer = authority_of(graph)
     outcomes = {}
 
     def run(name, txn):
         try:
-            outcomes[name] = authority.commit(txn)
+            outcomes[name] = branch_writer.commit(txn)
         except KeyExistsError as error:
             outcomes[name] = error
 
-    first = authority.begin(WriteKind.INSERT)
+    first = branch_writer.begin(WriteKind.INSERT)
     first.insert(PERSON, node_rows(["first"]))
     threads = [start_thread("first", lambda: run("first", first))]
     assert reached.wait(300)
     for name, fill in prepare.items():
-        txn = authority.begin(WriteKind.INSERT, actor=name)
+        txn = branch_writer.begin(WriteKind.INSERT, actor=name)
         fill(txn)
         threads.append(start_thread(name, lambda name=name, txn=txn: run(name, txn)))
-        while authority._queue.waiting < len(threads) - 1:
+        while branch_writer._queue.waiting < len(threads) - 1:
             assert threads[-1].is_alive()
     may_go_on.set()
     for thread in threads:
@@ -101,13 +101,13 @@ def test_a_check_sees_what_earlier_members_bring(grouped):
 def test_thirty_two_threads_lose_nothing(tmp_path):
     storage = init_graph(tmp_path / "g")
     with open_graph(storage, group_commit=True) as graph:
-        authority = authority_of(graph)
+        branch_writer = authority_of(graph)
 
         def work(number):
             for turn in range(3):
-                txn = authority.begin(WriteKind.INSERT)
+                txn = branch_writer.begin(WriteKind.INSERT)
                 txn.insert(PERSON, node_rows([f"{number:02}-{turn}"]))
-                authority.commit(txn)
+                branch_writer.commit(txn)
 
         threads = [start_thread(f"w{number}", lambda number=number: work(number)) for number in range(32)]
         for thread in threads:
@@ -117,4 +117,4 @@ def test_thirty_two_threads_lose_nothing(tmp_path):
         line = history(graph)
         assert len(line) == 97
         assert len({commit.id for commit in line}) == 97
-        assert authority.snapshot().state.version <= 97
+        assert branch_writer.snapshot().state.version <= 97

@@ -18,7 +18,7 @@ from omnigraph.errors import (
     TagMissingError,
     ValueFormatError,
 )
-from omnigraph.runtime import ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.store.tables.store import reclaim_older
 from omnigraph.txn.manifest.codec import encode_commits, encode_state
 from omnigraph.txn.manifest.file import StagedManifest
@@ -39,9 +39,9 @@ def clock():
 
 @pytest.fixture
 def graph(tmp_path, clock):
-    world = World(clock=clock, randomness=SystemRandomness())
-    storage = init_graph(tmp_path / "g", world=world)
-    with open_graph(storage, world=world) as opened:
+    runtime = Runtime(clock=clock, randomness=SystemRandomness())
+    storage = init_graph(tmp_path / "g", runtime=runtime)
+    with open_graph(storage, runtime=runtime) as opened:
         yield opened
 
 
@@ -50,11 +50,11 @@ def add(graph, name, *, table=PERSON, branch=MAIN, actor=None):
 
 
 def log(graph, *, branch=ROOT, limit=1000, after=None, **wanted):
-    return graph.past.log(branch, LogFilter(**wanted), limit, after)
+    return graph.refs.log(branch, LogFilter(**wanted), limit, after)
 
 
 def ids_at(graph, text, branch=ROOT, table=PERSON):
-    snapshot = graph.past.resolve_ref(text, branch).snapshot
+    snapshot = graph.refs.resolve_ref(text, branch).snapshot
     return sorted(snapshot.table(table).read(columns=["id"])["id"].to_pylist())
 
 
@@ -70,7 +70,7 @@ class TestLog:
                 break
             add(graph, f"meanwhile{turn}")
         assert seen[:-1] == made[::-1]
-        assert graph.past.show(seen[-1], ROOT).parent is None
+        assert graph.refs.show(seen[-1], ROOT).parent is None
 
     def test_a_page_may_go_on_behind_a_commit(self, graph):
         first, second, third = (add(graph, name).id for name in "abc")
@@ -100,10 +100,10 @@ class TestLog:
     def test_commits_are_found_by_actor_operation_and_type(self, graph):
         person = add(graph, "p", actor="mira").id
         team = add(graph, "t", table=TEAM, actor="jo").id
-        authority = graph.authority(ROOT)
-        txn = authority.begin(WriteKind.LOAD_MERGE, actor="mira")
+        branch_writer = graph.branch_writer(ROOT)
+        txn = branch_writer.begin(WriteKind.LOAD_MERGE, actor="mira")
         txn.upsert(TEAM, node_rows(["t", "u"], 1))
-        merged = authority.commit(txn).commit.id
+        merged = branch_writer.commit(txn).commit.id
 
         def found(**wanted):
             return [commit.id for commit in log(graph, **wanted).commits if commit.parent is not None]
@@ -131,7 +131,7 @@ class TestLog:
             clock.sleep(60)
             newest = add(graph, f"p{number}")
         settings = MaintenanceSettings(threads=1, auto_every=0, unnamed_age_s=0, settle_s=0)
-        Cleanup(graph, Retention(keep=2), settings, graph.stores.world).run()
+        Cleanup(graph, Retention(keep=2), settings, graph.stores.runtime).run()
         clock.set_back(3600)
         late = add(graph, "clock went back")
         assert late.published_at_ms >= newest.published_at_ms
@@ -142,27 +142,27 @@ class TestLog:
         for number in range(RECENT_LIMIT - 1):
             clock.sleep(60)
             newest = add(graph, f"p{number}")
-        authority = authority_of(graph)
-        services = authority.services
+        branch_writer = authority_of(graph)
+        services = branch_writer.services
         base = services.load()
         assert len(base.state.recent) == RECENT_LIMIT
         rows = services.manifest._stage_rows(base, encode_commits(base.state.recent))
         state = replace(base.state, version=base.state.version + 1, recent=())
         fragments = (services.manifest._stage_rows(base, encode_state(state)),)
         staged = StagedManifest(state=state, fragments=(*fragments, *base.dataset.fragments[1:], rows))
-        uuid = graph.stores.world.ids.uuid()
+        uuid = graph.stores.runtime.ids.uuid()
         services.manifest.publish(base, staged, uuid=uuid, properties={})
         clock.set_back(3600)
         assert add(graph, "clock went back").published_at_ms >= newest.published_at_ms
 
     def test_publishing_times_never_go_back_and_creation_is_when_it_was_asked_for(self, graph, clock):
-        authority = graph.authority(ROOT)
-        slow = authority.begin(WriteKind.INSERT)
+        branch_writer = graph.branch_writer(ROOT)
+        slow = branch_writer.begin(WriteKind.INSERT)
         begun = clock.now_ms()
         clock.sleep(100)
         quick = add(graph, "quick")
         slow.insert(PERSON, node_rows(["slow"]))
-        late = authority.commit(slow).commit
+        late = branch_writer.commit(slow).commit
         assert late.created_at_ms == begun < quick.created_at_ms
         assert late.published_at_ms >= quick.published_at_ms
         clock._elapsed_s = 0.0
@@ -242,7 +242,7 @@ class TestReferences:
     def test_a_reclaimed_state_is_gone_and_says_which_commit(self, graph):
         first = add(graph, "a")
         add(graph, "b")
-        state = graph.past.resolve_ref(str(first.id), ROOT)
+        state = graph.refs.resolve_ref(str(first.id), ROOT)
         pin = graph.snapshot(ROOT).entry(PERSON).pin
         graph.reclaim_older([pin])
         with pytest.raises(HistoryGoneError, match=first.id) as caught:
@@ -318,7 +318,7 @@ class TestTags:
 
     def test_a_state_that_a_cleanup_may_be_removing_cannot_be_tagged(self, graph):
         commit = add(graph, "a")
-        line = graph.branch_line(ROOT)
+        line = graph.branch_incarnation(ROOT)
         with pytest.raises(HistoryGoneError):
             graph.tags.create(TagName("v1"), commit, line, lambda: False, None, None)
         assert graph.tags.list() == ()

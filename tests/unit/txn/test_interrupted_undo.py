@@ -16,7 +16,7 @@ from tests.txn_graph import (
 )
 
 from omnigraph.errors import FailpointError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
@@ -31,7 +31,7 @@ class PowerLossError(BaseException):
 def test_an_undo_that_died_half_way_is_undone_to_what_was_published(tmp_path):
     """A fenced writer lands both tables late and dies while it undoes them; its rows must never become visible."""
     storage = init_graph(tmp_path / "g")
-    world = World.system({})
+    runtime = Runtime.system({})
 
     def fence():
         open_graph(storage, settings=IMPATIENT).close()
@@ -39,18 +39,18 @@ def test_an_undo_that_died_half_way_is_undone_to_what_was_published(tmp_path):
     def die():
         raise PowerLossError
 
-    graph = open_graph(storage, world=world)
+    graph = open_graph(storage, runtime=runtime)
     insert(graph, PERSON, node_rows(["p0"]))
     insert(graph, TEAM, node_rows(["t0"]))
-    world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+    runtime.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
     # Two commits of the write itself, then the second of its undo.
-    world.failpoints.enable("txn.commit.before_table", on_nth(4, die))
-    authority = authority_of(graph)
-    txn = authority.begin(WriteKind.INSERT)
+    runtime.failpoints.enable("txn.commit.before_table", on_nth(4, die))
+    branch_writer = authority_of(graph)
+    txn = branch_writer.begin(WriteKind.INSERT)
     txn.insert(PERSON, node_rows(["late"]))
     txn.insert(TEAM, node_rows(["late"]))
     with pytest.raises(PowerLossError):
-        authority.commit(txn)
+        branch_writer.commit(txn)
     graph.close()
     with open_graph(storage, settings=IMPATIENT) as after:
         assert (read_ids(after, PERSON), read_ids(after, TEAM)) == (["p0"], ["t0"])
@@ -73,15 +73,15 @@ def test_a_takeover_that_outlived_its_claim_is_removed(tmp_path):
 
 def test_a_window_that_fails_is_undone_and_says_so(tmp_path):
     storage = init_graph(tmp_path / "g")
-    world = World.system({})
-    with open_graph(storage, world=world) as graph:
-        world.failpoints.enable("txn.commit.before_table", on_nth(2, fail("txn.commit.before_table")))
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.INSERT)
+    runtime = Runtime.system({})
+    with open_graph(storage, runtime=runtime) as graph:
+        runtime.failpoints.enable("txn.commit.before_table", on_nth(2, fail("txn.commit.before_table")))
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows(["x"]))
         txn.insert(TEAM, node_rows(["x"]))
         with pytest.raises(FailpointError) as caught:
-            authority.commit(txn)
+            branch_writer.commit(txn)
         assert caught.value.effect.value == "none"
         assert (read_ids(graph, PERSON), read_ids(graph, TEAM)) == ([], [])
         insert(graph, PERSON, node_rows(["y"]))

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.txn_graph import authority_of, init_graph, open_graph
 
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.claims.heartbeat import ClaimKeeper
+from omnigraph.txn.claims.heartbeat import ClaimHeartbeat
 
 
 def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeypatch):
@@ -22,7 +22,7 @@ def test_letting_go_of_a_claim_waits_for_the_renewal_under_way(tmp_path, monkeyp
     with open_graph(storage) as graph, ThreadPoolExecutor(1) as pool:
         services = authority_of(graph).services
         monkeypatch.setattr(ControlObjects, "put", slow_put)
-        keeper = ClaimKeeper(services.claims, services.writer, grace_s=0.03)
+        keeper = ClaimHeartbeat(services.claims, services.writer, grace_s=0.03)
         with keeper.holding(7):
             assert sending.wait(300)
         forgetting = pool.submit(keeper.forget, 7)

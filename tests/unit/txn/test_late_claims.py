@@ -8,7 +8,7 @@ import pytest
 from tests.auditor import Auditor, audit
 from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.runtime import ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.store import control as control_module
 from omnigraph.store.control import ControlObjects
@@ -24,7 +24,7 @@ def storage(tmp_path):
 
 def test_an_undo_that_lost_its_version_leaves_no_claim(storage):
     """A writer is fenced while it holds its claim, lands its table all the same, and is overtaken as it undoes that."""
-    world = World.system({})
+    runtime = Runtime.system({})
 
     def fence():
         with open_graph(storage, settings=IMPATIENT) as other:
@@ -34,10 +34,10 @@ def test_an_undo_that_lost_its_version_leaves_no_claim(storage):
         with open_graph(storage) as other:
             insert(other, TEAM, node_rows(["overtakes"]))
 
-    with open_graph(storage, world=world) as graph:
+    with open_graph(storage, runtime=runtime) as graph:
         insert(graph, PERSON, node_rows(["first"]))
-        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
-        world.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
+        runtime.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        runtime.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
         insert(graph, PERSON, node_rows(["late"]))
         assert read_ids(graph, PERSON) == ["first", "late"]
     assert audit(storage.root, present={PERSON: ["first", "late"], TEAM: ["fences", "overtakes"]}) == []
@@ -45,7 +45,7 @@ def test_an_undo_that_lost_its_version_leaves_no_claim(storage):
 
 def test_an_undo_never_touches_a_table_upon_a_state_that_is_not_the_newest(storage):
     """What looks like drift may be the window of a writer that publishes before the undo has its claim."""
-    world = World.system({})
+    runtime = Runtime.system({})
 
     def fence():
         with open_graph(storage, settings=IMPATIENT) as other:
@@ -55,11 +55,11 @@ def test_an_undo_never_touches_a_table_upon_a_state_that_is_not_the_newest(stora
         with open_graph(storage) as other:
             insert(other, PERSON, node_rows(["overtakes"]))
 
-    with open_graph(storage, world=world) as graph:
+    with open_graph(storage, runtime=runtime) as graph:
         # After an undisturbed commit a writer does not look again before it touches tables.
         insert(graph, PERSON, node_rows(["first"]))
-        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
-        world.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
+        runtime.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        runtime.failpoints.enable("txn.recover.after_classify", on_nth(1, overtake))
         insert(graph, PERSON, node_rows(["late"]))
         undone = [commit for commit in history(graph) if commit.operation == "recovery"]
     # One used up the fenced version, the other took back what was landed after that.
@@ -72,7 +72,7 @@ def test_an_undo_never_touches_a_table_upon_a_state_that_is_not_the_newest(stora
 def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(storage):
     """A writer that was fenced in a long window still has all of its patience when it meets the next claim."""
     inside, goes_on = threading.Event(), threading.Event()
-    holder_world = World.system({})
+    holder_world = Runtime.system({})
 
     def hold():
         inside.set()
@@ -88,7 +88,7 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
             super().sleep(seconds)
 
     clock = Clock()
-    world = World(clock=clock, randomness=SystemRandomness())
+    runtime = Runtime(clock=clock, randomness=SystemRandomness())
     holding = []
 
     def fence():
@@ -102,11 +102,11 @@ def test_time_spent_in_a_window_of_its_own_does_not_count_as_waiting_for_others(
 
     with (
         ThreadPoolExecutor(max_workers=1) as pool,
-        open_graph(storage, world=world) as graph,
-        open_graph(storage, world=holder_world) as holder,
+        open_graph(storage, runtime=runtime) as graph,
+        open_graph(storage, runtime=holder_world) as holder,
     ):
-        world.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
-        world.failpoints.enable("txn.claim.before_put", on_nth(2, meet_a_claim))
+        runtime.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        runtime.failpoints.enable("txn.claim.before_put", on_nth(2, meet_a_claim))
         insert(graph, PERSON, node_rows(["patient"]))
     assert audit(storage.root, present={PERSON: ["patient"], TEAM: ["fences", "holds"]}) == []
 
@@ -135,14 +135,14 @@ def test_an_object_that_is_removed_before_it_is_durable_was_not_created(storage,
 )
 def test_a_commit_is_durable_without_the_record_that_a_slower_twin_removed(storage, point, records):
     """A writer and its recoverer send the same commit; the one that loses the race removes the file both wrote."""
-    world = World.system({})
+    runtime = Runtime.system({})
 
     def remove():
         (record,) = Path(storage.root).glob(records)
         record.unlink()
 
-    world.failpoints.enable(point, remove)
-    with open_graph(storage, world=world, settings=TxnSettings(durability="full")) as graph:
+    runtime.failpoints.enable(point, remove)
+    with open_graph(storage, runtime=runtime, settings=TxnSettings(durability="full")) as graph:
         insert(graph, PERSON, node_rows(["there"]))
     assert audit(storage.root, present={PERSON: ["there"]}) == []
     assert Auditor(storage.root).audit_rows() == []

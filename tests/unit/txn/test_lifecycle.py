@@ -10,7 +10,7 @@ import pytest
 from tests.txn_graph import PERSON, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
 from omnigraph.errors import FailpointError, GraphClosedError, GraphExistsError, GraphReplacedError, OmnigraphError
-from omnigraph.runtime import World, start_thread
+from omnigraph.runtime import Runtime, start_thread
 from omnigraph.runtime.failpoints import fail
 from omnigraph.store.location import Storage
 from omnigraph.txn.publish.plan import WriteKind
@@ -51,10 +51,10 @@ def test_initialising_an_existing_graph_writes_nothing(tmp_path):
 
 
 def test_an_initialiser_that_loses_at_the_last_moment_leaves_the_winner_whole(tmp_path):
-    world = World.system({})
-    world.failpoints.enable("txn.init.before_manifest", lambda: init_graph(tmp_path / "g"))
+    runtime = Runtime.system({})
+    runtime.failpoints.enable("txn.init.before_manifest", lambda: init_graph(tmp_path / "g"))
     with pytest.raises(GraphExistsError):
-        init_graph(tmp_path / "g", world=world)
+        init_graph(tmp_path / "g", runtime=runtime)
     with open_graph(Storage.open(str(tmp_path / "g"))) as graph:
         assert len(history(graph)) == 1
         insert(graph, PERSON, node_rows(["a"]))
@@ -62,10 +62,10 @@ def test_an_initialiser_that_loses_at_the_last_moment_leaves_the_winner_whole(tm
 
 
 def test_an_initialiser_that_died_leaves_the_place_free(tmp_path):
-    world = World.system({})
-    world.failpoints.enable("txn.init.before_manifest", fail("txn.init.before_manifest"))
+    runtime = Runtime.system({})
+    runtime.failpoints.enable("txn.init.before_manifest", fail("txn.init.before_manifest"))
     with pytest.raises(FailpointError):
-        init_graph(tmp_path / "g", world=world)
+        init_graph(tmp_path / "g", runtime=runtime)
     storage = init_graph(tmp_path / "g")
     with open_graph(storage) as graph:
         assert read_ids(graph, PERSON) == []
@@ -138,15 +138,15 @@ def test_closing_while_threads_write_refuses_new_writes_and_finishes_those_under
 
 
 def test_closing_waits_for_a_branch_that_is_being_deleted(tmp_path):
-    world, begun, may_end = World.system({}), threading.Event(), threading.Event()
-    graph = open_graph(init_graph(tmp_path / "g"), world=world)
+    runtime, begun, may_end = Runtime.system({}), threading.Event(), threading.Event()
+    graph = open_graph(init_graph(tmp_path / "g"), runtime=runtime)
     graph.create_branch(BranchName("side"))
 
     def hold():
         begun.set()
         assert may_end.wait(300)
 
-    world.failpoints.enable("txn.branch_delete.after_claim", hold)
+    runtime.failpoints.enable("txn.branch_delete.after_claim", hold)
     deleter = start_thread("deleter", lambda: graph.delete_branch(BranchName("side")))
     assert begun.wait(300)
     closer = start_thread("closer", graph.close)

@@ -4,7 +4,7 @@ import pytest
 
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
-from omnigraph.txn.branches.records import Lives, NamedObjects
+from omnigraph.txn.branches.records import Generations, NamedObjects
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def objects(tmp_path):
 
 
 def lives(objects, name):
-    return objects.survey().get(name, Lives())
+    return objects.survey().get(name, Generations())
 
 
 def begin(objects, name, data=b"x"):

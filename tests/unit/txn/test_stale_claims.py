@@ -7,7 +7,7 @@ import pytest
 from tests.auditor import audit
 from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
 
-from omnigraph.runtime import World, counting
+from omnigraph.runtime import Runtime, counting
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.txn.stored_json import encode_json, seal
 
@@ -41,10 +41,10 @@ def _leave_claim(storage, graph_world, graph):
 
 @pytest.mark.parametrize("table_key", [PERSON, TEAM])
 def test_ending_a_stale_claim_costs_the_same_whatever_was_published_since(storage, table_key):
-    world = World.system({})
+    runtime = Runtime.system({})
     costs = []
-    with open_graph(storage, world=world) as graph:
-        bring_back = _leave_claim(storage, world, graph)
+    with open_graph(storage, runtime=runtime) as graph:
+        bring_back = _leave_claim(storage, runtime, graph)
         for commits in (2, 20):
             for number in range(commits):
                 insert(graph, table_key, node_rows([f"{commits}-{number}"]))
@@ -59,9 +59,9 @@ def test_ending_a_stale_claim_costs_the_same_whatever_was_published_since(storag
 
 def test_the_window_of_a_live_writer_is_not_taken_for_drift(storage):
     """Somebody ends a stale claim while another writer has landed the same table and not published it yet."""
-    world = World.system({})
-    with open_graph(storage, world=world) as graph:
-        bring_back = _leave_claim(storage, world, graph)
+    runtime = Runtime.system({})
+    with open_graph(storage, runtime=runtime) as graph:
+        bring_back = _leave_claim(storage, runtime, graph)
         insert(graph, TEAM, node_rows(["between"]))
 
         def recover_meanwhile():
@@ -69,7 +69,7 @@ def test_the_window_of_a_live_writer_is_not_taken_for_drift(storage):
             with open_graph(storage) as other:
                 assert read_ids(other, PERSON) == ["claimed"]
 
-        world.failpoints.enable("txn.commit.after_tables", on_nth(1, recover_meanwhile))
+        runtime.failpoints.enable("txn.commit.after_tables", on_nth(1, recover_meanwhile))
         insert(graph, PERSON, node_rows(["live"]))
         assert read_ids(graph, PERSON) == ["claimed", "live"]
         assert [commit.operation for commit in history(graph)] == ["insert", "insert", "insert", "init"]

@@ -5,19 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+import pyarrow as pa
 import pytest
 
-from omnigraph.runtime import World
+from omnigraph.errors import ManifestCorruptError, SidecarCorruptError
+from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.branches.incarnation import BranchLine
-from omnigraph.txn.branches.refs import REF, BranchRef
+from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.txn.branches.refs import REF, BranchRecord
 from omnigraph.txn.branches.tags import TAG as TAG_CODEC
 from omnigraph.txn.branches.tags import Tag
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.codec import (
     decode_commits,
     decode_schema,
@@ -25,6 +27,7 @@ from omnigraph.txn.manifest.codec import (
     encode_commits,
     encode_schema,
     encode_state,
+    manifest_schema,
 )
 from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
@@ -49,8 +52,8 @@ from omnigraph.values import BranchName, CommitId, OperationId, TagName, Ulid
 GOLDEN = Path(__file__).parent / "golden"
 ID_1, ID_2 = (CommitId(Ulid("01ARZ3NDEKTSV4RRFFQ69G5FA" + end)) for end in "VW")
 OPERATION = OperationId(Ulid("01ARZ3NDEKTSV4RRFFQ69G5FAX"))
-MAIN_LINE = BranchLine(name=BranchName("main"), incarnation="main", line=None)
-DRAFT_LINE = BranchLine(name=BranchName("team/draft"), incarnation="01abc", line="team/draft.01abc")
+MAIN_INCARNATION = BranchIncarnation(name=BranchName("main"), incarnation="main", lance_branch=None)
+DRAFT_LINE = BranchIncarnation(name=BranchName("team/draft"), incarnation="01abc", lance_branch="team/draft.01abc")
 PIN = TablePin(location="nodes/1", branch=None, version=3)
 FORKED = TablePin(location="nodes/2", branch="team/draft.01abc.x", version=4)
 SCHEMA = AcceptedSchema(source='node A { name: String? } // "é"', compiled='{"a":1}', hash="abc")
@@ -143,7 +146,7 @@ PLANS = {
 }
 
 REFS = {
-    "ref-of-main": BranchRef(
+    "ref-of-main": BranchRecord(
         name=DRAFT_LINE.name,
         incarnation="01abc",
         lance_branch="team/draft.01abc",
@@ -156,7 +159,7 @@ REFS = {
         created_at_ms=99,
         actor="Zoë",
     ),
-    "ref-of-branch": BranchRef(
+    "ref-of-branch": BranchRecord(
         name=BranchName("x"),
         incarnation="02",
         lance_branch="x.02",
@@ -185,7 +188,7 @@ TAG = Tag(
 STATE = ManifestState(
     version=7,
     graph_id="01ARZ3NDEKTSV4RRFFQ69G5FAZ",
-    head=BranchHead(branch=BranchName("team/draft"), incarnation="01abc", commit=ID_2, epoch=2, floor=3),
+    head=BranchHead(branch=BranchName("team/draft"), incarnation="01abc", commit=ID_2, epoch=2, retention_floor=3),
     tables=freeze_tables([ENTRY]),
     tombstones=(STONE,),
     schema=SCHEMA,
@@ -193,7 +196,7 @@ STATE = ManifestState(
 )
 STREAMING = replace(
     STATE,
-    head=replace(STATE.head, cleaned=5, swept=4),
+    head=replace(STATE.head, last_cleanup=5, orphan_floor=4),
     tables=freeze_tables([]),
     tombstones=(),
     recent=(),
@@ -219,7 +222,7 @@ def test_a_sidecar_holds_the_plan_and_a_checksum_of_it(name):
 
 def test_a_sign_of_life_says_who_and_when(tmp_path):
     control = ControlObjects(Storage.open(tmp_path))
-    claims = ClaimBook(control, MAIN_LINE, World.seeded(1), TxnSettings())
+    claims = ClaimStore(control, MAIN_INCARNATION, Runtime.seeded(1), TxnSettings())
     claims.renew(3, WRITER)
     golden("sign-of-life", (tmp_path / "__recovery" / "main~main" / "3.renewed.json").read_bytes())
 
@@ -273,3 +276,42 @@ def test_the_row_of_a_recovery():
         recovered_at_ms=5,
     )
     golden("recovery", json.dumps(audit._to_record(row), ensure_ascii=False).encode())
+
+
+def _damaged(written):
+    whole = json.loads(written)
+    whole.pop("checksum", None)
+    yield from (b"", b"null", b"[]", b"{", b"\xff\xfe", json.dumps({**whole, "unknown": 1}).encode())
+    for part in whole:
+        yield json.dumps({name: value for name, value in whole.items() if name != part}).encode()
+        yield json.dumps({**whole, part: {"unexpected": True}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("codec", "value", "error"),
+    [
+        (PLAN, PLANS["full"], SidecarCorruptError),
+        (REF, REFS["ref-of-main"], ManifestCorruptError),
+        (TAG_CODEC, TAG, ManifestCorruptError),
+    ],
+)
+def test_an_object_of_another_shape_is_corrupt(codec, value, error):
+    for bad in _damaged(codec.encode(value)):
+        with pytest.raises(error, match="cannot be read key=k") as caught:
+            codec.decode(bad, "k")
+        assert caught.value.details.what == "k"
+
+
+@pytest.mark.parametrize("edit", [{"parent": 7}, {"touched": "node:A"}, {"id": "no ulid"}, {"unknown": 1}])
+def test_a_commit_row_of_another_shape_is_corrupt(edit):
+    (row,) = encode_commits((FIRST,)).to_pylist()
+    row["metadata"] = json.dumps({**json.loads(row["metadata"]), **edit})
+    with pytest.raises(ManifestCorruptError):
+        decode_commits(pa.Table.from_pylist([row], schema=manifest_schema()))
+
+
+@pytest.mark.parametrize("edit", [{"location": None}, {"table_version": None}, {"object_type": "unheard of"}])
+def test_a_table_row_of_another_shape_is_corrupt(edit):
+    rows = [{**row, **edit} if row["object_type"] == "table" else row for row in encode_state(STATE).to_pylist()]
+    with pytest.raises(ManifestCorruptError):
+        decode_state(7, pa.Table.from_pylist(rows, schema=manifest_schema()), SCHEMA)

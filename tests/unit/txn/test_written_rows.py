@@ -44,11 +44,11 @@ class ElsewhereWriter:
 
     def __init__(self, graph, storage, kind=WriteKind.LOAD_APPEND, branch=MAIN):
         self.storage = storage
-        self.authority = authority_of(graph, branch)
-        self.txn = self.authority.begin(kind, actor="loader")
+        self.branch_writer = authority_of(graph, branch)
+        self.txn = self.branch_writer.begin(kind, actor="loader")
 
     def ticket(self, table_key=PERSON):
-        return TableTicket(storage=self.storage, pin=self.authority.prepare(self.txn, table_key))
+        return TableTicket(storage=self.storage, pin=self.branch_writer.prepare(self.txn, table_key))
 
     def append(self, *ids, table_key=PERSON, **options):
         ticket = self.ticket(table_key)
@@ -95,7 +95,7 @@ class ElsewhereWriter:
         return self
 
     def commit(self):
-        return self.authority.commit(self.txn)
+        return self.branch_writer.commit(self.txn)
 
 
 def values_of(graph, branch=MAIN, table_key=PERSON):

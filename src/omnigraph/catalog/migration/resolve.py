@@ -16,7 +16,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, InterfaceType, NodeType
 from omnigraph.errors import Diagnostic, Place, SchemaPlanError
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Annotation, Declaration, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile
-from omnigraph.lang.source import Ident, Source, Span
+from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
 
 HintDiagnosticCode = Literal["ignored_exact_match_rename_hint", "inert_initialization_rename_hint"]
@@ -63,7 +63,7 @@ def iter_hints(tree: SchemaFile) -> Iterator[RenameHint]:
         yield from _declaration_hints(declaration)
 
 
-def ignored_hint(hint: RenameHint, source: Source) -> HintDiagnostic:
+def ignored_hint(hint: RenameHint, source: SourceText) -> HintDiagnostic:
     """Remark that ``hint`` stands on something whose present name was accepted already."""
     return HintDiagnostic(
         code="ignored_exact_match_rename_hint",
@@ -73,7 +73,7 @@ def ignored_hint(hint: RenameHint, source: Source) -> HintDiagnostic:
     )
 
 
-def inert_hint(hint: RenameHint, source: Source) -> HintDiagnostic:
+def inert_hint(hint: RenameHint, source: SourceText) -> HintDiagnostic:
     """Remark that ``hint`` has nothing to rename in a graph that is being created."""
     return HintDiagnostic(
         code="inert_initialization_rename_hint",

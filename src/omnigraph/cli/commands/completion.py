@@ -271,7 +271,7 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-class Names(StrEnum):
+class NameKind(StrEnum):
     """Names that the operator config defines."""
 
     PROFILES = "profiles"
@@ -283,7 +283,7 @@ def completion(
     context: typer.Context,
     *,
     shell: Annotated[Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")] = None,
-    names: Annotated[Names | None, typer.Option("--names", hidden=True)] = None,
+    names: Annotated[NameKind | None, typer.Option("--names", hidden=True)] = None,
 ) -> int:
     """Print the script that completes commands, options, values, profiles and aliases in a shell.
 
@@ -291,7 +291,7 @@ def completion(
     """
     if names is not None:
         config = operator_config()
-        defined = config.profiles if names is Names.PROFILES else config.aliases
+        defined = config.profiles if names is NameKind.PROFILES else config.aliases
         for name in filter(_PLAIN.fullmatch, defined):
             write_line(name, sys.stdout)
         return 0

@@ -25,7 +25,7 @@ from omnigraph.cli.engines import (
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Store, Types, Uri
-from omnigraph.cli.output import WholeLines, choose_output, counted
+from omnigraph.cli.output import LineBuffer, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
@@ -37,7 +37,7 @@ from omnigraph.records import record
 app = new_app()
 
 
-class Format(StrEnum):
+class FileFormat(StrEnum):
     """How files are written."""
 
     JSONL = "jsonl"
@@ -94,7 +94,7 @@ def export(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option("--to", metavar="FOLDER", help="An empty folder, or s3://bucket/prefix; standard output if none."),
     ] = None,
-    form: Annotated[Format | None, typer.Option("--format", help="How files are written; jsonl if none.")] = None,
+    form: Annotated[FileFormat | None, typer.Option("--format", help="How files are written; jsonl if none.")] = None,
     types: Types = None,
     engine: EngineName = None,
     master: Master = None,
@@ -121,10 +121,10 @@ def export(  # noqa: PLR0913 - one parameter per option
         is_shown = not as_json and sys.stderr.isatty() and (to is not None or not sys.stdout.isatty())
         with show_progress(is_wanted=is_shown) as progress:
             if to is None:
-                with WholeLines(sys.stdout.buffer, b"\n") as lines:
+                with LineBuffer(sys.stdout.buffer, b"\n") as lines:
                     backend.execute(ExportStreamRequest(**source), Attachments(sink=lines, progress=progress))
                 return 0
-            written: ExportFormat = (form or Format.JSONL).value
+            written: ExportFormat = (form or FileFormat.JSONL).value
             if choice.is_spark:
                 result = _export_on_spark(backend, to, written, request, **source, progress=progress)
             else:
@@ -171,11 +171,11 @@ def show_progress(*, is_wanted: bool) -> Iterator[Progress | None]:
 
 
 def _check(
-    to: str | None, form: Format | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
+    to: str | None, form: FileFormat | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
 ) -> None:
     if branch is not None and snapshot is not None:
         raise usage_error("--branch and --snapshot exclude each other", expected="one of them")
-    if to is None and form is not None and form is not Format.JSONL:
+    if to is None and form is not None and form is not FileFormat.JSONL:
         raise usage_error("only JSONL goes to standard output", value=form.value, expected="--to FOLDER")
     if to is None and needs_folder:
         raise usage_error("--json and Spark need a folder to export to", expected="--to FOLDER")

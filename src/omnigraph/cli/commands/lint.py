@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.catalog import Catalog, compile_schema
-from omnigraph.catalog.lint import Finding, lint_schema
+from omnigraph.catalog.lint import SchemaFinding, lint_schema
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
@@ -40,7 +40,7 @@ class SchemaLintReport:
     """The findings about a schema that compiles."""
 
     schema_source: SchemaSource
-    findings: tuple[Finding, ...]
+    findings: tuple[SchemaFinding, ...]
 
     @property
     def has_errors(self) -> bool:

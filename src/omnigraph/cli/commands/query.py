@@ -27,7 +27,7 @@ from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
 from omnigraph.cli.options import AsJson, Param, Params, ParamsFile, QueryFile, QueryText, Store
-from omnigraph.cli.output import WholeLines, choose_output, whole_document
+from omnigraph.cli.output import LineBuffer, choose_output, whole_document
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import WrongQueryKindError
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
@@ -37,7 +37,7 @@ from omnigraph.values import size_of
 
 if TYPE_CHECKING:
     from omnigraph.engine.query.options import QueryOptions
-    from omnigraph.engine.results import Explanation, Result
+    from omnigraph.engine.results import Result, SupportsExplanation
     from omnigraph.operations.local import LocalBackend
 
 
@@ -136,7 +136,7 @@ def _size(text: str) -> int:
     return size
 
 
-class Format(StrEnum):
+class ResultFormat(StrEnum):
     """How rows are written."""
 
     TABLE = "table"
@@ -147,41 +147,42 @@ class Format(StrEnum):
 
 
 RowFormat = Annotated[
-    Format | None, typer.Option("--format", help="How to write the rows; a table unless the operator config says else.")
+    ResultFormat | None,
+    typer.Option("--format", help="How to write the rows; a table unless the operator config says else."),
 ]
 
 
-def choose_format(*, as_json: bool, given: Format | None, alias: str | None = None) -> Format:
+def choose_format(*, as_json: bool, given: ResultFormat | None, alias: str | None = None) -> ResultFormat:
     """Return the format by the first that says something: ``--json``, ``--format``, an alias, the operator's defaults.
 
     Raises:
         ConfigError: the operator config has to be asked and is not valid.
     """
     if as_json:
-        return Format.JSON
+        return ResultFormat.JSON
     if given is not None:
         return given
-    return Format(alias or operator_config().defaults.output or Format.TABLE.value)
+    return ResultFormat(alias or operator_config().defaults.output or ResultFormat.TABLE.value)
 
 
-def write_result(result: Result, form: Format, stream: TextIO) -> None:
+def write_result(result: Result, form: ResultFormat, stream: TextIO) -> None:
     """Write the rows in one of the formats.
 
     Raises:
         ConfigError: it is a table, and the operator config that says how to draw it is not valid.
     """
     match form:
-        case Format.TABLE:
+        case ResultFormat.TABLE:
             _write_table(result, stream)
-        case Format.KV:
+        case ResultFormat.KV:
             result.write_kv(stream)
-        case Format.CSV:
-            with WholeLines(stream, "\n") as lines:
+        case ResultFormat.CSV:
+            with LineBuffer(stream, "\n") as lines:
                 result.write_csv(lines)
-        case Format.JSONL:
-            with WholeLines(stream, "\n") as lines:
+        case ResultFormat.JSONL:
+            with LineBuffer(stream, "\n") as lines:
                 result.write_jsonl(lines)
-        case Format.JSON:
+        case ResultFormat.JSON:
             with whole_document(stream) as document:
                 result.write_json(document)
         case _:
@@ -266,7 +267,7 @@ explain_app = new_app()
 class ExplainReport:
     """A plan."""
 
-    explanation: Explanation
+    explanation: SupportsExplanation
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -422,9 +423,9 @@ def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: 
     return 0
 
 
-def _wants_json(form: Format | None, *, as_json: bool) -> bool:
-    if form in {None, Format.JSON}:
-        return as_json or form is Format.JSON
+def _wants_json(form: ResultFormat | None, *, as_json: bool) -> bool:
+    if form in {None, ResultFormat.JSON}:
+        return as_json or form is ResultFormat.JSON
     raise usage_error(
         "a mutation writes no rows and has no format", value="--format", expected="--json", hint="leave --format out"
     )

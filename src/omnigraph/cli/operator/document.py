@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from omnigraph.errors import ConfigError, Diagnostic, Place
-from omnigraph.lang.source import MAX_NESTING, Source, Span, read_source
+from omnigraph.lang.source import MAX_NESTING, SourceText, Span, read_source
 from omnigraph.records import record
 
 Scalar = str | int | float | bool | None
@@ -46,7 +46,7 @@ class Node:
 class Document:
     """A parsed text and its root; None when it holds nothing."""
 
-    source: Source
+    source: SourceText
     root: Node | None
 
     def line(self, span: Span) -> int:
@@ -137,7 +137,7 @@ class _Builder:
         return self._document.problem(message, self._span(event), expected="plain values", found=found)
 
 
-def _offset(source: Source, mark: Any) -> int:
+def _offset(source: SourceText, mark: Any) -> int:
     return min(int(mark.index), len(source.text))
 
 

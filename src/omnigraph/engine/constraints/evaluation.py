@@ -99,7 +99,7 @@ _Ids = TypeVar("_Ids", pa.Array, pa.ChunkedArray)
 
 
 @record
-class Image:
+class ChangeImage:
     """What a change leaves behind of one type.
 
     Args:
@@ -144,7 +144,7 @@ class Image:
         return self._counts[column]
 
 
-def image_of(part: TypeChange, kernel: Kernel) -> Image:
+def image_of(part: TypeChange, kernel: Kernel) -> ChangeImage:
     """Return the image of a type's change; of several rows with one id only the last counts."""
     names = ["id", "src", "dst"] if isinstance(part.type, EdgeType) else ["id"]
     deletes = pa.array(part.deletes, pa.string())
@@ -164,10 +164,10 @@ def image_of(part: TypeChange, kernel: Kernel) -> Image:
 
 def _image(
     part: TypeChange, rows: pa.Table, positions: pa.Array, deletes: pa.Array, *, has_repeated_ids: bool = False
-) -> Image:
+) -> ChangeImage:
     gone = [deletes] if len(deletes) else []
     replaced = pa.chunked_array([*rows.column("id").chunks, *gone], pa.string())
-    return Image(
+    return ChangeImage(
         part=part,
         rows=rows,
         positions=positions,
@@ -215,12 +215,12 @@ class Evaluation:
     change: GraphChange
     view: GraphView
     kernel: Kernel
-    images: Mapping[str, Image]
+    images: Mapping[str, ChangeImage]
     found: ViolationList
     _gone: dict[str, pa.Array] = field(default_factory=dict)
     _unwritten: dict[tuple[str, str], pa.Array] = field(default_factory=dict)
 
-    def describer(self, image: Image) -> Describer:
+    def describer(self, image: ChangeImage) -> Describer:
         """Return what describes the rows of a type's part."""
         return Describer(change=self.change, part=image.part)
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
 from omnigraph.engine.constraints.evaluation import (
+    ChangeImage,
     Evaluation,
-    Image,
     are_distinct,
     counts_are_within,
     display_tuple,
@@ -48,7 +48,7 @@ UNBOUNDED = (1 << 63) - 1
 _NO_EDGES = pa.schema([("id", pa.string()), ("src", pa.string())]).empty_table()
 
 
-def check_cardinality(run: Evaluation, edge: EdgeType, image: Image) -> None:
+def check_cardinality(run: Evaluation, edge: EdgeType, image: ChangeImage) -> None:
     """Add the sources with too many or too few edges, among those whose edges the change touches."""
     rule = edge.cardinality
     if not rule.minimum and rule.maximum is None:
@@ -83,7 +83,7 @@ def check_cardinality(run: Evaluation, edge: EdgeType, image: Image) -> None:
         run.found.add(found.num_rows, _described_count(run, edge, image, found))
 
 
-def _touched(run: Evaluation, edge: EdgeType, image: Image) -> pa.Array:
+def _touched(run: Evaluation, edge: EdgeType, image: ChangeImage) -> pa.Array:
     written = image.counts("src").field("values")
     # Sources that only lose edges cannot pass a maximum. A replaced table counts as empty, so nobody loses any.
     if not edge.cardinality.minimum or image.replaces_all:
@@ -92,7 +92,7 @@ def _touched(run: Evaluation, edge: EdgeType, image: Image) -> pa.Array:
     return pc.unique(pa.chunked_array([written, *left.chunks], pa.string()))
 
 
-def _described_count(run: Evaluation, edge: EdgeType, image: Image, found: pa.Table) -> Iterator[Violation]:
+def _described_count(run: Evaluation, edge: EdgeType, image: ChangeImage, found: pa.Table) -> Iterator[Violation]:
     describer = run.describer(image)
     for batch in found.to_batches():
         for one in zip(*(batch.column(name) for name in ("source", "edges", "row")), strict=True):
@@ -100,7 +100,7 @@ def _described_count(run: Evaluation, edge: EdgeType, image: Image, found: pa.Ta
             yield describe_edge_count(edge, source, edges, None if row is None else describer.place(row))
 
 
-def check_uniqueness(run: Evaluation, image: Image) -> None:
+def check_uniqueness(run: Evaluation, image: ChangeImage) -> None:
     """Add the violations of a type's key and of each ``@unique``, in that order."""
     rows = image.part.rows
     if rows is None or not rows.num_rows:
@@ -119,7 +119,7 @@ def check_uniqueness(run: Evaluation, image: Image) -> None:
             _check_columns(run, image, rows, columns)
 
 
-def _check_columns(run: Evaluation, image: Image, rows: pa.Table, columns: tuple[str, ...]) -> None:
+def _check_columns(run: Evaluation, image: ChangeImage, rows: pa.Table, columns: tuple[str, ...]) -> None:
     owner = image.type
     found = run.kernel.find(
         UNIQUE_IN_CHANGE,
@@ -135,7 +135,7 @@ def _check_columns(run: Evaluation, image: Image, rows: pa.Table, columns: tuple
         _add(run, image, columns, _find_clashes(run, image, met, columns))
 
 
-def _find_clashes(run: Evaluation, image: Image, met: pa.Table, columns: tuple[str, ...]) -> pa.Table | None:
+def _find_clashes(run: Evaluation, image: ChangeImage, met: pa.Table, columns: tuple[str, ...]) -> pa.Table | None:
     owner = image.type
     written = tuples_of(owner, image.rows, columns)
     # Rows are known by their number in the change, whichever of them the image keeps.
@@ -161,12 +161,14 @@ def narrowest(owner: NodeType | EdgeType, columns: tuple[str, ...]) -> str:
     return next((column for column in columns if column in indexed), columns[0])
 
 
-def _add(run: Evaluation, image: Image, columns: tuple[str, ...], found: pa.Table | None) -> None:
+def _add(run: Evaluation, image: ChangeImage, columns: tuple[str, ...], found: pa.Table | None) -> None:
     if found is not None:
         run.found.add(found.num_rows, _described_clash(run, image, columns, found))
 
 
-def _described_clash(run: Evaluation, image: Image, columns: tuple[str, ...], found: pa.Table) -> Iterator[Violation]:
+def _described_clash(
+    run: Evaluation, image: ChangeImage, columns: tuple[str, ...], found: pa.Table
+) -> Iterator[Violation]:
     owner, rows = image.type, image.part.rows
     describer = run.describer(image)
     for batch in found.to_batches():
@@ -179,14 +181,14 @@ def _described_clash(run: Evaluation, image: Image, columns: tuple[str, ...], fo
 _NO_REPLACED = ids_table(pa.array([], pa.string()))
 
 
-def check_endpoints(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
+def check_endpoints(run: Evaluation, edge: EdgeType, image: ChangeImage | None) -> None:
     """Add the written edges that miss a node, then the stored ones that lose one."""
     if image is not None and image.rows.num_rows:
         _check_written(run, edge, image)
     _check_kept(run, edge, image)
 
 
-def _check_written(run: Evaluation, edge: EdgeType, image: Image) -> None:
+def _check_written(run: Evaluation, edge: EdgeType, image: ChangeImage) -> None:
     sources, targets = (run.unwritten_ends(edge, side) for side in ENDPOINTS)
     if edge.is_same_type:
         both = pc.unique(pa.chunked_array([sources, targets]))
@@ -207,7 +209,7 @@ def _check_written(run: Evaluation, edge: EdgeType, image: Image) -> None:
         run.found.add(found.num_rows, _described_missing(run, edge, image, found))
 
 
-def _described_missing(run: Evaluation, edge: EdgeType, image: Image, found: pa.Table) -> Iterator[Violation]:
+def _described_missing(run: Evaluation, edge: EdgeType, image: ChangeImage, found: pa.Table) -> Iterator[Violation]:
     describer = run.describer(image)
     for batch in found.to_batches():
         for one in zip(*(batch.column(name) for name in ("row", "side", "missing")), strict=True):
@@ -215,7 +217,7 @@ def _described_missing(run: Evaluation, edge: EdgeType, image: Image, found: pa.
             yield describe_missing_end(edge, describer.place(row), side, missing)
 
 
-def _check_kept(run: Evaluation, edge: EdgeType, image: Image | None) -> None:
+def _check_kept(run: Evaluation, edge: EdgeType, image: ChangeImage | None) -> None:
     if run.is_replaced(edge.table_key):
         return
     parts = []
@@ -295,7 +297,7 @@ def _in_order(change: GraphChange) -> list[TypeChange]:
 def _relate(change: GraphChange, view: GraphView, kernel: Kernel, found: ViolationList) -> Evaluation:
     parts = _in_order(change)
 
-    def related(images: Iterable[Image]) -> Evaluation:
+    def related(images: Iterable[ChangeImage]) -> Evaluation:
         by_table = {image.type.table_key: image for image in images}
         return Evaluation(change=change, view=view, kernel=kernel, images=by_table, found=found)
 

@@ -28,7 +28,7 @@ from omnigraph.engine.export.options import (
 )
 from omnigraph.errors import BadValue, ExportTargetError, OmnigraphError
 from omnigraph.records import record
-from omnigraph.runtime import World, current_counters, in_context
+from omnigraph.runtime import Runtime, current_counters, in_context
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.table import Table
@@ -131,7 +131,7 @@ def export_folder(
     target: str | Path | Storage,
     form: ExportFormat,
     *,
-    world: World,
+    runtime: Runtime,
     graph: Storage,
     progress: Progress | None = None,
     settings: ExportSettings | None = None,
@@ -142,7 +142,7 @@ def export_folder(
         cut: what to export.
         target: a directory, or ``s3://bucket/prefix``, which is reached as the graph is when that is on S3 too.
         form: how files are written.
-        world: clock and failpoints.
+        runtime: clock and failpoints.
         graph: where the graph is.
         progress: told how far the export is; from several threads, but never from two at once.
         settings: what the export may use of the machine.
@@ -160,7 +160,7 @@ def export_folder(
     def write(part: ExportPart) -> ExportedFile:
         table = cut.snapshot.table(part.table_key)
         done = write_part(table, job.owners[part.table_key], part, form, job.folder, meter.add)
-        world.failpoints.hit("engine.export.after_file")
+        runtime.failpoints.hit("engine.export.after_file")
         return done
 
     def write_all(parts: Sequence[ExportPart]) -> Iterable[ExportedFile]:
@@ -173,7 +173,7 @@ def export_folder(
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
-    return job.run(write_all, world)
+    return job.run(write_all, runtime)
 
 
 @record
@@ -216,15 +216,15 @@ class ExportJob:
         owners = {owner.table_key: owner for owner in cut.owners}
         return cls(cut=cut, folder=folder, form=form, owners=owners, parts=tuple(parts))
 
-    def run(self, write: WriteParts, world: World) -> ExportResult:
+    def run(self, write: WriteParts, runtime: Runtime) -> ExportResult:
         """Write all files through ``write``, which gives one answer per part in any order, then the manifest.
 
         Its cost is what the current counters hold, with the planning that they counted before.
         """
-        started_s = world.clock.monotonic_s()
-        with self._claimed(world), self.cut.snapshot.reading():
+        started_s = runtime.clock.monotonic_s()
+        with self._claimed(runtime), self.cut.snapshot.reading():
             files = {file.path: file for file in write(self.parts)}
-            manifest = self._manifest(files, world)
+            manifest = self._manifest(files, runtime)
             self.folder.put(SCHEMA, manifest.schema.encode())
             self.folder.put(MANIFEST, manifest.to_bytes())
         self.folder.remove(MARKER)
@@ -243,15 +243,15 @@ class ExportJob:
                 )
                 for item in manifest.types
             ),
-            elapsed_s=world.clock.monotonic_s() - started_s,
+            elapsed_s=runtime.clock.monotonic_s() - started_s,
             cost=current_counters().cost(),
         )
 
     @contextmanager
-    def _claimed(self, world: World) -> Iterator[None]:
+    def _claimed(self, runtime: Runtime) -> Iterator[None]:
         """Hold the folder; if anything goes wrong it is empty again, as far as storage still answers."""
         root = self.folder.storage.root
-        mark = f"an export began here at {format_datetime(world.clock.now_ms())} and has not finished\n".encode()
+        mark = f"an export began here at {format_datetime(runtime.clock.now_ms())} and has not finished\n".encode()
         if not self.folder.is_empty() or not self.folder.claim(MARKER, mark):
             details = BadValue(what="folder", value=root, expected="an empty folder, or none")
             raise ExportTargetError(f"there is something in the folder already path={root}", details=details)
@@ -265,7 +265,7 @@ class ExportJob:
                     self.folder.remove(name)
             raise
 
-    def _manifest(self, files: dict[str, ExportedFile], world: World) -> ExportManifest:
+    def _manifest(self, files: dict[str, ExportedFile], runtime: Runtime) -> ExportManifest:
         state = self.cut.snapshot.state
         types = []
         for owner in self.cut.owners:
@@ -284,7 +284,7 @@ class ExportJob:
             commit_id=str(state.head.commit),
             schema_hash=state.schema.hash,
             schema=state.schema.source,
-            created_at=format_datetime(world.clock.now_ms()),
+            created_at=format_datetime(runtime.clock.now_ms()),
             types=tuple(types),
         )
 

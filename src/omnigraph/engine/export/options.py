@@ -11,7 +11,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.errors import ExportTypeError, MissingThing
 from omnigraph.records import record
 from omnigraph.runtime import Cost
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import check_callable, check_choice, check_flag, check_instance, check_whole, checked_names
 
 _MAX_THREADS = 1024
@@ -114,12 +114,12 @@ class ExportResult:
 class ExportCut:
     """A pinned state with its schema, and which of its types are wanted, nodes before edges, each by name."""
 
-    snapshot: Snapshot
+    snapshot: GraphSnapshot
     catalog: Catalog
     owners: tuple[NodeType | EdgeType, ...]
 
     @classmethod
-    def of(cls, snapshot: Snapshot, catalog: Catalog, types: Sequence[str] | None) -> ExportCut:
+    def of(cls, snapshot: GraphSnapshot, catalog: Catalog, types: Sequence[str] | None) -> ExportCut:
         """Return the cut; a name selects the node and the edge type of that name, ``node:Name`` only one of them.
 
         Raises:

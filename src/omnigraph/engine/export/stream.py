@@ -14,7 +14,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.export.encoders import JsonlEncoder, column_names
 from omnigraph.engine.export.folder import BATCH_BLOB_ROWS, BATCH_ROWS
 from omnigraph.engine.export.options import ExportCut, ExportedType, ExportProgress, ExportResult, Progress
-from omnigraph.runtime import World, current_counters
+from omnigraph.runtime import Runtime, current_counters
 from omnigraph.store.tables.pinned import KEY, ROW_ID
 from omnigraph.store.tables.table import Table
 from omnigraph.values import unfit
@@ -41,7 +41,9 @@ def check_sink(sink: object) -> None:
         raise unfit("sink", sink, "a binary file that is open for writing")
 
 
-def export_stream(cut: ExportCut, sink: ByteSink, *, world: World, progress: Progress | None = None) -> ExportResult:
+def export_stream(
+    cut: ExportCut, sink: ByteSink, *, runtime: Runtime, progress: Progress | None = None
+) -> ExportResult:
     """Write every row of a cut as JSONL envelopes. A stream that ends in an error is to be thrown away.
 
     Its cost is what the current counters hold.
@@ -50,7 +52,7 @@ def export_stream(cut: ExportCut, sink: ByteSink, *, world: World, progress: Pro
         ChangeValueError: a value has no form in which it could be read back.
         HistoryGoneError: the state was reclaimed.
     """
-    started_s = world.clock.monotonic_s()
+    started_s = runtime.clock.monotonic_s()
     out = _Chunked(sink)
     types: list[ExportedType] = []
     done = 0
@@ -80,7 +82,7 @@ def export_stream(cut: ExportCut, sink: ByteSink, *, world: World, progress: Pro
         branch=head.branch,
         commit_id=str(head.commit),
         types=tuple(types),
-        elapsed_s=world.clock.monotonic_s() - started_s,
+        elapsed_s=runtime.clock.monotonic_s() - started_s,
         cost=current_counters().cost(),
     )
 

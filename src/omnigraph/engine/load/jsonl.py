@@ -36,7 +36,7 @@ class LineStream(Protocol):
 
 
 @record
-class Chunk:
+class LineChunk:
     """Whole lines, the last one with its line break too; ``bytes_read`` says how far the source is read after them."""
 
     data: bytes
@@ -46,7 +46,7 @@ class Chunk:
 
 def iter_chunks(
     stream: LineStream, name: str, *, chunk_bytes: int, max_line_bytes: int, first_line: int = 1
-) -> Iterator[Chunk]:
+) -> Iterator[LineChunk]:
     """Yield the lines of a stream, about ``chunk_bytes`` at a time.
 
     Raises:
@@ -77,13 +77,13 @@ def iter_chunks(
         yield from _chunks(data, _count_lines(data), line, stream.bytes_read)
 
 
-def _chunks(data: bytes, lines: int, first_line: int, bytes_read: int) -> Iterator[Chunk]:
+def _chunks(data: bytes, lines: int, first_line: int, bytes_read: int) -> Iterator[LineChunk]:
     size = _DENSE_BYTES if len(data) < lines * _SHORT_LINE_BYTES else len(data)
     start = 0
     while start < len(data):
         end = data.find(b"\n", min(start + size, len(data)) - 1) + 1
         piece = data[start:end] if end - start < len(data) else data
-        yield Chunk(data=piece, first_line=first_line, bytes_read=bytes_read)
+        yield LineChunk(data=piece, first_line=first_line, bytes_read=bytes_read)
         start = end
         first_line += _count_lines(piece) if end < len(data) else 0
 

@@ -34,7 +34,7 @@ from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId, check_flag, check_instance
 
@@ -48,7 +48,7 @@ _PATCH_ATTEMPTS = 8
 
 
 def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
-    authority: GraphPublishAuthority,
+    branch_writer: BranchWriter,
     catalog: Catalog,
     sources: Sequence[Source | str],
     mode: LoadMode,
@@ -67,7 +67,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     """Read every row of the sources and publish all of them as one commit, or nothing.
 
     Args:
-        authority: the branch to write to.
+        branch_writer: the branch to write to.
         catalog: the schema of that branch.
         sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
@@ -99,15 +99,15 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         details = BadValue(what="mode", value=mode, expected="merge")
         raise UsageError("only a merge can patch", details=details)
     settings = settings or LoadSettings()
-    services = authority.services
+    services = branch_writer.services
     files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
-    world = services.world
-    with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, world.failpoints) as spool:
+    runtime = services.runtime
+    with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, runtime.failpoints) as spool:
         vectors = None if patch else MissingVectors.find(catalog, embedder)
         intake = Intake(
             catalog=catalog if vectors is None else vectors.catalog,
             settings=settings,
-            ids=world.ids,
+            ids=runtime.ids,
             is_patch=patch,
             vectors=vectors,
         )
@@ -119,22 +119,24 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
 
         def begin() -> WriteTxn:
-            txn = authority.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+            txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
             expect_schema(txn, schema_hash)
             for table_key in spool.owners:
                 txn.snapshot.entry(table_key)
             return txn
 
-        job = _Job(authority=authority, catalog=catalog, files=files, spool=spool, problems=problems, limit=limit)
+        job = _Job(
+            branch_writer=branch_writer, catalog=catalog, files=files, spool=spool, problems=problems, limit=limit
+        )
         done = job.patch(begin) if patch else job.write(begin(), build_change(spool, files, mode))
-        return _result(mode, authority, actor, spool, done)
+        return _result(mode, branch_writer, actor, spool, done)
 
 
 @record
 class _Job:
     """What is left to do once all rows are read."""
 
-    authority: GraphPublishAuthority
+    branch_writer: BranchWriter
     catalog: Catalog
     files: Sequence[Source]
     spool: Spool
@@ -151,7 +153,7 @@ class _Job:
         if not change.graph.is_empty:
             txn.add_check(check)
         try:
-            return self.authority.commit(txn)
+            return self.branch_writer.commit(txn)
         except KeyExistsError as error:
             raise self._located(change, error) from error
 
@@ -191,7 +193,7 @@ class _Job:
         first = next(change.rows_with(table_key, ids), None)
         rows = change.graph.types[table_key].rows
         if self.problems.has_file and rows is not None:
-            snapshot = self.authority.snapshot()
+            snapshot = self.branch_writer.snapshot()
             taken = GraphView(snapshot, self.catalog).existing_ids(table_key, rows.column("id"))
             self.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
         if first is None:
@@ -223,12 +225,12 @@ def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
 
 
 def _result(
-    mode: LoadMode, authority: GraphPublishAuthority, actor: str | None, spool: Spool, done: CommitResult
+    mode: LoadMode, branch_writer: BranchWriter, actor: str | None, spool: Spool, done: CommitResult
 ) -> LoadResult:
     owners, counts = spool.owners, spool.counts
     return LoadResult(
         mode=mode,
-        branch=str(authority.services.line.name),
+        branch=str(branch_writer.services.line.name),
         actor=actor,
         nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
         edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},

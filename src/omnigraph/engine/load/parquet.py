@@ -16,7 +16,7 @@ from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Sca
 from omnigraph.engine.load.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import STDIN, Source, reading, refuse_bomb
-from omnigraph.engine.load.tables import Binding, ParsedColumn, TableReader, bind, column_kind, owner_of
+from omnigraph.engine.load.tables import ColumnBinding, ParsedColumn, TableReader, bind, column_kind, owner_of
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.rows.columnar import mask_of
@@ -245,7 +245,7 @@ def _batches(source: Source, file: pq.ParquetFile, batch_rows: int, only: RowGro
         yield batch
 
 
-def misfits(binding: Binding, schema: pa.Schema) -> list[RowProblem]:
+def misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
     """Return a problem for every column whose Arrow type cannot become that of its property."""
     owner = binding.owner
     found = []

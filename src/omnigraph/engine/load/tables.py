@@ -32,7 +32,7 @@ _HEADER_LINE = 1
 
 
 @record
-class Binding:
+class ColumnBinding:
     """The type of a file's rows, and the file's column for each table column that it gives."""
 
     owner: NodeType | EdgeType
@@ -66,7 +66,7 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
     return owner
 
 
-def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> Binding | RowProblem:
+def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> ColumnBinding | RowProblem:
     """Match the columns of a file with those of the type; every column must be one of them."""
     known = _known_columns(owner, is_exported=source.is_exported)
     wanted: dict[str, str] = {}
@@ -91,7 +91,7 @@ def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> B
     for target in ("src", "dst") if isinstance(owner, EdgeType) else ():
         if target not in columns:
             return _problem(owner, f"edge {owner.name} requires field '{_ENDPOINT_SPELLINGS[target][0]}'", target)
-    return Binding(owner=owner, columns=columns)
+    return ColumnBinding(owner=owner, columns=columns)
 
 
 def _known_columns(owner: NodeType | EdgeType, *, is_exported: bool) -> dict[str, str]:
@@ -235,7 +235,7 @@ Parse = Callable[[PropertyType, pa.Array], ParsedColumn]
 class TableReader:
     """Turns batches of bound columns into rows; what does not fit is named by the exact decoder."""
 
-    def __init__(self, catalog: Catalog, binding: Binding, parse: Parse, *, is_patch: bool) -> None:
+    def __init__(self, catalog: Catalog, binding: ColumnBinding, parse: Parse, *, is_patch: bool) -> None:
         self._binding = binding
         self._owner = binding.owner
         self._targets = {column: target for target, column in binding.columns.items()}

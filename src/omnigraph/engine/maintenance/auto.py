@@ -29,7 +29,7 @@ _OWN = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value})
 Tidy = Callable[[BranchName, Callable[[], bool]], object]
 
 
-class Upkeep:
+class AutoMaintenance:
     """Counts the commits of one process, and tidies up branches that got many.
 
     Args:

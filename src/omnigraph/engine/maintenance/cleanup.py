@@ -29,11 +29,11 @@ from omnigraph.errors import (
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
@@ -89,11 +89,13 @@ class CleanupResult:
 class Cleanup:
     """One cleanup of a graph."""
 
-    def __init__(self, store: GraphStore, retention: Retention, settings: MaintenanceSettings, world: World) -> None:
+    def __init__(
+        self, store: GraphStore, retention: Retention, settings: MaintenanceSettings, runtime: Runtime
+    ) -> None:
         self._store = store
         self._retention = retention
         self._settings = settings
-        self._world = world
+        self._world = runtime
         self._control = store.stores.control
         self._needs = NeedsReader(store, settings.threads)
 
@@ -185,7 +187,7 @@ class Cleanup:
         for item in inventory.below(SCRATCH_PREFIX):
             runs[item.key.split("/")[1]].append(item)
         old = [item for run in runs.values() if _is_old(run, ages) for item in run]
-        ended = {*self._store.lines.refs.leftovers(), *self._store.tags.leftovers()}
+        ended = {*self._store.open_branches.refs.leftovers(), *self._store.tags.leftovers()}
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
         for item in old:
             folder = item.key.partition("/")[0]
@@ -199,12 +201,12 @@ class Cleanup:
             name = item.history.line.name
             change = FloorChange(floor=item.floor, swept=_swept(item, inventory, ages))
             try:
-                authority = self._store.authority(name)
+                branch_writer = self._store.branch_writer(name)
                 decide = partial(_with_forgotten, change, survey.forgotten)
-                recorded = record_floor(authority.services, authority.recover_claim, decide)
+                recorded = record_floor(branch_writer.services, branch_writer.recover_claim, decide)
             except BranchMissingError:
                 continue
-            floors[str(name)] = recorded.state.head.floor
+            floors[str(name)] = recorded.state.head.retention_floor
         return floors
 
     def _remove(self, garbage: Mapping[str, Garbage]) -> dict[str, str]:
@@ -255,9 +257,9 @@ class Cleanup:
         )
 
 
-def _marks(histories: Iterable[LineHistory]) -> set[tuple[BranchLine, int]]:
+def _marks(histories: Iterable[LineHistory]) -> set[tuple[BranchIncarnation, int]]:
     """Return what changes when states that stood in these histories are let go."""
-    return {(history.line, history.newest.state.head.floor) for history in histories}
+    return {(history.line, history.newest.state.head.retention_floor) for history in histories}
 
 
 def _behind(entry: TableEntry, head: int) -> StorageCorruptError:
@@ -273,7 +275,7 @@ def _is_old(run: Iterable[StoredObject], ages: Ages) -> bool:
 
 def _swept(item: KeptVersions, inventory: Inventory, ages: Ages) -> int:
     """Return the oldest version of a branch upon which nobody can have uploaded what is old by now."""
-    stored = inventory.lines.get((LOCATION, item.history.line.line))
+    stored = inventory.lines.get((LOCATION, item.history.line.lance_branch))
     versions = {} if stored is None else stored.versions
     young = [number for number, file in versions.items() if file.object.modified_ms >= ages.unnamed_ms]
     return min(young, default=max(versions, default=item.history.newest.state.version) + 1)

@@ -194,7 +194,7 @@ class NeedsReader:
         def load(pin: TablePin) -> ManifestState | None:
             item = manifests[pin]
             try:
-                return self._store.lines.load_version(item.history.line.name, pin.version).state
+                return self._store.open_branches.load_version(item.history.line.name, pin.version).state
             except OmnigraphError as error:
                 if item.is_optional(pin.version):
                     return None
@@ -247,7 +247,7 @@ def _version_lost(pin: TablePin) -> StorageCorruptError:
 
 
 def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePin]:
-    place = LOCATION, item.history.line.line
+    place = LOCATION, item.history.line.lance_branch
     listed = _stored_versions(inventory, place)
     newest = item.history.newest.state.version
     # A version that is younger than the listing is there, and was made upon those that are.
@@ -262,7 +262,7 @@ def _newest(kept: Sequence[KeptVersions]) -> dict[Place, int]:
     newest: dict[Place, int] = {}
     for item in kept:
         line, state = item.history.line, item.history.newest.state
-        newest[LOCATION, line.line] = state.version
+        newest[LOCATION, line.lance_branch] = state.version
         for entry in state.tables.values():
             if line.owns(entry.pin):
                 newest[entry.pin.location, entry.pin.branch] = entry.pin.version

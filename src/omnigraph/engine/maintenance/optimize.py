@@ -30,8 +30,8 @@ from omnigraph.store.staging.compaction import CompactionPolicy
 from omnigraph.txn.changes import BuiltIndexes, CompactedTable
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import GraphPublishAuthority
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole
 
 MANIFEST_KEY = "__manifest"
@@ -123,7 +123,7 @@ class Optimization:
 
     def __init__(
         self,
-        authority: GraphPublishAuthority,
+        branch_writer: BranchWriter,
         catalog_of: Callable[[AcceptedSchema], Catalog],
         runner: MaintenanceRunner,
         *,
@@ -131,7 +131,7 @@ class Optimization:
         actor: str | None = None,
         is_stopped: Stopped = lambda: False,
     ) -> None:
-        self._authority = authority
+        self._authority = branch_writer
         self._catalog_of = catalog_of
         self._runner = runner
         self._policy = policy or CompactionPolicy()
@@ -163,7 +163,7 @@ class Optimization:
             branch=snapshot.state.head.branch, tables=self._reports(manifest_before), commits=tuple(self._commits)
         )
 
-    def _until_done(self, step: Callable[[Snapshot, Sequence[str]], Sequence[str] | None]) -> bool:
+    def _until_done(self, step: Callable[[GraphSnapshot, Sequence[str]], Sequence[str] | None]) -> bool:
         """Take a step for every table, again for those that writers changed meanwhile; whether it did anything."""
         waiting: Sequence[str] = [key for key, table in self._tables.items() if table.skipped is None]
         known = len(self._commits)
@@ -180,7 +180,7 @@ class Optimization:
             waiting = [key for key in again if self._tables[key].skipped is None]
         return len(self._commits) > known
 
-    def _compact(self, snapshot: Snapshot, keys: Sequence[str]) -> Sequence[str] | None:
+    def _compact(self, snapshot: GraphSnapshot, keys: Sequence[str]) -> Sequence[str] | None:
         planned = (plan_table_compaction(snapshot, key, self._policy) for key in keys)
         jobs = [job for job in planned if job is not None]
         if not jobs:
@@ -193,7 +193,7 @@ class Optimization:
         self._count_fragments(snapshot, [job for job in jobs if job.table_key not in again])
         return again
 
-    def _index(self, snapshot: Snapshot, keys: Sequence[str]) -> Sequence[str] | None:
+    def _index(self, snapshot: GraphSnapshot, keys: Sequence[str]) -> Sequence[str] | None:
         catalog = self._catalog_of(snapshot.state.schema)
         jobs: list[IndexJob] = []
         outcomes: dict[str, tuple[IndexOutcome, ...]] = {}
@@ -217,14 +217,14 @@ class Optimization:
         return again if jobs else None
 
     def _publish(
-        self, kind: WriteKind, made: dict[str, CompactedTable] | dict[str, BuiltIndexes], base: Snapshot
+        self, kind: WriteKind, made: dict[str, CompactedTable] | dict[str, BuiltIndexes], base: GraphSnapshot
     ) -> Sequence[str]:
         """Publish what was made upon ``base``, without the tables that were changed meanwhile; return those."""
         again: list[str] = []
         waiting: dict[str, CompactedTable | BuiltIndexes] = dict(made)
         while waiting:
             txn = self._authority.begin(kind, actor=self._actor)
-            if base.state.version < txn.snapshot.state.head.swept:
+            if base.state.version < txn.snapshot.state.head.orphan_floor:
                 # A cleanup may have removed what was written, which nothing names yet.
                 return [*again, *waiting]
             for change in waiting.values():
@@ -247,7 +247,7 @@ class Optimization:
             break
         return again
 
-    def _count_fragments(self, before: Snapshot, jobs: Sequence[CompactionJob]) -> None:
+    def _count_fragments(self, before: GraphSnapshot, jobs: Sequence[CompactionJob]) -> None:
         after = self._newest()
         for job in jobs:
             old = _fragment_files(before, job.table_key)
@@ -263,7 +263,7 @@ class Optimization:
             if outcome.action != "skipped" or outcome.name not in known:
                 known[outcome.name] = outcome
 
-    def _newest(self) -> Snapshot:
+    def _newest(self) -> GraphSnapshot:
         return self._authority.snapshot()
 
     def _reports(self, manifest_before: int) -> tuple[OptimizedTable, ...]:
@@ -290,7 +290,7 @@ class Optimization:
             )
         return (*found, self._manifest_report(snapshot, manifest_before))
 
-    def _manifest_report(self, snapshot: Snapshot, before: int) -> OptimizedTable:
+    def _manifest_report(self, snapshot: GraphSnapshot, before: int) -> OptimizedTable:
         """The manifest folds its lineage with every publish, so that there is nothing left to do for it."""
         after = len(snapshot.manifest.dataset.fragments)
         version = snapshot.state.version
@@ -306,6 +306,6 @@ class Optimization:
         )
 
 
-def _fragment_files(snapshot: Snapshot, table_key: str) -> set[tuple[str, ...]]:
+def _fragment_files(snapshot: GraphSnapshot, table_key: str) -> set[tuple[str, ...]]:
     # A compacted fragment may have got the number of one that it replaced.
     return {fragment.files for fragment in snapshot.table(table_key).fragments}

@@ -29,7 +29,7 @@ from omnigraph.store.tables.portable import (
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.services import BranchServices
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import checked_names
 
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
@@ -66,14 +66,14 @@ class IndexOutcome:
 
 
 @record
-class IndexPlan:
+class TableIndexPlan:
     """The index work of one table, and what becomes of each of its indexes by it."""
 
     job: IndexJob | None
     outcomes: tuple[IndexOutcome, ...]
 
 
-def tables_of(snapshot: Snapshot, types: Sequence[str] | None) -> tuple[str, ...]:
+def tables_of(snapshot: GraphSnapshot, types: Sequence[str] | None) -> tuple[str, ...]:
     """Return the keys of the wanted tables, all of them when none is named.
 
     Args:
@@ -96,7 +96,7 @@ def tables_of(snapshot: Snapshot, types: Sequence[str] | None) -> tuple[str, ...
     return tuple(dict.fromkeys(wanted))
 
 
-def reason_to_skip(services: BranchServices, snapshot: Snapshot, table_key: str) -> SkipReason | None:
+def reason_to_skip(services: BranchServices, snapshot: GraphSnapshot, table_key: str) -> SkipReason | None:
     """Return why a table must be left alone, if it must.
 
     What a branch inherits is the business of the branch that owns it. A table that something else has changed is not
@@ -109,15 +109,20 @@ def reason_to_skip(services: BranchServices, snapshot: Snapshot, table_key: str)
     return "drift_needs_repair" if seen.is_foreign else None
 
 
-def plan_table_compaction(snapshot: Snapshot, table_key: str, policy: CompactionPolicy) -> CompactionJob | None:
+def plan_table_compaction(snapshot: GraphSnapshot, table_key: str, policy: CompactionPolicy) -> CompactionJob | None:
     """Return the compaction that a table needs, or None."""
     tasks = plan_compaction(snapshot.table(table_key), policy)
     return CompactionJob(table_key=table_key, base=snapshot.entry(table_key).pin, tasks=tasks) if tasks else None
 
 
 def plan_table_indexes(
-    snapshot: Snapshot, table_key: str, builds: Iterable[IndexBuild], *, group_rows: int, max_rows: int | None = None
-) -> IndexPlan:
+    snapshot: GraphSnapshot,
+    table_key: str,
+    builds: Iterable[IndexBuild],
+    *,
+    group_rows: int,
+    max_rows: int | None = None,
+) -> TableIndexPlan:
     """Return the index work that a table needs.
 
     Args:
@@ -149,7 +154,7 @@ def plan_table_indexes(
     job = None
     if works:
         job = IndexJob(table_key=table_key, base=snapshot.entry(table_key).pin, works=tuple(works))
-    return IndexPlan(job=job, outcomes=tuple(outcomes))
+    return TableIndexPlan(job=job, outcomes=tuple(outcomes))
 
 
 def wanted_indexes(catalog: Catalog, table_key: str) -> tuple[IndexBuild, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
 from omnigraph.records import record
 from omnigraph.txn.claims.store import PendingClaim
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
 from omnigraph.values import BranchName, check_flags
 
@@ -101,22 +101,22 @@ class RepairOrder:
         return "forced" if self.force else "refused"
 
 
-def repair(authority: GraphPublishAuthority, order: RepairOrder) -> RepairResult:
+def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
     """Look at every table that the branch owns, and settle drift as ``order`` says.
 
     Raises:
         ClaimBusyError: a write is under way, or has to be recovered first.
         ExpectedVersionMismatchError: a table moved meanwhile.
     """
-    authority.recover()
-    services = authority.services
-    claims = _pending(authority)
+    branch_writer.recover()
+    services = branch_writer.services
+    claims = _pending(branch_writer)
     if claims and not order.confirm:
-        state = authority.snapshot().state
+        state = branch_writer.snapshot().state
         return RepairResult(branch=state.head.branch, manifest_version=None, tables=(), claims=claims)
     if claims:
-        _break_claims(authority)
-    state = authority.snapshot().state
+        _break_claims(branch_writer)
+    state = branch_writer.snapshot().state
     drifts = [find_drift(services, entry) for entry in state.tables.values() if services.line.owns(entry.pin)]
     actions = {drift.entry.table_key: order.action(drift) for drift in drifts}
     adopted = [drift for drift in drifts if actions[drift.entry.table_key] in {"healed", "forced"}]
@@ -124,10 +124,10 @@ def repair(authority: GraphPublishAuthority, order: RepairOrder) -> RepairResult
     version = None
     if adopted:
         is_forced = "forced" in actions.values()
-        done = adopt_drift(services, authority.recover_claim, adopted, is_forced=is_forced)
+        done = adopt_drift(services, branch_writer.recover_claim, adopted, is_forced=is_forced)
         version = done.state.version
     if discarded:
-        version = discard_drift(services, authority.recover_claim, discarded).state.version
+        version = discard_drift(services, branch_writer.recover_claim, discarded).state.version
     return RepairResult(
         branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
     )
@@ -148,21 +148,21 @@ def _reports(drifts: Sequence[Drift], actions: dict[str, Action]) -> tuple[Repai
     )
 
 
-def _pending(authority: GraphPublishAuthority) -> tuple[PendingClaim, ...]:
-    claims = authority.services.claims
+def _pending(branch_writer: BranchWriter) -> tuple[PendingClaim, ...]:
+    claims = branch_writer.services.claims
     found = (claims.describe(version) for version in claims.pending_versions())
     return tuple(claim for claim in found if claim is not None)
 
 
-def _break_claims(authority: GraphPublishAuthority) -> None:
+def _break_claims(branch_writer: BranchWriter) -> None:
     """Watch the claims of a branch until they are gone: a holder without a sign of life loses its claim.
 
     Raises:
         ClaimBusyError: a writer is alive and goes on.
     """
-    clock, settings = authority.services.world.clock, authority.services.settings
+    clock, settings = branch_writer.services.runtime.clock, branch_writer.services.settings
     until_s = clock.monotonic_s() + settings.grace_s + settings.claim_wait_s
-    while pending := _pending(authority):
+    while pending := _pending(branch_writer):
         first = next((claim for claim in pending if claim.state == "alive"), pending[0])
         if first.state == "alive" or clock.monotonic_s() > until_s:
             details = ClaimHeld(
@@ -173,4 +173,4 @@ def _break_claims(authority: GraphPublishAuthority) -> None:
                 details=details,
             )
         clock.sleep(_LOOK_EVERY_S)
-        authority.recover()
+        branch_writer.recover()

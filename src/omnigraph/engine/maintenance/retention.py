@@ -9,11 +9,11 @@ from typing import Literal
 
 from omnigraph.errors import BadValue, BranchMissingError, UsageError
 from omnigraph.records import record
-from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
-from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
+from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, check_number, check_whole
 
 _LONGEST_S = 1000 * 365 * 86400.0
@@ -74,9 +74,9 @@ class Made:
 class LineHistory:
     """A live branch: its newest state, and the commits that landed on the branch itself, newest first."""
 
-    line: BranchLine
-    ref: BranchRef | None
-    newest: Snapshot
+    line: BranchIncarnation
+    ref: BranchRecord | None
+    newest: GraphSnapshot
     own: tuple[Made, ...] = field(repr=False)
 
 
@@ -94,7 +94,7 @@ class KeptVersions:
 
     def is_optional(self, version: int) -> bool:
         """Whether a version may be gone: what nothing but a merge could need, below what an earlier cleanup left."""
-        is_below = version < self.history.newest.state.head.floor
+        is_below = version < self.history.newest.state.head.retention_floor
         return is_below and self.spared.get(version) in {None, "merge base"}
 
 
@@ -110,19 +110,19 @@ def read_histories(store: GraphStore) -> tuple[LineHistory, ...]:
             )
         except BranchMissingError:
             continue
-        found.append(LineHistory(line=MAIN_LINE if ref is None else ref.line, ref=ref, newest=newest, own=own))
+        found.append(LineHistory(line=MAIN_INCARNATION if ref is None else ref.line, ref=ref, newest=newest, own=own))
     return tuple(found)
 
 
-def _read_branch(store: GraphStore, name: BranchName) -> tuple[BranchRef | None, Snapshot]:
+def _read_branch(store: GraphStore, name: BranchName) -> tuple[BranchRecord | None, GraphSnapshot]:
     """Return where a branch came from and its newest state, both of the same life of its name."""
     while True:
-        authority, newest = store.lines.current(name)
-        ref = None if name.is_main else store.lines.refs.get(name)
-        if ref is None or ref.line == authority.services.line:
+        branch_writer, newest = store.open_branches.current(name)
+        ref = None if name.is_main else store.open_branches.refs.get(name)
+        if ref is None or ref.line == branch_writer.services.line:
             return ref, newest
         # Deleted and made again since it was opened: what stands for it in memory is the branch that is gone.
-        store.lines.forget(name, authority)
+        store.open_branches.forget(name, branch_writer)
 
 
 def decide_kept(
@@ -149,7 +149,7 @@ def decide_kept(
     kept = []
     for history in histories:
         head = history.newest.state
-        floor = head.head.floor
+        floor = head.head.retention_floor
         if floors is None:
             floor = max(floor, retention.floor(history.own, now_ms) or 0)
         else:
@@ -173,7 +173,9 @@ def _merge_points(histories: Sequence[LineHistory], places: Places) -> set[tuple
     return {(name, version) for name, version in found if name in by_name}
 
 
-def _own_commits(store: GraphStore, name: BranchName, ref: BranchRef | None, newest: Snapshot) -> Iterator[Commit]:
+def _own_commits(
+    store: GraphStore, name: BranchName, ref: BranchRecord | None, newest: GraphSnapshot
+) -> Iterator[Commit]:
     """Yield the commits that landed on a branch, newest first; what it inherited is the history of another one."""
     for commit in store.iter_commits(newest):
         if ref is not None and (commit.branch != name or commit.manifest_version <= ref.forked_version):

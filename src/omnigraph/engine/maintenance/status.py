@@ -16,14 +16,14 @@ from omnigraph.engine.maintenance.planning import reason_to_skip, wanted_indexes
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.staging.compaction import plan_compaction
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 _MANY_STATES = 1000
@@ -107,7 +107,7 @@ def read_status(
     branch: BranchName,
     catalog: Catalog,
     settings: MaintenanceSettings,
-    world: World,
+    runtime: Runtime,
     *,
     storage: bool = False,
 ) -> GraphStatus:
@@ -118,7 +118,7 @@ def read_status(
         branch: as which branch sees it.
         catalog: the schema of that branch.
         settings: how much of a cleanup runs side by side.
-        world: whose clock tells how old files are.
+        runtime: whose clock tells how old files are.
         storage: whether to look at every file, too.
 
     Raises:
@@ -131,13 +131,13 @@ def read_status(
         item.key for item in store.stores.control.list_objects(RECOVERY_PREFIX) if item.key.endswith(".json")
     )
     stored = None if inventory is None else _stored_bytes(inventory)
-    dead = None if inventory is None else _dead_bytes(store, settings, world)
+    dead = None if inventory is None else _dead_bytes(store, settings, runtime)
     state = snapshot.state
     return GraphStatus(
         branch=branch,
         head=str(state.head.commit),
         manifest_version=state.version,
-        commits=len(store.past.line_of(snapshot)),
+        commits=len(store.refs.line_of(snapshot)),
         branches=len(store.branch_names()),
         tags=len(store.tags.names()),
         pending=pending,
@@ -147,7 +147,7 @@ def read_status(
         advice=(
             *_claims(store, pending),
             *_advice(tables),
-            *_cleanup_advice(state.version - state.head.floor, stored, dead),
+            *_cleanup_advice(state.version - state.head.retention_floor, stored, dead),
         ),
     )
 
@@ -157,18 +157,18 @@ def _stored_bytes(inventory: Inventory) -> int:
     return named + sum(item.size for item in inventory.others)
 
 
-def _dead_bytes(store: GraphStore, settings: MaintenanceSettings, world: World) -> int | None:
+def _dead_bytes(store: GraphStore, settings: MaintenanceSettings, runtime: Runtime) -> int | None:
     try:
-        return Cleanup(store, Retention(keep=1), settings, world).preview().bytes
+        return Cleanup(store, Retention(keep=1), settings, runtime).preview().bytes
     except OmnigraphError:
         # A table that has to be repaired keeps everything.
         return None
 
 
 def _tables(
-    store: GraphStore, snapshot: Snapshot, catalog: Catalog, inventory: Inventory | None
+    store: GraphStore, snapshot: GraphSnapshot, catalog: Catalog, inventory: Inventory | None
 ) -> Iterator[TableStatus]:
-    services = store.lines.authority(snapshot.state.head.branch).services
+    services = store.open_branches.branch_writer(snapshot.state.head.branch).services
     for table_key, entry in snapshot.state.tables.items():
         table = snapshot.table(table_key)
         line = None if inventory is None else inventory.lines.get((entry.pin.location, entry.pin.branch))
@@ -204,7 +204,7 @@ def _claims(store: GraphStore, pending: tuple[str, ...]) -> Iterator[str]:
     """Say what is true of each write that is pending: whose it is, and whether that process is known to be there."""
     for name in sorted({branch_of_key(key)[0] for key in pending}):
         try:
-            claims = store.lines.authority(BranchName(name)).services.claims
+            claims = store.open_branches.branch_writer(BranchName(name)).services.claims
             found = [claims.describe(version) for version in claims.pending_versions()]
         except OmnigraphError as error:
             yield f"a pending write of branch '{name}' cannot be read: {error.message}"

@@ -19,7 +19,7 @@ from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import CommitId
 
@@ -55,7 +55,7 @@ def is_insert_only(plan: MutationPlan) -> bool:
 
 
 def run_mutation(
-    authority: GraphPublishAuthority,
+    branch_writer: BranchWriter,
     catalog: Catalog,
     plan: MutationPlan,
     parameters: Mapping[str, Any] | ParameterRows,
@@ -71,7 +71,7 @@ def run_mutation(
     With the parameters of several calls they are run once for each, as if the calls followed each other in one text.
 
     Args:
-        authority: the branch to write to.
+        branch_writer: the branch to write to.
         catalog: the schema that the plan was compiled against.
         plan: the mutation.
         parameters: a decoded value for every declared parameter, for one call or for several.
@@ -93,13 +93,13 @@ def run_mutation(
         # Before the transaction begins: what takes long must not make the state it is decided on older.
         plan, calls = embed_inserts(plan, calls, catalog, embedder)
     kind = WriteKind.INSERT if is_insert_only(plan) else WriteKind.MUTATE
-    txn = authority.begin(kind, actor=actor, expected_head=expected_head)
+    txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
-    world = authority.services.world
-    instant_ms = world.clock.now_ms() if now_ms is None else now_ms
+    runtime = branch_writer.services.runtime
+    instant_ms = runtime.clock.now_ms() if now_ms is None else now_ms
     staging = MutationStaging(txn, catalog)
     with counting(txn.counters), txn.snapshot.reading():
-        affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=world.ids).run(plan, calls)
+        affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=runtime.ids).run(plan, calls)
         change = staging.net_change()
 
     def check(view: CommitView) -> None:
@@ -107,9 +107,9 @@ def run_mutation(
 
     if not change.is_empty:
         txn.add_check(check)
-    done = authority.commit(txn)
+    done = branch_writer.commit(txn)
     return MutationResult(
-        branch=str(authority.services.line.name),
+        branch=str(branch_writer.services.line.name),
         actor=actor,
         query_name=plan.name,
         affected_nodes=affected.nodes,

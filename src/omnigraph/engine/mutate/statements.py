@@ -22,7 +22,7 @@ from omnigraph.catalog.entity_ids import entity_id, entity_ids
 from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.comparison import Comparison, column_of, compare
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.values import Given, fit_stored, repeated, stored_array, whole_row
+from omnigraph.engine.mutate.values import RequestValues, fit_stored, repeated, stored_array, whole_row
 from omnigraph.errors import ExternalBlobError, InternalError, OmnigraphError, QueryMeaningError
 from omnigraph.ir.model import (
     Compare,
@@ -59,7 +59,7 @@ class Statements:
 
     catalog: Catalog
     staging: MutationStaging
-    given: Given
+    given: RequestValues
     ids: IdSource
 
     def run(self, statement: StatementPlan) -> Affected:
@@ -304,7 +304,7 @@ class CallRunner:
         statements = Statements(
             catalog=self.catalog,
             staging=self.staging,
-            given=Given(parameters=call.row(0), now_ms=self.now_ms),
+            given=RequestValues(parameters=call.row(0), now_ms=self.now_ms),
             ids=self.ids,
         )
         return sum(map(statements.run, run), Affected())

@@ -22,7 +22,7 @@ _PROVIDER_HINT = "assign the vector, or name an embedding provider in OMNIGRAPH_
 
 
 @record
-class Given:
+class RequestValues:
     """The values of one request: its decoded parameters and its instant."""
 
     parameters: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Given:
 
 
 def fit_stored(value: Any, of: PropertyType, owner: NodeType | EdgeType, name: str) -> Any:
-    """Return what a property of type ``of`` stores for a decoded value; raises what :meth:`Given.stored` does."""
+    """Return what a property of type ``of`` stores for a value; raises what :meth:`RequestValues.stored` does."""
     where = f"{owner.name}.{name}"
     if value is None:
         if of.nullable:

@@ -19,13 +19,13 @@ from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables
 from omnigraph.engine.query.search import TextIndexes
-from omnigraph.engine.query.steps import QueryPlan, Weigh
+from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
@@ -71,7 +71,7 @@ class QueryContext:
     def __init__(
         self,
         *,
-        snapshot: Snapshot,
+        snapshot: GraphSnapshot,
         catalog: Catalog,
         parameters: Mapping[str, Any],
         options: QueryOptions,
@@ -100,7 +100,7 @@ class QueryContext:
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
         # What counting found for every node at once, by the step that asked.
-        self.whole_weights: dict[Weigh, npt.NDArray[np.int64]] = {}
+        self.whole_weights: dict[CountExpand, npt.NDArray[np.int64]] = {}
 
     def within(self, variables: Mapping[str, str]) -> QueryContext:
         """Return the same run seen from inside an anti-join, where variables may have other types."""

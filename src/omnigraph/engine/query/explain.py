@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.planner import Facts
-from omnigraph.engine.query.steps import QueryPlan, Step, Unless, Weigh
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, QueryPlan, Step
 from omnigraph.engine.results.encodings import make_visible
 from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
@@ -161,9 +161,9 @@ def _walk(steps: tuple[Step, ...], facts: Facts, rows: float, depth: int) -> Ite
     for step in steps:
         before, rows = rows, facts.estimate(step, rows)
         yield step, depth, rows
-        if isinstance(step, Unless):
+        if isinstance(step, AntiJoinStep):
             yield from _walk(step.steps, facts, before, depth + 1)
-        elif isinstance(step, Weigh):
+        elif isinstance(step, CountExpand):
             yield from _walk(step.inner, facts, before, depth + 1)
 
 

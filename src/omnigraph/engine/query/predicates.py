@@ -110,7 +110,7 @@ def rows_with_member(lists: pa.Array, is_wanted: Callable[[pa.Array, pa.Array], 
     return found
 
 
-class Rows(Protocol):
+class SupportsRows(Protocol):
     """Rows that predicates are asked of."""
 
     @property
@@ -134,7 +134,7 @@ class Rows(Protocol):
         """Return in which rows two variables hold the same entity."""
 
 
-def evaluate(predicate: Predicate, rows: Rows) -> Mask:
+def evaluate(predicate: Predicate, rows: SupportsRows) -> Mask:
     """Return which rows pass."""
     match predicate:
         case Compare():
@@ -153,7 +153,7 @@ def evaluate(predicate: Predicate, rows: Rows) -> Mask:
             assert_never(predicate)
 
 
-def _compare(predicate: Compare, rows: Rows) -> Mask:
+def _compare(predicate: Compare, rows: SupportsRows) -> Mask:
     left, op, right = predicate.left, predicate.op, predicate.right
     if not isinstance(left, Column):
         left, op, right = right, FLIPPED[op], left
@@ -167,7 +167,7 @@ def _compare(predicate: Compare, rows: Rows) -> Mask:
 
 
 def _compare_with_value(
-    values: pa.Array, column: Column, op: CompareOp, value: Any, of: PropertyType, rows: Rows
+    values: pa.Array, column: Column, op: CompareOp, value: Any, of: PropertyType, rows: SupportsRows
 ) -> pa.Array:
     if rows.fits_literals or value is None:
         target = TargetColumn(property=column.property, type=column.type)
@@ -183,7 +183,7 @@ def _compare_widely(values: pa.Array, of: PropertyType, op: CompareOp, value: An
     return compare_arrays(values, op, constant.take(pa.array(np.zeros(len(values), dtype=np.int64))))
 
 
-def _list_contains(predicate: ListContains, rows: Rows) -> Mask:
+def _list_contains(predicate: ListContains, rows: SupportsRows) -> Mask:
     items, item = predicate.items, predicate.item
     if not isinstance(items, Column):
         members, of = _value(items, rows)
@@ -199,7 +199,7 @@ def _list_contains(predicate: ListContains, rows: Rows) -> Mask:
     return rows_with_member(lists, lambda found, _: _compare_with_value(found, member, "=", value, of, rows))
 
 
-def _in_given_list(members: Any, of: PropertyType, item: Any, rows: Rows) -> Mask:
+def _in_given_list(members: Any, of: PropertyType, item: Any, rows: SupportsRows) -> Mask:
     if not isinstance(item, Column):
         value, _ = _value(item, rows)
         return np.full(rows.length, any(compare_values(member, "=", value) for member in members))
@@ -209,7 +209,7 @@ def _in_given_list(members: Any, of: PropertyType, item: Any, rows: Rows) -> Mas
     return found
 
 
-def _text(text: Any, part: Any, rows: Rows, kernel: Any, test: Any) -> Mask:
+def _text(text: Any, part: Any, rows: SupportsRows, kernel: Any, test: Any) -> Mask:
     if isinstance(text, Column) and not isinstance(part, Column):
         needle, _ = _value(part, rows)
         if needle is None:
@@ -221,7 +221,7 @@ def _text(text: Any, part: Any, rows: Rows, kernel: Any, test: Any) -> Mask:
     return np.fromiter((a is not None and b is not None and test(a, b) for a, b in pairs), np.bool_, rows.length)
 
 
-def _value(operand: Any, rows: Rows) -> tuple[Any, PropertyType]:
+def _value(operand: Any, rows: SupportsRows) -> tuple[Any, PropertyType]:
     if isinstance(operand, Constant | ParameterRef):
         return rows.given(operand), operand.type
     message = f"not an operand of a predicate: {operand}"

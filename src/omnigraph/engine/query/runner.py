@@ -25,9 +25,9 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
-from omnigraph.runtime import World, counting, counting_each
+from omnigraph.runtime import Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 _PLANS = 256
@@ -53,17 +53,17 @@ class PreparedRead:
 
     plan: QueryPlan
     context: QueryContext
-    snapshot: Snapshot
+    snapshot: GraphSnapshot
 
 
 class QueryRunner:
     """Runs the reads of one open graph, which share what they hold in memory. Threads may share it."""
 
     def __init__(
-        self, store: GraphStore, world: World, catalogs: CatalogCache, plans: PlanCache, embedder: Embedder
+        self, store: GraphStore, runtime: Runtime, catalogs: CatalogCache, plans: PlanCache, embedder: Embedder
     ) -> None:
         self._store = store
-        self._world = world
+        self._world = runtime
         self._catalogs = catalogs
         self._plans = plans
         self._embedder = embedder
@@ -125,11 +125,11 @@ class QueryRunner:
         )
         return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 
-    def _snapshot(self, call: ReadCall) -> Snapshot:
+    def _snapshot(self, call: ReadCall) -> GraphSnapshot:
         branch = BranchName.parse(call.branch)
         if call.at is None:
             return self._store.snapshot(branch)
-        return self._store.past.resolve_ref(call.at, branch).snapshot
+        return self._store.refs.resolve_ref(call.at, branch).snapshot
 
     def _embed(self, text: str, dimension: int, model: str | None, field: str, limit_ms: int | None) -> Sequence[float]:
         vector: Sequence[float] = self._embedder.embed_query(

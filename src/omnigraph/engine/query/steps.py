@@ -46,18 +46,18 @@ class LinkTest:
 
 
 @record
-class Weigh:
+class CountExpand:
     """Counts what an expansion would reach, and what would be reached from there, without making the rows."""
 
     expand: Expand
-    inner: tuple[Weigh, ...] = ()
+    inner: tuple[CountExpand, ...] = ()
 
     def __str__(self) -> str:
         return f"count {str(self.expand).removeprefix('expand')}".replace("  ", " ")
 
 
 @record
-class Unless:
+class AntiJoinStep:
     """Keeps rows for which the inner steps find nothing. ``is_existence`` asks only whether there is a neighbour.
 
     ``variables`` holds the table of each variable the steps may use: two anti-joins may give one name to two types.
@@ -73,7 +73,7 @@ class Unless:
         return f"anti-join on {names}{' by existence' if self.is_existence else ''}"
 
 
-Step = Scan | Expand | Filter | LinkTest | Weigh | Unless
+Step = Scan | Expand | Filter | LinkTest | CountExpand | AntiJoinStep
 
 
 @record
@@ -105,7 +105,7 @@ def walk(steps: tuple[Step, ...], variables: Mapping[str, str]) -> Iterator[tupl
     """Yield every step with the tables of the variables it may use, those inside anti-joins and counts too."""
     for step in steps:
         yield step, variables
-        if isinstance(step, Unless):
+        if isinstance(step, AntiJoinStep):
             yield from walk(step.steps, step.variables)
-        elif isinstance(step, Weigh):
+        elif isinstance(step, CountExpand):
             yield from walk(step.inner, variables)

@@ -59,7 +59,7 @@ class ResultPattern:
 NO_PATTERN = ResultPattern()
 
 
-class Explanation(Protocol):
+class SupportsExplanation(Protocol):
     """A plan that can be shown, to people and to programs."""
 
     def describe(self) -> str:
@@ -82,7 +82,7 @@ class ReadInfo:
     snapshot: str | None = None
     commit_id: str | None = None
     elapsed_s: float = 0.0
-    explanation: Explanation | None = None
+    explanation: SupportsExplanation | None = None
     pattern: ResultPattern = NO_PATTERN
 
     @property

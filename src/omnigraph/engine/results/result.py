@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.engine.results import encodings
 from omnigraph.engine.results.encodings import CellLayout, Content, TextSink, host_rows
-from omnigraph.engine.results.info import Explanation, ReadInfo
+from omnigraph.engine.results.info import ReadInfo, SupportsExplanation
 from omnigraph.engine.results.network import MAX_ENTITIES, network_of_rows
 from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, MAX_ROWS, html_table, write_table
 from omnigraph.errors import BadValue, OmnigraphError, QueryCancelledError, ResultSpentError
@@ -148,7 +148,7 @@ class Result:
         return self._info.commit_id
 
     @property
-    def explanation(self) -> Explanation | None:
+    def explanation(self) -> SupportsExplanation | None:
         """The plan that was run, if the read kept it."""
         return self._info.explanation
 

@@ -36,7 +36,7 @@ from omnigraph.engine.rows.columns import (
     rows_of,
 )
 from omnigraph.engine.rows.decoder import ENDPOINT_FIELDS, RESERVED, DecodedRow, RowDecoder
-from omnigraph.engine.rows.lines import Head, Lines, is_blank, split, text_of
+from omnigraph.engine.rows.lines import Head, LineArray, is_blank, split, text_of
 from omnigraph.records import record
 
 
@@ -304,7 +304,7 @@ class ChunkDecoder:
     def _read(
         self,
         owner: NodeType | EdgeType,
-        lines: Lines,
+        lines: LineArray,
         at: npt.NDArray[np.int64],
         first_line: int,
         parts: dict[str, list[TypeRows]],
@@ -319,7 +319,7 @@ class ChunkDecoder:
         return at[fast.doubtful]
 
     def _finish(
-        self, lines: Lines, exact: npt.NDArray[np.int64], first_line: int, parts: dict[str, list[TypeRows]]
+        self, lines: LineArray, exact: npt.NDArray[np.int64], first_line: int, parts: dict[str, list[TypeRows]]
     ) -> DecodedChunk:
         problems: list[RowProblem] = []
         rows: dict[str, list[DecodedRow]] = {}
@@ -336,7 +336,7 @@ class ChunkDecoder:
         return DecodedChunk(types=types, problems=tuple(problems))
 
     def _decode_lines(
-        self, lines: Lines, exact: npt.NDArray[np.int64], first_line: int
+        self, lines: LineArray, exact: npt.NDArray[np.int64], first_line: int
     ) -> Iterable[DecodedRow | RowProblem]:
         for at in exact.tolist():
             yield self._decoder.decode(lines.whole[at].as_py(), first_line + at)

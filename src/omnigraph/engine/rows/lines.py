@@ -39,7 +39,7 @@ class Head:
 
 
 @record
-class Lines:
+class LineArray:
     """The lines of a chunk.
 
     ``whole`` has one item per physical line, its line break included; the index lists are in ascending order.
@@ -50,7 +50,7 @@ class Lines:
     odd: npt.NDArray[np.int64]
 
 
-def split(data: bytes) -> Lines:
+def split(data: bytes) -> LineArray:
     """Sort the lines of ``data``, whose last byte is a line break; blank lines belong nowhere."""
     raw = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(raw == _NEWLINE)
@@ -66,7 +66,7 @@ def split(data: bytes) -> Lines:
     is_odd = ~is_blank
     for _, at in by_head:
         is_odd[at] = False
-    return Lines(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
+    return LineArray(whole=whole, by_head=by_head, odd=np.flatnonzero(is_odd))
 
 
 def is_blank(data: bytes) -> bool:

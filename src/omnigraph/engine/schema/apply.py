@@ -45,8 +45,8 @@ from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import AcceptedSchema, Commit
 from omnigraph.txn.publish.plan import WriteKind
-from omnigraph.txn.publish.writer import GraphPublishAuthority
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import BranchName, CommitId
 
@@ -86,7 +86,7 @@ def rows_to_check(accepted: Catalog, plan: MigrationPlan) -> list[RowsToCheck]:
     return found
 
 
-def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, *, limit: int = 100) -> None:
+def check_rows(checks: Sequence[RowsToCheck], snapshot: GraphSnapshot, *, limit: int = 100) -> None:
     """Return if the rows of ``snapshot`` keep what is to be demanded of them.
 
     Raises:
@@ -103,7 +103,7 @@ def check_rows(checks: Sequence[RowsToCheck], snapshot: Snapshot, *, limit: int 
         raise ConstraintViolationError(details.items[0].message, details=details)
 
 
-def _missing(check: RowsToCheck, snapshot: Snapshot, limit: int) -> list[Violations]:
+def _missing(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> list[Violations]:
     found = []
     table = snapshot.table(check.table_key)
     for step in check.required:
@@ -118,7 +118,7 @@ def _missing(check: RowsToCheck, snapshot: Snapshot, limit: int) -> list[Violati
     return found
 
 
-def _broken(check: RowsToCheck, snapshot: Snapshot, limit: int) -> Violations:
+def _broken(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violations:
     columns = sorted({column for constraint in check.constraints for column in constraint.columns})
     if not columns:
         return Violations(items=(), total=0)
@@ -138,7 +138,7 @@ def _broken(check: RowsToCheck, snapshot: Snapshot, limit: int) -> Violations:
     return _violations(slim, rows.rename_columns(["id", *columns]), snapshot, limit)
 
 
-def _violations(slim: NodeType, rows: pa.Table, snapshot: Snapshot, limit: int) -> Violations:
+def _violations(slim: NodeType, rows: pa.Table, snapshot: GraphSnapshot, limit: int) -> Violations:
     # All rows are in the change, so the view, which would be asked about the others, is never asked.
     part = TypeChange(type=slim, rows=rows, replaces_all=True)
     view = GraphView(snapshot, _NO_TYPES)
@@ -219,15 +219,15 @@ def apply_schema(
     # Half of a surrogate pair is no UTF-8, which the parser says properly.
     source = desired.encode(errors="surrogatepass") if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
-    authority, _ = store.current(branch)
-    txn = authority.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)
+    branch_writer, _ = store.current(branch)
+    txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)
     accepted = catalog_of(txn.snapshot.state.schema)
     plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)
     _refuse_unsupported(plan)
     if not plan.is_empty:
         _fill(txn, accepted, plan, source.decode())
-    done = authority.commit(txn)
-    doomed = _superseded(authority, txn.snapshot, accepted, plan.catalog) if allow_data_loss and done.commit else []
+    done = branch_writer.commit(txn)
+    doomed = _superseded(branch_writer, txn.snapshot, accepted, plan.catalog) if allow_data_loss and done.commit else []
     return SchemaApplyResult(
         supported=True,
         applied=done.commit is not None,
@@ -260,13 +260,13 @@ def _fill(txn: WriteTxn, accepted: Catalog, plan: MigrationPlan, source: str) ->
 
 
 def _superseded(
-    authority: GraphPublishAuthority, base: Snapshot, accepted: Catalog, desired: Catalog
+    branch_writer: BranchWriter, base: GraphSnapshot, accepted: Catalog, desired: Catalog
 ) -> list[TablePin]:
     """Return, for every table that lost something, the oldest version that may stay.
 
     A table that the branch had not written to before belongs to another branch, whose versions are not ours to take.
     """
-    owns = authority.services.line.owns
+    owns = branch_writer.services.line.owns
     dropped = [base.entry(owner.table_key).pin for owner in dropped_types(accepted, desired)]
     narrowed = [
         base.entry(pair.before.table_key).pin for pair in continued_types(accepted, desired) if pair.drops_columns

@@ -34,7 +34,7 @@ class Endpoints:
 
 
 @record
-class Image:
+class EntityImage:
     """A row as it was or is: its properties in export encoding, and its ends when it is an edge."""
 
     properties: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Image:
         return {"properties": dict(self.properties), **ends}
 
 
-def row_images(rows: pa.Table, *, is_edge: bool) -> list[Image]:
+def row_images(rows: pa.Table, *, is_edge: bool) -> list[EntityImage]:
     """Return the image of every row.
 
     Raises:
@@ -55,14 +55,14 @@ def row_images(rows: pa.Table, *, is_edge: bool) -> list[Image]:
     return list(iter_images(rows, is_edge=is_edge))
 
 
-def iter_images(rows: pa.Table, *, is_edge: bool) -> Iterator[Image]:
+def iter_images(rows: pa.Table, *, is_edge: bool) -> Iterator[EntityImage]:
     """Yield the image of every row in order; columns are converted at once."""
     names = property_names(rows.schema, is_edge=is_edge)
     columns = [export_values(rows.column(name), name) for name in names]
     ends = list(_endpoints(rows)) if is_edge else [None] * rows.num_rows
     values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
     for row, end in zip(values, ends, strict=True):
-        yield Image(properties=dict(zip(names, row, strict=True)), endpoints=end)
+        yield EntityImage(properties=dict(zip(names, row, strict=True)), endpoints=end)
 
 
 def property_names(schema: pa.Schema, *, is_edge: bool) -> tuple[str, ...]:
@@ -139,14 +139,14 @@ _SEPARATOR = b"\x1f"
 
 
 @record
-class TypeRef:
+class ChangedType:
     """A type: an opaque id that renames keep and a drop ends, and the name it has at that moment."""
 
     id: str
     name: str
 
     @classmethod
-    def of(cls, graph_id: str, object_id: str, name: str) -> TypeRef:
+    def of(cls, graph_id: str, object_id: str, name: str) -> ChangedType:
         """Return the reference to a declaration of a graph, known by what identifies its table."""
         stable, _, incarnation = object_id.partition("-")
         digest = hashlib.sha256(_SEPARATOR.join(part.encode() for part in (graph_id, stable, incarnation))).digest()
@@ -172,11 +172,11 @@ class EntityChange:
     """
 
     kind: EntityKind
-    type: TypeRef
+    type: ChangedType
     id: str
     op: ChangeOp
-    before: Image | None = None
-    after: Image | None = None
+    before: EntityImage | None = None
+    after: EntityImage | None = None
     changed: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

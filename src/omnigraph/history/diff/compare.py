@@ -17,22 +17,22 @@ from omnigraph.history.diff.change import (
     DST,
     NO_FILTER,
     SRC,
+    ChangedType,
     ChangeFilter,
     ChangeOp,
     EntityChange,
+    EntityImage,
     EntityKind,
-    Image,
-    TypeRef,
     row_images,
 )
 from omnigraph.history.diff.equality import Mask, columns_equal
-from omnigraph.history.diff.rows import ChangedRows, Check, Places, Rows, find_changed_rows, rows_delta
+from omnigraph.history.diff.rows import ChangedRows, Check, DifferingRows, Places, find_changed_rows, rows_delta
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import TableEntry
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId
 
 
@@ -41,7 +41,7 @@ class TablePair:
     """One lifetime of a type in two states; None where it does not exist."""
 
     kind: EntityKind
-    type: TypeRef
+    type: ChangedType
     before: TableEntry | None
     after: TableEntry | None
 
@@ -72,7 +72,7 @@ class OpenPair:
     after: Table | None
 
 
-def changed_pairs(before: Snapshot, after: Snapshot) -> list[TablePair]:
+def changed_pairs(before: GraphSnapshot, after: GraphSnapshot) -> list[TablePair]:
     """Return the lifetimes that two states can differ in, by table key, edges first; needs no call."""
     old = {entry.object_id: entry for entry in before.state.tables.values()}
     new = {entry.object_id: entry for entry in after.state.tables.values()}
@@ -80,7 +80,9 @@ def changed_pairs(before: Snapshot, after: Snapshot) -> list[TablePair]:
     return sorted((pair for pair in pairs if pair.is_changed), key=lambda pair: (pair.table_key, pair.type.id))
 
 
-def open_pair(pair: TablePair, before: Snapshot, after: Snapshot, commit_id: CommitId | None = None) -> OpenPair:
+def open_pair(
+    pair: TablePair, before: GraphSnapshot, after: GraphSnapshot, commit_id: CommitId | None = None
+) -> OpenPair:
     """Open both tables of a pair and see that they have the same columns.
 
     Raises:
@@ -108,7 +110,7 @@ def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: Table
     kind, _, name = ("", "", "") if shown is None else shown.table_key.partition(":")
     return TablePair(
         kind="edge" if kind == "edge" else "node",
-        type=TypeRef.of(graph_id, object_id, name),
+        type=ChangedType.of(graph_id, object_id, name),
         before=before,
         after=after,
     )
@@ -127,8 +129,8 @@ class _Side:
     """The rows that one operation changed, as it found and left them."""
 
     op: ChangeOp
-    before: Rows | None
-    after: Rows | None
+    before: DifferingRows | None
+    after: DifferingRows | None
     ids: pa.ChunkedArray
 
 
@@ -181,7 +183,7 @@ def _changes(pair: TablePair, side: _Side, places: Places) -> Iterator[EntityCha
     before = None if side.before is None else side.before.take(places)
     after = None if side.after is None else side.after.take(places)
     is_edge = pair.kind == "edge"
-    none: list[Image | None] = [None] * len(places)
+    none: list[EntityImage | None] = [None] * len(places)
     was = none if before is None else row_images(before, is_edge=is_edge)
     will = none if after is None else row_images(after, is_edge=is_edge)
     differing = [()] * len(places) if before is None or after is None else _differing(before, after)
@@ -281,7 +283,7 @@ class GraphDiff:
     """
 
     def __init__(
-        self, before: Snapshot, after: Snapshot, wanted: ChangeFilter = NO_FILTER, check: Check | None = None
+        self, before: GraphSnapshot, after: GraphSnapshot, wanted: ChangeFilter = NO_FILTER, check: Check | None = None
     ) -> None:
         self.before = before
         self.after = after
@@ -378,5 +380,5 @@ def diff_between(
         HistoryGoneError: a state was reclaimed.
     """
     name = BranchName.parse(branch)
-    old, new = (store.past.resolve_ref(text, name).snapshot for text in (before, after))
+    old, new = (store.refs.resolve_ref(text, name).snapshot for text in (before, after))
     return GraphDiff(old, new, wanted, check)

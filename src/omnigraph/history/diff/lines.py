@@ -8,7 +8,7 @@ from typing import Any
 
 from omnigraph.catalog.model import Catalog, Scalar
 from omnigraph.engine.results.encodings import make_visible
-from omnigraph.history.diff.change import EntityChange, Image
+from omnigraph.history.diff.change import EntityChange, EntityImage
 from omnigraph.history.diff.compare import DiffStats, TypeCounts
 from omnigraph.values.temporal import format_date, format_datetime
 
@@ -40,7 +40,7 @@ def _moments(change: EntityChange, catalog: Catalog) -> dict[str, Callable[[int]
     return {prop.name: _MOMENTS[prop.type.scalar] for prop in properties if prop.type.scalar in _MOMENTS}
 
 
-def _ends(image: Image | None) -> str:
+def _ends(image: EntityImage | None) -> str:
     if image is None or image.endpoints is None:
         return ""
     ends = image.to_json()["endpoints"]
@@ -59,7 +59,7 @@ def _values(change: EntityChange, moments: Mapping[str, Callable[[int], str]]) -
                 yield f"{name}: {_short(value)}"
 
 
-def _fields(image: Image | None, moments: Mapping[str, Callable[[int], str]]) -> dict[str, Any]:
+def _fields(image: EntityImage | None, moments: Mapping[str, Callable[[int], str]]) -> dict[str, Any]:
     if image is None:
         return {}
     plain = image.to_json()

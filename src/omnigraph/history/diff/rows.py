@@ -29,7 +29,7 @@ _NONE: Addresses = np.zeros(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StoredRows:
+class StoredDifferingRows:
     """Rows of one version, known by id and address, ids ascending."""
 
     selection: Selection | None
@@ -63,10 +63,10 @@ class StoredRows:
 class StoredDelta:
     """Which rows of two versions differ; ``before`` and ``after`` are the same ids."""
 
-    inserted: StoredRows
-    deleted: StoredRows
-    before: StoredRows
-    after: StoredRows
+    inserted: StoredDifferingRows
+    deleted: StoredDifferingRows
+    before: StoredDifferingRows
+    after: StoredDifferingRows
 
 
 def find_stored_delta(lost: Selection | None, gained: Selection | None, told: Check) -> StoredDelta:
@@ -117,11 +117,11 @@ def _keys(side: Selection | None) -> pa.Table:
     return side.read((KEY, ROW_ADDRESS))
 
 
-def _rows(side: Selection | None, keys: pa.Table, places: Places) -> StoredRows:
+def _rows(side: Selection | None, keys: pa.Table, places: Places) -> StoredDifferingRows:
     chosen = keys.take(pa.array(places))
     chosen = chosen.take(pc.sort_indices(chosen.column(KEY)))
     addresses: Addresses = chosen.column(ROW_ADDRESS).to_numpy() if len(places) else _NONE
-    return StoredRows(selection=side, ids=chosen.column(KEY), addresses=addresses)
+    return StoredDifferingRows(selection=side, ids=chosen.column(KEY), addresses=addresses)
 
 
 __all__ = ["READ_WHOLE", "Check", "TableDelta", "rows_delta", "rows_equal", "selected_delta", "table_delta"]
@@ -261,7 +261,7 @@ def expect_same_columns(before: Table | None, after: Table | None) -> None:
 _SLICE_ROWS = 512
 
 
-class Rows(Protocol):
+class DifferingRows(Protocol):
     """Rows by ascending id."""
 
     @property
@@ -281,7 +281,7 @@ class Rows(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldRows:
+class InMemoryRows:
     """Rows that are in memory."""
 
     rows: pa.Table
@@ -310,19 +310,19 @@ class HeldRows:
 class ChangedRows:
     """The difference between two versions of a table; ``before`` and ``after`` are the same ids."""
 
-    inserted: Rows
-    deleted: Rows
-    before: Rows
-    after: Rows
+    inserted: DifferingRows
+    deleted: DifferingRows
+    before: DifferingRows
+    after: DifferingRows
 
     @classmethod
     def held(cls, delta: TableDelta) -> ChangedRows:
         """Return a difference that is in memory."""
         return cls(
-            inserted=HeldRows(delta.inserted),
-            deleted=HeldRows(delta.deleted),
-            before=HeldRows(delta.before),
-            after=HeldRows(delta.after),
+            inserted=InMemoryRows(delta.inserted),
+            deleted=InMemoryRows(delta.deleted),
+            before=InMemoryRows(delta.before),
+            after=InMemoryRows(delta.after),
         )
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.history.diff.change import DST, SRC, ChangeOp, Image, row_images
+from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
 from omnigraph.history.diff.equality import columns_equal
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
@@ -21,7 +21,7 @@ from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, check_whole
 
 _SHOWN = {SRC: "from", DST: "to"}
@@ -36,8 +36,8 @@ class EntityEvent:
     cause: Cause
     op: ChangeOp
     changed: tuple[str, ...]
-    before: Image | None
-    after: Image | None
+    before: EntityImage | None
+    after: EntityImage | None
 
     def to_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""
@@ -100,8 +100,8 @@ def blame(
     """
     check_whole("limit", limit, least=1)
     name = BranchName.parse(branch)
-    state = store.past.resolve_ref(str(name) if at is None else at, name)
-    line = store.past.line_of(state.snapshot)
+    state = store.refs.resolve_ref(str(name) if at is None else at, name)
+    line = store.refs.line_of(state.snapshot)
     # A publish may have made later commits visible together with this one.
     newest = line.position_of(state.commit.id)
     walk = _Walk(store, line, 0 if newest is None else newest, state.snapshot.entry(table_key), entity_id)
@@ -119,7 +119,7 @@ class _Walk:
         self._object_id = entry.object_id
         self._is_edge = entry.table_key.startswith("edge:")
         self._entity_id = entity_id
-        self._snapshots: dict[int, Snapshot] = {}
+        self._snapshots: dict[int, GraphSnapshot] = {}
         self._tables: dict[int, Table | None] = {}
 
     def events(self, limit: int) -> tuple[list[EntityEvent], bool]:
@@ -194,7 +194,7 @@ class _Walk:
             self._tables[place] = None if entry is None else snapshot.table(entry.table_key)
         return self._tables[place]
 
-    def _snapshot(self, place: int) -> Snapshot:
+    def _snapshot(self, place: int) -> GraphSnapshot:
         if place not in self._snapshots:
             self._snapshots[place] = self._store.snapshot_of(self._commit(place))
         return self._snapshots[place]
@@ -239,5 +239,5 @@ def _plain(row: pa.Table) -> pa.Table:
     return row.drop_columns([name for name in ("_rowid", ROW_ADDRESS) if name in row.column_names])
 
 
-def _image(row: pa.Table | None, *, is_edge: bool) -> Image | None:
+def _image(row: pa.Table | None, *, is_edge: bool) -> EntityImage | None:
     return None if row is None else row_images(_plain(row), is_edge=is_edge)[0]

@@ -37,7 +37,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
 
 _KEPT_BYTES = 128 << 20
@@ -109,7 +109,7 @@ class CommitBlock:
         ChangeSchemaBoundaryError: the commit changed the schema of a type, or brought or took a type with rows.
     """
 
-    def __init__(self, commit: Commit, before: Snapshot, after: Snapshot, deltas: Deltas) -> None:
+    def __init__(self, commit: Commit, before: GraphSnapshot, after: GraphSnapshot, deltas: Deltas) -> None:
         self.cause = Cause(commit=commit)
         self._deltas = deltas
         self._tables = _ordered(commit, before, after)
@@ -138,7 +138,7 @@ def no_parent(commit: Commit) -> CommitHasNoParentError:
     return CommitHasNoParentError(f"commit '{commit.id}' has no parent to compare with", details=details)
 
 
-def _ordered(commit: Commit, before: Snapshot, after: Snapshot) -> Sequence[OpenPair]:
+def _ordered(commit: Commit, before: GraphSnapshot, after: GraphSnapshot) -> Sequence[OpenPair]:
     """Open every changed table, whatever is wanted of them: a boundary must not depend on a filter."""
     pairs = changed_pairs(before, after)
     for pair in pairs:
@@ -179,7 +179,7 @@ class Chain:
     def __init__(self, store: GraphStore, deltas: Deltas) -> None:
         self._store = store
         self._deltas = deltas
-        self._last: tuple[CommitId, Snapshot] | None = None
+        self._last: tuple[CommitId, GraphSnapshot] | None = None
 
     def find(self, commit_id: CommitId) -> Step:
         """Return a commit of any live branch with its parent.
@@ -198,7 +198,7 @@ class Chain:
         raise CommitMissingError(f"commit '{commit_id}' not found", details=details)
 
     def _find_on(self, branch: BranchName, commit_id: CommitId) -> Step | None:
-        line = self._store.past.line_of(self._store.snapshot(branch))
+        line = self._store.refs.line_of(self._store.snapshot(branch))
         position = line.position_of(commit_id)
         if position is None:
             return None
@@ -206,12 +206,14 @@ class Chain:
             raise no_parent(line.at(0))
         return Step(parent=line.at(position - 1), commit=line.at(position))
 
-    def steps_after(self, head: Snapshot, last: CommitId | None, cut: CommitId, limit: int) -> Sequence[Step] | None:
+    def steps_after(
+        self, head: GraphSnapshot, last: CommitId | None, cut: CommitId, limit: int
+    ) -> Sequence[Step] | None:
         """Return the first commits behind ``last``, oldest first, none later than ``cut``.
 
         ``last`` None is the first commit of the graph. The answer is None when either is not on the line.
         """
-        line = self._store.past.line_of(head)
+        line = self._store.refs.line_of(head)
         start = 0 if last is None else line.position_of(last)
         stop = line.position_of(cut)
         if start is None or stop is None or start > stop:
@@ -219,7 +221,7 @@ class Chain:
         chosen = range(start, min(stop, start + limit))
         return [Step(parent=line.at(place), commit=line.at(place + 1)) for place in chosen]
 
-    def state_of(self, commit: Commit) -> Snapshot:
+    def state_of(self, commit: Commit) -> GraphSnapshot:
         """Return the state that a commit made.
 
         Raises:

@@ -33,7 +33,7 @@ from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_instance, check_text
 
 _AFTER = "after:"
@@ -223,7 +223,7 @@ class ChangeReader:
         return _ending(scope, tuple(blocks), last, is_caught_up=last == place.cut == head)
 
 
-def feed_cursor(head: Snapshot, wanted: ChangeFilter) -> str:
+def feed_cursor(head: GraphSnapshot, wanted: ChangeFilter) -> str:
     """Return the cursor of a feed that goes on behind a state."""
     state = head.state
     scope = FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, wanted.digest)
@@ -245,7 +245,9 @@ def _cursor(scope: FeedScope, last: CommitId) -> str:
     return encode_token(token)
 
 
-def _place(scope: FeedScope, head: Snapshot, start: str | None, cursor: str | None, page_token: str | None) -> _Place:
+def _place(
+    scope: FeedScope, head: GraphSnapshot, start: str | None, cursor: str | None, page_token: str | None
+) -> _Place:
     if sum(item is not None for item in (start, cursor, page_token)) > 1:
         details = BadValue(what="feed", value="start, cursor, page_token", expected="at most one of them")
         raise UsageError("a feed goes on from one place only", details=details)
@@ -322,7 +324,7 @@ def capture_baseline(
     yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}
 
 
-def export_records(snapshot: Snapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
+def export_records(snapshot: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
     """Yield every entity of a state as an export writes it: by table key, edges first, then by id."""
     for table_key in sorted(snapshot.state.tables):
         kind, _, name = table_key.partition(":")

@@ -37,7 +37,7 @@ def best_common_ancestor(commits: Graph, source: CommitId, target: CommitId) -> 
 
 
 @dataclass(slots=True, kw_only=True)
-class Lines:
+class SupportsLines:
     """Histories of branches, read newest first and only as far as a merge base needs them.
 
     Each line follows first parents, so two lines that meet are one from there on, and everything behind the meeting

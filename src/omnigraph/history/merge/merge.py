@@ -22,7 +22,7 @@ from omnigraph.errors import (
     RevertRefusedError,
     UsageError,
 )
-from omnigraph.history.merge.ancestry import Lines
+from omnigraph.history.merge.ancestry import SupportsLines
 from omnigraph.history.merge.conflicts import (
     MergeOutcome,
     MergePreview,
@@ -46,14 +46,14 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
-from omnigraph.txn.publish.writer import GraphPublishAuthority
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 
 def publish(
-    authority: GraphPublishAuthority,
+    branch_writer: BranchWriter,
     txn: WriteTxn,
     sides: Sides,
     plan: MergePlan,
@@ -65,7 +65,7 @@ def publish(
     """Publish a plan that has no row conflicts: all of it, or nothing.
 
     Args:
-        authority: the branch to write to.
+        branch_writer: the branch to write to.
         txn: a transaction on the state that the plan was made for.
         sides: the states that it was made from.
         plan: what to write.
@@ -93,7 +93,7 @@ def publish(
     for table_key in sorted(plan.reads):
         txn.read_table(table_key)
     txn.add_check(check)
-    return authority.commit(txn)
+    return branch_writer.commit(txn)
 
 
 def merge_branch(
@@ -136,8 +136,8 @@ def merge_branch(
     check_resolution(resolve)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
-        authority, _ = graph.store.current(names[1])
-    txn = authority.begin(
+        branch_writer, _ = graph.store.current(names[1])
+    txn = branch_writer.begin(
         WriteKind.BRANCH_MERGE,
         actor=actor,
         message=message,
@@ -147,11 +147,11 @@ def merge_branch(
     tables: tuple[TableCounts, ...] = ()
     with counting(txn.counters):
         relation = _relate(graph.store, captured, txn.snapshot)
-        authority.services.world.failpoints.hit("history.merge.after_capture")
+        branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
-            done = authority.commit(txn)
+            done = branch_writer.commit(txn)
         else:
-            merging = _Merging(graph, authority, txn, captured)
+            merging = _Merging(graph, branch_writer, txn, captured)
             relation, tables, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
@@ -206,9 +206,9 @@ class _Merging:
     """A merge under way: where it goes, and the state of the source that was captured for it."""
 
     graph: OpenGraph
-    authority: GraphPublishAuthority
+    branch_writer: BranchWriter
     txn: WriteTxn
-    captured: Snapshot
+    captured: GraphSnapshot
 
     def run(
         self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
@@ -224,7 +224,7 @@ class _Merging:
             raise
         txn.merged_parent = self.captured.state.head.commit
         try:
-            done = publish(self.authority, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
+            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
@@ -252,7 +252,7 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
-def _relate(store: GraphStore, source: Snapshot, target: Snapshot) -> _Relation:
+def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> _Relation:
     sides = {source.state.head.branch, target.state.head.branch}
 
     def others() -> Iterator[Iterator[Commit]]:
@@ -261,7 +261,7 @@ def _relate(store: GraphStore, source: Snapshot, target: Snapshot) -> _Relation:
                 continue
             yield _commits_while_there(store, name)
 
-    base = Lines(others=others).base_of(store.iter_commits(source), store.iter_commits(target))
+    base = SupportsLines(others=others).base_of(store.iter_commits(source), store.iter_commits(target))
     if base is None:
         names = f"source={source.state.head.branch} target={target.state.head.branch}"
         details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
@@ -284,8 +284,8 @@ def _commits_while_there(store: GraphStore, name: BranchName) -> Iterator[Commit
 def _plan(
     graph: OpenGraph,
     relation: _Relation,
-    source: Snapshot,
-    target: Snapshot,
+    source: GraphSnapshot,
+    target: GraphSnapshot,
     resolve: Resolution | None,
     memory_bytes: int,
 ) -> tuple[_Relation, Sides, MergePlan]:
@@ -306,13 +306,13 @@ def _plan(
             relation = other
 
 
-def _merge_sides(store: GraphStore, relation: _Relation, source: Snapshot, target: Snapshot) -> Sides:
+def _merge_sides(store: GraphStore, relation: _Relation, source: GraphSnapshot, target: GraphSnapshot) -> Sides:
     is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
     base = target if is_fast else store.snapshot_of(relation.base)
     return Sides(base=base, source=source, target=target)
 
 
-def _changed(member: str, captured: Snapshot, store: GraphStore) -> ReadSetChangedError:
+def _changed(member: str, captured: GraphSnapshot, store: GraphStore) -> ReadSetChangedError:
     head = captured.state.head
     actual = _incarnation(store, head.branch)
     details = ReadSetChange(member=f"{member}:{head.branch}", expected=head.incarnation, actual=actual)
@@ -321,7 +321,7 @@ def _changed(member: str, captured: Snapshot, store: GraphStore) -> ReadSetChang
 
 def _incarnation(store: GraphStore, branch: BranchName) -> str | None:
     try:
-        return store.branch_line(branch).incarnation
+        return store.branch_incarnation(branch).incarnation
     except BranchMissingError:
         return None
 
@@ -362,8 +362,8 @@ def revert_commit(
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
     check_resolution(resolve)
     with counting() as counters:
-        authority, _ = graph.store.current(name)
-    txn = authority.begin(
+        branch_writer, _ = graph.store.current(name)
+    txn = branch_writer.begin(
         WriteKind.REVERT,
         actor=actor,
         message=f"revert {wanted}" if message is None else message,
@@ -372,10 +372,10 @@ def revert_commit(
     txn.counters.add(counters.cost())
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
-        authority.services.world.failpoints.hit("history.merge.after_capture")
+        branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         catalog = graph.catalog_at(txn.snapshot)
         plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes))
-    done = publish(authority, txn, sides, plan, catalog, what="revert")
+    done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
     return RevertResult(
         branch=name,
         reverted=wanted,
@@ -386,7 +386,7 @@ def revert_commit(
     )
 
 
-def _revert_sides(store: GraphStore, wanted: CommitId, target: Snapshot) -> Sides:
+def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> Sides:
     """Return the states that undo a commit: from what it made, back to what it was made on."""
     undone, parent = _find(store, wanted, target)
     base = store.snapshot_of(undone)
@@ -396,7 +396,7 @@ def _revert_sides(store: GraphStore, wanted: CommitId, target: Snapshot) -> Side
     return Sides(base=base, source=store.snapshot_of(parent), target=target)
 
 
-def _find(store: GraphStore, wanted: CommitId, target: Snapshot) -> tuple[Commit, Commit]:
+def _find(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> tuple[Commit, Commit]:
     """Return a commit of the branch's history and its first parent, which is the next older one there."""
     history = store.iter_commits(target)
     undone = next((commit for commit in history if commit.id == wanted), None)

@@ -38,7 +38,7 @@ from omnigraph.history.merge.three_way import (
 )
 from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 
@@ -100,12 +100,12 @@ def _base64(content: bytes) -> str:
 class Sides:
     """The three states that a merge is decided on."""
 
-    base: Snapshot
-    source: Snapshot
-    target: Snapshot
+    base: GraphSnapshot
+    source: GraphSnapshot
+    target: GraphSnapshot
 
     @property
-    def all(self) -> tuple[Snapshot, Snapshot, Snapshot]:
+    def all(self) -> tuple[GraphSnapshot, GraphSnapshot, GraphSnapshot]:
         """Base, source, target."""
         return self.base, self.source, self.target
 
@@ -187,7 +187,7 @@ def _merge_table(sides: Sides, key: str, budget: Budget) -> TableMerge | None:
     return merge_rows(delta, rows)
 
 
-def _rows_of_target(target: Snapshot, key: str, delta: TableDelta) -> pa.Table:
+def _rows_of_target(target: GraphSnapshot, key: str, delta: TableDelta) -> pa.Table:
     columns = delta.inserted.schema
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
     found = target.table(key).lookup(ids, columns.names)
@@ -335,7 +335,7 @@ def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, catalog: Cata
     ]
 
 
-def _images(side: Snapshot, key: str, ids: set[str], catalog: Catalog) -> Mapping[str, dict[str, Any]]:
+def _images(side: GraphSnapshot, key: str, ids: set[str], catalog: Catalog) -> Mapping[str, dict[str, Any]]:
     kind, _, name = key.partition(":")
     owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
     try:

@@ -14,10 +14,10 @@ from omnigraph.ir.check.tree import CheckedMutation, CheckedQuery, CheckedRead
 from omnigraph.ir.model import NOW_PARAMETER
 from omnigraph.ir.types import MAX_DIMENSION, resolve_type
 from omnigraph.lang.gq import ast
-from omnigraph.lang.source import Source
+from omnigraph.lang.source import SourceText
 
 
-def check_parameters(decl: ast.QueryDecl, catalog: Catalog, source: Source) -> Mapping[str, PropertyType]:
+def check_parameters(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Mapping[str, PropertyType]:
     """Return the declared types by name, in declaration order."""
     types: dict[str, PropertyType] = {}
     scope = Scope(catalog=catalog, source=source, parameters=types)
@@ -46,7 +46,7 @@ def _unknown(parameter: ast.Parameter) -> str:
     return f"parameter '${parameter.name}' has an unknown type: type={shown}"
 
 
-def check_query(decl: ast.QueryDecl, catalog: Catalog, source: Source) -> CheckedQuery:
+def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> CheckedQuery:
     """Check a declaration against a schema; the first violation is reported.
 
     Args:

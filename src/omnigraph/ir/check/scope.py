@@ -9,7 +9,7 @@ from types import MappingProxyType
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.errors import Diagnostic, QueryTypeError
 from omnigraph.lang.parsing import nearest_name
-from omnigraph.lang.source import Source, Span
+from omnigraph.lang.source import SourceText, Span
 
 
 @dataclass(slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class Scope:
     """A scope grows as clauses are read; a negation works on a copy."""
 
     catalog: Catalog
-    source: Source
+    source: SourceText
     parameters: Mapping[str, PropertyType]
     entities: dict[str, NodeType | EdgeType] = field(default_factory=dict)
 

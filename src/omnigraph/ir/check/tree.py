@@ -7,7 +7,7 @@ from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
 from omnigraph.lang.gq import ast
-from omnigraph.lang.source import Source, Span
+from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
 
 Direction = Literal["out", "in", "both"]
@@ -118,7 +118,7 @@ class CheckedRead:
 
     decl: ast.QueryDecl
     catalog: Catalog
-    source: Source
+    source: SourceText
     parameters: Mapping[str, PropertyType]
     clauses: tuple[CheckedClause, ...]
     projections: tuple[CheckedProjection, ...]
@@ -179,7 +179,7 @@ class CheckedMutation:
 
     decl: ast.QueryDecl
     catalog: Catalog
-    source: Source
+    source: SourceText
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
 

@@ -11,7 +11,7 @@ from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.model import NOW_PARAMETER, Column, Constant, EntityRef, ParameterRef, Scalarlike
 from omnigraph.ir.types import DATETIME, TEXT, fit_assigned, fit_compared
 from omnigraph.lang.gq import ast
-from omnigraph.lang.source import Source, Span
+from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
 from omnigraph.values.temporal import parse_date, parse_datetime
 
@@ -22,7 +22,7 @@ NOW = ParameterRef(name=NOW_PARAMETER, type=DATETIME)
 class Lowering:
     """What lowering knows of a query beside its tree."""
 
-    source: Source
+    source: SourceText
 
     def refusal(self, message: str, span: Span, *, suggestion: str | None = None) -> QueryMeaningError:
         """Return the error for something that type-checks and yet means nothing."""

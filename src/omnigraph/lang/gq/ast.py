@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal as Choice
 
-from omnigraph.lang.source import NOWHERE, Comment, Ident, Source, Span
+from omnigraph.lang.source import NOWHERE, Comment, Ident, SourceText, Span
 from omnigraph.records import record
 
 CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
@@ -21,7 +21,7 @@ ANONYMOUS = "_"
 
 
 @record
-class TypeRef:
+class ParameterTypeRef:
     """A parameter type. ``scalar`` is a base type word or ``Vector``."""
 
     scalar: str
@@ -221,7 +221,7 @@ class Hops:
 
 
 @record
-class Traversal:
+class TraversalClause:
     """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``."""
 
     source: Variable
@@ -234,7 +234,7 @@ class Traversal:
 
 
 @record
-class Filter:
+class FilterClause:
     """``left op right``."""
 
     left: Expression
@@ -252,7 +252,7 @@ class Negation:
 
 
 # A text predicate stands as a clause of its own.
-Clause = Binding | Traversal | Filter | TextSearch | Negation
+Clause = Binding | TraversalClause | FilterClause | TextSearch | Negation
 
 
 # Bodies and declarations
@@ -350,7 +350,7 @@ class Parameter:
     """``$name: Type``."""
 
     name: str
-    type: TypeRef
+    type: ParameterTypeRef
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -377,4 +377,4 @@ class QueryFile:
 
     queries: tuple[QueryDecl, ...]
     comments: tuple[Comment, ...] = ()
-    source: Source = field(default=Source("<query>", ""), compare=False, repr=False)
+    source: SourceText = field(default=SourceText("<query>", ""), compare=False, repr=False)

@@ -20,7 +20,7 @@ from omnigraph.lang.gq.ast import (
     DateTimeLiteral,
     Delete,
     Expression,
-    Filter,
+    FilterClause,
     FloatLiteral,
     Insert,
     IntegerLiteral,
@@ -32,6 +32,7 @@ from omnigraph.lang.gq.ast import (
     Now,
     Ordering,
     Parameter,
+    ParameterTypeRef,
     Predicate,
     Projection,
     PropertyAccess,
@@ -43,15 +44,14 @@ from omnigraph.lang.gq.ast import (
     Statement,
     StringLiteral,
     TextSearch,
-    Traversal,
-    TypeRef,
+    TraversalClause,
     Update,
     Variable,
 )
 from omnigraph.lang.layout import (
     INDENT,
     Item,
-    Row,
+    LayoutRow,
     Weaver,
     Woven,
     append_comments,
@@ -64,7 +64,7 @@ from omnigraph.lang.source import Comment, Span
 from omnigraph.records import record
 
 
-def format_type(type_ref: TypeRef) -> str:
+def format_type(type_ref: ParameterTypeRef) -> str:
     """Return a parameter type as people write it.
 
     >>> format_type(TypeRef(scalar="String", is_list=True, nullable=True))
@@ -142,9 +142,9 @@ def format_clause(clause: Clause) -> str:
             return binding_head(clause)
         case Binding(predicates=predicates):
             return f"{binding_head(clause)} {{ {', '.join(map(format_pair, predicates))} }}"
-        case Traversal():
+        case TraversalClause():
             return _traversal(clause)
-        case Filter(left=left, op=op, right=right):
+        case FilterClause(left=left, op=op, right=right):
             return f"{format_expression(left)} {op} {format_expression(right)}"
         case TextSearch():
             return format_expression(clause)
@@ -211,7 +211,7 @@ def _call(function: str, *arguments: Expression | None) -> str:
     return f"{function}({', '.join(written)})"
 
 
-def _traversal(traversal: Traversal) -> str:
+def _traversal(traversal: TraversalClause) -> str:
     edge = f"<{traversal.edge.text}>" if traversal.is_undirected else traversal.edge.text
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"
@@ -322,7 +322,7 @@ class _QueryWriter:
         # Comments beside the annotations have no line of their own there: they open the body.
         early = tuple(self._weaver.comments_in(Span(parameters.end, body.start)))
         if early:
-            rows: list[Row[_Part]] = [Row(comment=comment) for comment in (*early, *woven.opening)]
+            rows: list[LayoutRow[_Part]] = [LayoutRow(comment=comment) for comment in (*early, *woven.opening)]
             woven = Woven(rows=(*rows, *woven.rows))
         *head, opening = self._head(query, parameters)
         lines = render_rows(woven.rows, lambda part: part.value.write(part.inside or part.span, 1), depth=1)

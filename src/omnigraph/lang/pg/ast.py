@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal as Choice
 
-from omnigraph.lang.source import NOWHERE, Comment, Ident, Source, Span
+from omnigraph.lang.source import NOWHERE, Comment, Ident, SourceText, Span
 from omnigraph.records import record
 
 ConstraintName = Choice["key", "unique", "index", "range", "check"]
@@ -24,7 +24,7 @@ class Literal:
 
 
 @record
-class TypeRef:
+class PropertyTypeRef:
     """A property type. ``scalar`` is a base type word, or ``Vector`` or ``enum``."""
 
     scalar: str
@@ -68,7 +68,7 @@ class Property:
     """``name: Type @annotation…``."""
 
     name: Ident
-    type: TypeRef
+    type: PropertyTypeRef
     annotations: tuple[Annotation, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
@@ -124,4 +124,4 @@ class SchemaFile:
 
     declarations: tuple[Declaration, ...]
     comments: tuple[Comment, ...] = ()
-    source: Source = field(default=Source("<schema>", ""), compare=False, repr=False)
+    source: SourceText = field(default=SourceText("<schema>", ""), compare=False, repr=False)

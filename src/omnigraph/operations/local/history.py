@@ -71,7 +71,7 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         until_ms=None if request.until is None else parse_datetime(request.until),
     )
     branch = BranchName.parse(request.branch)
-    return graph.store.past.log(branch, wanted, request.limit, request.after)
+    return graph.store.refs.log(branch, wanted, request.limit, request.after)
 
 
 def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachments) -> Commit:
@@ -82,7 +82,7 @@ def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachment
     """
     del attached
     wanted = CommitId(Ulid.parse(request.commit_id))
-    return graph.store.past.show(wanted, BranchName.parse(request.branch))
+    return graph.store.refs.show(wanted, BranchName.parse(request.branch))
 
 
 def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: Attachments) -> CommitChanges:

@@ -27,9 +27,9 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
     from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
 
     check_policy(request.policy)
-    authority = graph.store.current(BranchName.parse(request.branch))[0]
+    branch_writer = graph.store.current(BranchName.parse(request.branch))[0]
     runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
-    work = Optimization(authority, graph.catalogs.get, runner, policy=request.policy, actor=request.actor)
+    work = Optimization(branch_writer, graph.catalogs.get, runner, policy=request.policy, actor=request.actor)
     return work.run(request.types)
 
 
@@ -48,7 +48,7 @@ def cleanup(graph: OpenGraph, request: CleanupRequest, attached: Attachments) ->
     del attached
     check_flag("confirm", request.confirm)
     retention = Retention(keep=request.keep, older_than_s=request.older_than_s)
-    work = Cleanup(graph.store, retention, graph.maintenance, graph.world)
+    work = Cleanup(graph.store, retention, graph.maintenance, graph.runtime)
     return work.run() if request.confirm else work.preview()
 
 
@@ -67,7 +67,7 @@ def status(graph: OpenGraph, request: StatusRequest, attached: Attachments) -> G
         BranchName.parse(request.branch),
         graph.catalog_at(graph.snapshot(request.branch, None)),
         graph.maintenance,
-        graph.world,
+        graph.runtime,
         storage=request.storage,
     )
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.operations.request import Attachments
     from omnigraph.txn.refs import ResolvedState
-    from omnigraph.txn.snapshot import Snapshot
+    from omnigraph.txn.snapshot import GraphSnapshot
 
 
 def query(graph: OpenGraph, request: QueryRequest, attached: Attachments) -> Result:
@@ -83,10 +83,10 @@ def resolve_ref(graph: OpenGraph, request: ResolveRefRequest, attached: Attachme
     """
     del attached
     branch = BranchName.parse(request.branch)
-    return graph.store.past.resolve_ref(request.ref, branch)
+    return graph.store.refs.resolve_ref(request.ref, branch)
 
 
-def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> Snapshot:
+def read_state(graph: OpenGraph, request: ReadStateRequest, attached: Attachments) -> GraphSnapshot:
     """Return a pinned state; raises what :func:`resolve_ref` does."""
     del attached
     return graph.snapshot(request.branch, request.at)
@@ -137,7 +137,7 @@ def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> E
             export_cut(graph, request.branch, request.at, request.types),
             request.to,
             request.format,
-            world=graph.world,
+            runtime=graph.runtime,
             graph=graph.store.storage,
             progress=attached.progress,
             settings=request.settings,
@@ -152,7 +152,7 @@ def export_stream(graph: OpenGraph, request: ExportStreamRequest, attached: Atta
     check_callable("progress", attached.progress)
     with counting():
         cut = export_cut(graph, request.branch, request.at, request.types)
-        return export_stream(cut, attached.sink, world=graph.world, progress=attached.progress)
+        return export_stream(cut, attached.sink, runtime=graph.runtime, progress=attached.progress)
 
 
 def export_cut(graph: OpenGraph, branch: str, at: str | None, types: Sequence[str] | None) -> ExportCut:
@@ -168,7 +168,7 @@ def export_cut(graph: OpenGraph, branch: str, at: str | None, types: Sequence[st
     return ExportCut.of(snapshot, graph.catalog_at(snapshot), types)
 
 
-def _host_rows(pinned: Snapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
+def _host_rows(pinned: GraphSnapshot, owner: NodeType | EdgeType) -> Iterator[dict[str, Any]]:
     from omnigraph.engine.results.encodings import host_values  # noqa: PLC0415 - few reads need it
 
     table = pinned.table(owner.table_key)

@@ -61,10 +61,10 @@ def _mutate(
     request: MutateRequest | MutateBatchRequest,
     decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows],
 ) -> MutationResult:
-    now_ms = graph.world.clock.now_ms()
+    now_ms = graph.runtime.clock.now_ms()
     attempt = 0
     while True:
-        authority, newest = graph.store.current(BranchName.parse(request.branch))
+        branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
         schema = newest.state.schema
         catalog = graph.catalogs.get(schema)
         query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
@@ -72,7 +72,7 @@ def _mutate(
         attempt += 1
         try:
             return run_mutation(
-                authority,
+                branch_writer,
                 catalog,
                 plan,
                 decode(query),
@@ -93,10 +93,10 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
     Raises:
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    authority, newest = graph.store.current(BranchName.parse(request.branch))
+    branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
     schema = newest.state.schema
     return load_sources(
-        authority,
+        branch_writer,
         graph.catalogs.get(schema),
         request.sources,
         request.mode,

@@ -24,15 +24,15 @@ from omnigraph.spark.runner import Runner
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, discard_fragments
 from omnigraph.txn.manifest.rows import BatchMark
-from omnigraph.txn.publish.phases import moved, swept
+from omnigraph.txn.publish.phases import moved, swept_error
 from omnigraph.txn.publish.publisher import CommitResult
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId
 
 
 @record
-class LoadRequest:
+class SparkLoadRequest:
     """What a caller asks for; :func:`omnigraph.spark.load` says what each of it means."""
 
     mode: LoadMode
@@ -62,7 +62,7 @@ class LoadJob:
     """
 
     def __init__(
-        self, engine: OpenGraph, request: LoadRequest, runner: Runner, *, writes_directly: bool = True
+        self, engine: OpenGraph, request: SparkLoadRequest, runner: Runner, *, writes_directly: bool = True
     ) -> None:
         self._request = request
         self._runner = runner
@@ -71,7 +71,7 @@ class LoadJob:
         self._read_on = newest.state.version
         self._catalog = engine.catalog_at(newest)
         services = self._authority.services
-        self._world = services.world
+        self._world = services.runtime
         self.storage = services.stores.datasets.storage
         self.scratch = ScratchPlace(storage=self.storage, operation_id=str(self._world.ids.ulid()))
         vectors = MissingVectors.find(self._catalog, engine.embedder)
@@ -159,8 +159,8 @@ class LoadJob:
         head = txn.snapshot.state.head
         for table_key, loaded in outcome.types.items():
             txn.snapshot.entry(table_key)
-            if loaded.fragments and self._read_on < head.swept:
-                raise swept(table_key, self._read_on, head.swept)
+            if loaded.fragments and self._read_on < head.orphan_floor:
+                raise swept_error(table_key, self._read_on, head.orphan_floor)
         if request.batch is not None:
             txn.mark_batch(request.batch)
         return txn
@@ -195,7 +195,7 @@ class LoadJob:
             txn.add_check(check_again)
         return written, self._authority.commit(txn)
 
-    def _check(self, outcome: Outcome, snapshot: Snapshot, problems: ProblemList) -> Verdict:
+    def _check(self, outcome: Outcome, snapshot: GraphSnapshot, problems: ProblemList) -> Verdict:
         """Ask the rules about the rows upon a state.
 
         Raises:
@@ -220,7 +220,7 @@ class LoadJob:
             problems.add(verdict.every_problem(self.scratch))
         raise verdict.error
 
-    def _change(self, outcome: Outcome, snapshot: Snapshot) -> WrittenChange:
+    def _change(self, outcome: Outcome, snapshot: GraphSnapshot) -> WrittenChange:
         mode = self._request.mode
         return WrittenChange(
             catalog=self._catalog,
@@ -250,7 +250,7 @@ class LoadJob:
             if before != after and not outcome.types[key].has_fresh_ids:
                 raise moved(key, before.version, after.version)
 
-    def _direct_tickets(self, newest: Snapshot) -> dict[str, TableTicket]:
+    def _direct_tickets(self, newest: GraphSnapshot) -> dict[str, TableTicket]:
         # A table that the branch only inherits has no place of its own yet, and where it will be may change.
         line = self._authority.services.line
         return {

@@ -15,12 +15,12 @@ from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.options import Progress, check_load
 from omnigraph.engine.load.parquet import misfits
 from omnigraph.engine.load.sources import STDIN, expand_sources
-from omnigraph.engine.load.tables import Binding, bind, owner_of
+from omnigraph.engine.load.tables import ColumnBinding, bind, owner_of
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.rows import RowProblem
 from omnigraph.operations.local import LocalBackend
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.job import LoadJob, LoadRequest
+from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.options import SparkLoadResult, SparkLoadSettings
 from omnigraph.spark.load.parts import read_batches, read_part, split_sources
 from omnigraph.spark.load.rows import ClusterBy, cluster_columns
@@ -53,7 +53,7 @@ def request_of(
     cluster_by: ClusterBy | None,
     settings: SparkLoadSettings | None,
     **plain: Unpack[_Plain],
-) -> LoadRequest:
+) -> SparkLoadRequest:
     """Return the request that the arguments of a public call make.
 
     Raises:
@@ -64,7 +64,7 @@ def request_of(
     check_instance("settings", settings, SparkLoadSettings)
     for what in ("actor", "message"):
         checked_text(what, plain[what])
-    return LoadRequest(
+    return SparkLoadRequest(
         expected_head=commit_id(expected_head),
         cluster_by=cluster_columns(engine.catalog(plain["branch"]), cluster_by),
         settings=settings or SparkLoadSettings(),
@@ -172,7 +172,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
 
 
 def run_load(
-    engine: OpenGraph, sources: Sequence[Source | str], request: LoadRequest, runner: Runner
+    engine: OpenGraph, sources: Sequence[Source | str], request: SparkLoadRequest, runner: Runner
 ) -> SparkLoadResult:
     """Load sources with whichever runner."""
     job = LoadJob(engine, request, runner)
@@ -266,9 +266,9 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
 
 
 def _bind(
-    job: LoadJob, request: LoadRequest, frames: Mapping[str, DataFrame], columns: Mapping[str, Mapping[str, str]]
-) -> dict[str, Binding]:
-    bindings: dict[str, Binding] = {}
+    job: LoadJob, request: SparkLoadRequest, frames: Mapping[str, DataFrame], columns: Mapping[str, Mapping[str, str]]
+) -> dict[str, ColumnBinding]:
+    bindings: dict[str, ColumnBinding] = {}
     with ProblemList(request.limit, request.errors_to) as problems:
         for name, frame in frames.items():
             source = Source(path=_title(name), format="parquet", type_name=name, columns=columns.get(name, {}))
@@ -286,7 +286,7 @@ def _read(
     job: LoadJob,
     runner: SparkRunner,
     frames: Mapping[str, DataFrame],
-    bindings: Mapping[str, Binding],
+    bindings: Mapping[str, ColumnBinding],
     parts: list[WrittenPart],
 ) -> Places:
     """Add what tasks told to ``parts``; return what the row numbers stand for."""
@@ -308,7 +308,7 @@ def _read(
 
 
 def _work(
-    orders: WriteOrders, binding: Binding, title: str, first: int, batches: Iterator[pa.RecordBatch]
+    orders: WriteOrders, binding: ColumnBinding, title: str, first: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext  # noqa: PLC0415 - Spark is loaded where it is used
 

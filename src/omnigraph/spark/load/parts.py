@@ -15,7 +15,7 @@ from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
 from omnigraph.engine.load.jsonl import ReadChunk, iter_chunks, read_jsonl
 from omnigraph.engine.load.parquet import RowGroups, open_parquet, parse_values, read_parquet
 from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
-from omnigraph.engine.load.tables import Binding, TableReader
+from omnigraph.engine.load.tables import ColumnBinding, TableReader
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
@@ -222,7 +222,7 @@ def read_part(orders: WriteOrders, part: SourcePart) -> WrittenPart:
 
 
 def read_batches(
-    orders: WriteOrders, binding: Binding, writer: PartWriter, batches: Iterator[pa.RecordBatch]
+    orders: WriteOrders, binding: ColumnBinding, writer: PartWriter, batches: Iterator[pa.RecordBatch]
 ) -> WrittenPart:
     """Read rows that come as Arrow batches of the bound columns; their lines count from 1."""
     table = TableReader(orders.opened or orders.catalog, binding, parse_values, is_patch=False)

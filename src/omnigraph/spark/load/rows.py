@@ -20,7 +20,7 @@ from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, PropertyType, 
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.equality import rows_equal
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.written import ROW, RowsFile
 from omnigraph.spark.runner import Runner
@@ -40,7 +40,7 @@ _OFFSETS = pa.schema([("fragment", pa.uint32()), ("offset", pa.uint32())])
 
 
 @record
-class MergeTask:
+class MergeRowsTask:
     """Rows of one table to write.
 
     Args:
@@ -86,7 +86,7 @@ class ShrinkTask:
     offsets: tuple[str, ...]
 
 
-def merge_rows(task: MergeTask) -> MergedRows:
+def merge_rows(task: MergeRowsTask) -> MergedRows:
     """Write the rows of a task beside their table."""
     if task.is_new and task.sort_by is None:
         batches = (batch.drop_columns([ROW]) for batch in _counting(task))
@@ -145,7 +145,7 @@ def group_files(files: Sequence[RowsFile], *, rows: int, size_bytes: int) -> lis
     return [*groups, tuple(group)] if group else groups
 
 
-def _counting(task: MergeTask) -> Iterator[pa.RecordBatch]:
+def _counting(task: MergeRowsTask) -> Iterator[pa.RecordBatch]:
     losers = [batch.column("row") for name in task.losers for batch in task.scratch.read_arrow(name)]
     left_out = pa.concat_arrays(losers) if losers else None
     for file in task.files:
@@ -178,12 +178,12 @@ def _has_key_index(table: Table) -> bool:
     return all(fragment.metadata.id in covered for fragment in table.fragments)
 
 
-def _write_offsets(task: MergeTask, addresses: npt.NDArray[np.uint64]) -> tuple[str | None, tuple[int, ...]]:
+def _write_offsets(task: MergeRowsTask, addresses: npt.NDArray[np.uint64]) -> tuple[str | None, tuple[int, ...]]:
     if not addresses.size:
         return None, ()
     owners = (addresses >> np.uint64(32)).astype(np.uint32)
     offsets = (addresses & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    name = f"offsets/{World.system().ids.ulid()}"
+    name = f"offsets/{Runtime.system().ids.ulid()}"
     task.scratch.put(name, pa.table([pa.array(owners), pa.array(offsets)], schema=_OFFSETS))
     return name, tuple(np.unique(owners).tolist())
 
@@ -262,7 +262,7 @@ def split_rows(task: ClusterTask, splits: Sequence[Any], file: RowsFile) -> dict
     order = pc.array_sort_indices(rows.column(task.column).combine_chunks(), null_placement="at_start")
     rows = rows.take(order)
     column, nulls = rows.column(task.column), rows.column(task.column).null_count
-    attempt = World.system().ids.ulid()
+    attempt = Runtime.system().ids.ulid()
     found, start = {}, 0
     for number in range(len(splits) + 1):
         end = rows.num_rows

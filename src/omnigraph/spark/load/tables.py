@@ -11,7 +11,7 @@ from omnigraph.records import record
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.rows import (
     MergedRows,
-    MergeTask,
+    MergeRowsTask,
     ShrinkTask,
     cluster_rows,
     group_files,
@@ -27,7 +27,7 @@ from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.portable import TableTicket
 from omnigraph.txn.changes import WrittenRows
 from omnigraph.txn.publish.phases import moved
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.transaction import WriteTxn
 
 _FRAGMENTS_PER_TASK = 32
@@ -64,7 +64,7 @@ class TableWriter:
 
     def write(
         self,
-        authority: GraphPublishAuthority,
+        branch_writer: BranchWriter,
         txn: WriteTxn,
         types: Mapping[str, LoadedType],
         direct: Mapping[str, TableTicket],
@@ -73,7 +73,7 @@ class TableWriter:
         """Write what was put aside and return the changes of all tables.
 
         Args:
-            authority: the branch.
+            branch_writer: the branch.
             txn: the transaction.
             types: what was read, by table.
             direct: where rows of a table were written to as they were read.
@@ -82,7 +82,7 @@ class TableWriter:
         Raises:
             ExpectedVersionMismatchError: a table is not where its rows were written to.
         """
-        placed = {key: self._place(authority, txn, key, direct) for key in types}
+        placed = {key: self._place(branch_writer, txn, key, direct) for key in types}
         tasks = []
         for key, loaded in types.items():
             is_empty = not txn.snapshot.entry(key).row_count
@@ -109,9 +109,9 @@ class TableWriter:
         return WrittenTables(changes=tuple(changes), unchanged={key: n for key, n in counts.items() if n})
 
     def _place(
-        self, authority: GraphPublishAuthority, txn: WriteTxn, key: str, direct: Mapping[str, TableTicket]
+        self, branch_writer: BranchWriter, txn: WriteTxn, key: str, direct: Mapping[str, TableTicket]
     ) -> TablePin:
-        pin = authority.prepare(txn, key)
+        pin = branch_writer.prepare(txn, key)
         ticket = direct.get(key)
         if ticket is not None and (pin.location, pin.branch) != (ticket.pin.location, ticket.pin.branch):
             raise moved(key, ticket.pin.version, pin.version)
@@ -119,7 +119,7 @@ class TableWriter:
 
     def _tasks(
         self, loaded: LoadedType, pin: TablePin, superseded: Superseded | None, *, is_empty: bool
-    ) -> list[MergeTask]:
+    ) -> list[MergeRowsTask]:
         settings = self.settings
         is_new = loaded.has_fresh_ids or self._is_strict or is_empty
         column = self.cluster_by.get(loaded.owner.table_key)
@@ -129,7 +129,7 @@ class TableWriter:
             size = settings.fragment_rows if is_new else settings.merge_rows
             groups = group_files(loaded.aside, rows=size, size_bytes=settings.flush_bytes)
         return [
-            MergeTask(
+            MergeRowsTask(
                 scratch=self.scratch,
                 ticket=TableTicket(storage=self.storage, pin=pin),
                 table_key=loaded.owner.table_key,

@@ -18,7 +18,7 @@ from omnigraph.engine.load.intake import ProblemList, fill_ids
 from omnigraph.engine.rows import TypeRows
 from omnigraph.errors import Violation, Violations, details_from_json, details_to_json
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import KeysFile, Places, keys_of, row_numbers
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.store.scratch import ScratchPlace
@@ -120,7 +120,7 @@ class PartWriter:
         self._number = number
         self._source_number = source_number
         self.source_name = source_name
-        self._world = World.system()
+        self._world = Runtime.system()
         # Another attempt at the same part writes files of its own.
         self._attempt = f"{number:06}-{self._world.ids.ulid()}"
         self._files = 0

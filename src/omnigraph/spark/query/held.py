@@ -20,14 +20,14 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.wire import aligned, decode
 from omnigraph.store.tables.pinned import KEY
 
 
 @record
-class Given:
+class TaskParameters:
     """What the request brought, as every task needs it."""
 
     parameters: Mapping[str, Any]
@@ -41,7 +41,7 @@ class Given:
 class CarriedRows:
     """A batch of rows, as predicates ask them."""
 
-    def __init__(self, given: Given, layout: Layout, rows: pa.Table) -> None:
+    def __init__(self, given: TaskParameters, layout: Layout, rows: pa.Table) -> None:
         self._given = given
         self._layout = layout
         self._rows = rows
@@ -67,15 +67,15 @@ class CarriedRows:
         return np.asarray(pc.equal(left, right).to_numpy(), dtype=np.bool_)
 
 
-class HeldRows:
+class TaskRows:
     """Some rows with their values, as output, order and groups of the embedded engine ask for them.
 
     There is no snapshot behind it: whatever a read looks at after its match is in the rows.
     """
 
-    def __init__(self, given: Given, layout: Layout, rows: pa.Table) -> None:
+    def __init__(self, given: TaskParameters, layout: Layout, rows: pa.Table) -> None:
         self._given = given
-        self.limits = Limits(QueryOptions(), World.system().clock)
+        self.limits = Limits(QueryOptions(), Runtime.system().clock)
         self.variables = {variable: variable for variable in layout.variables}
         self.keeps_order = False
         self._held: dict[str, Mapping[str, pa.Array]] = {}
@@ -88,7 +88,7 @@ class HeldRows:
         self.frame = Frame(length=rows.num_rows, ids=ids, weights=_weights(layout, rows))
 
     @classmethod
-    def of(cls, given: Given, layout: Layout, batch: pa.RecordBatch | pa.Table) -> HeldRows:
+    def of(cls, given: TaskParameters, layout: Layout, batch: pa.RecordBatch | pa.Table) -> TaskRows:
         """Return rows that travelled."""
         return cls(given, layout, decode(batch, layout.schema))
 

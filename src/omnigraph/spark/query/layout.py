@@ -10,7 +10,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, Scan, Step
 from omnigraph.ir.model import (
     AggregateCall,
     Column,
@@ -104,9 +104,9 @@ def uses(step: Step) -> Live:
             return predicate_uses(step.predicate)
         case LinkTest():
             return frozenset({(step.source, KEY), (step.destination, KEY)})
-        case Weigh():
+        case CountExpand():
             return frozenset({(step.expand.source, KEY)})
-        case Unless():
+        case AntiJoinStep():
             return frozenset().union(*(uses(inner) for inner in step.steps), ((name, KEY) for name in _starts(step)))
         case _:
             assert_never(step)
@@ -140,7 +140,7 @@ def _expression_uses(expression: OutputExpression) -> Iterator[Property]:
         yield expression.variable, KEY
 
 
-def _starts(step: Unless) -> Iterator[str]:
+def _starts(step: AntiJoinStep) -> Iterator[str]:
     """Yield the variables whose rows are told apart by id once the inner steps have run."""
     for inner in step.steps:
         yield from (variable for variable, _ in uses(inner))
@@ -178,7 +178,7 @@ class Match:
 
 
 @dataclass(slots=True)
-class Names:
+class ColumnNames:
     """Names for columns, none of them twice in one read."""
 
     numbers: Iterator[int] = field(default_factory=count)

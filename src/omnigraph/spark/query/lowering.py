@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh, walk
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step, walk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.ir.model import (
     Bm25Ranking,
@@ -20,12 +20,19 @@ from omnigraph.ir.model import (
     SameEntity,
     TextMatch,
 )
-from omnigraph.spark.query.held import Given
+from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
-from omnigraph.spark.query.tasks import FilterTask, FirstGroupsTask, FirstRowsTask, GroupTask, MergeTask, ShowTask
-from omnigraph.spark.query.traversals import expand, link_test, weigh, without_neighbour
+from omnigraph.spark.query.tasks import (
+    FilterTask,
+    FirstGroupsTask,
+    FirstRowsTask,
+    GroupTask,
+    MergeGroupsTask,
+    OutputTask,
+)
+from omnigraph.spark.query.traversals import count_expand, expand, link_test, without_neighbour
 from omnigraph.store.tables.pinned import KEY
 
 
@@ -51,9 +58,9 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return _filter(reading, match, step.predicate, live)
         case LinkTest():
             return link_test(reading, match, step, live)
-        case Weigh():
-            return weigh(reading, match, step, live)
-        case Unless():
+        case CountExpand():
+            return count_expand(reading, match, step, live)
+        case AntiJoinStep():
             return _unless(reading, match, step, live)
         case _:
             assert_never(step)
@@ -83,7 +90,7 @@ def _filter(reading: Reading, match: Match, predicate: Predicate, live: Live) ->
     return replace(match, relation=rows.map(task), layout=kept)
 
 
-def _unless(reading: Reading, match: Match, step: Unless, live: Live) -> Match:
+def _unless(reading: Reading, match: Match, step: AntiJoinStep, live: Live) -> Match:
     """Find the outer rows for which the inner steps find something, told apart by ids, and drop them."""
     if step.is_existence and isinstance(step.steps[0], Expand):
         return without_neighbour(reading, match, step.steps[0], live)
@@ -107,24 +114,24 @@ def _unless(reading: Reading, match: Match, step: Unless, live: Live) -> Match:
     return match.holding(kept, match.layout, live, most=match.most, estimate=match.estimate)
 
 
-def lower_output(read: ReadPlan, given: Given, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
+def lower_output(read: ReadPlan, given: TaskParameters, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
     """Return what is made of the rows of a match, and the task that makes the result of it in one place, if any."""
     if read.groups is not None:
         return _groups(read, given, rows, layout)
     if read.order:
         if read.limit is not None:
             rows = rows.map(FirstRowsTask(given=given, layout=layout, read=read))
-        return rows, ShowTask(given=given, layout=layout, read=read, is_last=True)
-    shown = rows.map(ShowTask(given=given, layout=layout, read=read))
+        return rows, OutputTask(given=given, layout=layout, read=read, is_last=True)
+    shown = rows.map(OutputTask(given=given, layout=layout, read=read))
     return (shown if read.limit is None else shown.limit(read.limit)), None
 
 
-def _groups(read: ReadPlan, given: Given, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
+def _groups(read: ReadPlan, given: TaskParameters, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
     grouping = GroupTask(given=given, layout=layout, read=read)
     partial = rows.map(grouping)
     if not grouping.keys:
-        return partial, MergeTask(grouping=grouping)
-    whole = partial.spread(grouping.keys).map(MergeTask(grouping=grouping))
+        return partial, MergeGroupsTask(grouping=grouping)
+    whole = partial.spread(grouping.keys).map(MergeGroupsTask(grouping=grouping))
     return whole, (FirstGroupsTask(read=read) if read.order or read.limit is not None else None)
 
 
@@ -150,7 +157,7 @@ def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
             predicates = (step.predicate,)
         elif isinstance(step, Scan | Expand):
             predicates = step.filters
-        elif isinstance(step, Weigh):
+        elif isinstance(step, CountExpand):
             predicates = step.expand.filters
         yield from ((item.function, str(item)) for item in predicates if isinstance(item, TextMatch))
 

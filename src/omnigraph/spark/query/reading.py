@@ -10,8 +10,8 @@ from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.predicates import storage_filter
 from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
-from omnigraph.spark.query.held import Given
-from omnigraph.spark.query.layout import Layout, Match, Names, Property, UnitTask, predicate_uses
+from omnigraph.spark.query.held import TaskParameters
+from omnigraph.spark.query.layout import ColumnNames, Layout, Match, Property, UnitTask, predicate_uses
 from omnigraph.spark.query.relations import Build, How, Relation, Relations
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, NodesTask, Tables, columns_of, has_unique_ends
 from omnigraph.store.tables.pinned import KEY
@@ -97,9 +97,9 @@ class Reading:
 
     relations: Relations
     tables: Tables
-    given: Given
+    given: TaskParameters
     sizes: Sizes
-    names: Names = field(default_factory=Names)
+    names: ColumnNames = field(default_factory=ColumnNames)
     _pairs: dict[tuple[str, Direction, str], Relation] = field(default_factory=dict)
 
     @property

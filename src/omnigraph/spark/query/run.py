@@ -24,15 +24,15 @@ from omnigraph.operations.local.reads import read_call
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
-from omnigraph.runtime import World, in_context, start_thread
-from omnigraph.spark.query.held import Given
+from omnigraph.runtime import Runtime, in_context, start_thread
+from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import result_uses
 from omnigraph.spark.query.lowering import check_lowerable, lower_match, lower_output
 from omnigraph.spark.query.reading import Reading, Sizes
 from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relation, Relations, Task
 from omnigraph.spark.query.scans import Tables
-from omnigraph.spark.query.tasks import MergeTask, NoRowsTask
-from omnigraph.spark.query.wire import NaturalTask, decode_shown, shown_wire
+from omnigraph.spark.query.tasks import MergeGroupsTask, NoRowsTask
+from omnigraph.spark.query.wire import SparkTypesTask, decode_output, output_wire_schema
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
@@ -56,7 +56,7 @@ def watched(spark: SparkSession, options: QueryOptions, limits: Limits) -> Itera
     if options.timeout_ms is None and options.cancel is None:
         yield
         return
-    tag = f"omnigraph-{World.system().ids.ulid()}"
+    tag = f"omnigraph-{Runtime.system().ids.ulid()}"
     jobs = _jobs_of(spark)
     is_over = threading.Event()
     met: list[OmnigraphError] = []
@@ -234,11 +234,11 @@ def frame(
     lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
     relation = lowered.relation
     assert isinstance(relation, FrameRelation)  # noqa: S101 - relations of Spark beget no others
-    if isinstance(lowered.last, MergeTask):
+    if isinstance(lowered.last, MergeGroupsTask):
         relation = relation.union(relations.read(NoRowsTask(grouping=lowered.last.grouping), 1))
     if lowered.last is not None:
         relation = relation.spread(()).map(lowered.last)
-    shown = relation.map(NaturalTask(read=lowered.read)).made()
+    shown = relation.map(SparkTypesTask(read=lowered.read)).made()
     return shown.toDF(*(output.name for output in lowered.read.outputs)) if lowered.read.outputs else shown
 
 
@@ -258,7 +258,7 @@ def lower(
         HistoryGoneError: a cleanup reclaimed the state.
     """
     read = prepared.plan.read
-    given = Given(parameters=prepared.context.parameters, fits_literals=prepared.plan.fits_literals)
+    given = TaskParameters(parameters=prepared.context.parameters, fits_literals=prepared.plan.fits_literals)
     tables = Tables(storage, prepared, parallelism)
     reading = Reading(relations=relations, tables=tables, given=given, sizes=sizes or Sizes())
     with prepared.snapshot.reading():
@@ -284,7 +284,7 @@ def collect(lowered: LoweredRead, prepared: PreparedRead) -> pa.Table:
     if lowered.last is not None:
         rows = _table(lowered.last.run(iter(rows.to_batches())), lowered.last.schema)
     limits.check_rows(rows.num_rows)
-    return decode_shown(lowered.read, rows.cast(shown_wire(lowered.read)))
+    return decode_output(lowered.read, rows.cast(output_wire_schema(lowered.read)))
 
 
 def _table(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
-from omnigraph.spark.query.held import Given
+from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.tasks import passing
 from omnigraph.spark.query.wire import encode, to_wire
@@ -59,7 +59,7 @@ class NodesTask:
     """
 
     table: TableParts
-    given: Given
+    given: TaskParameters
     layout: Layout
     kept: Layout
     predicates: tuple[Predicate, ...] = ()

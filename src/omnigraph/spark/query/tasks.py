@@ -15,9 +15,17 @@ from omnigraph.engine.query.predicates import evaluate
 from omnigraph.engine.query.run import project, result_schema
 from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan
 from omnigraph.records import record
-from omnigraph.spark.query.held import CarriedRows, Given, HeldRows, gathered
+from omnigraph.spark.query.held import CarriedRows, TaskParameters, TaskRows, gathered
 from omnigraph.spark.query.layout import Layout
-from omnigraph.spark.query.wire import aligned, decode, decode_shown, encode, encode_shown, shown_wire, wire_schema
+from omnigraph.spark.query.wire import (
+    aligned,
+    decode,
+    decode_output,
+    encode,
+    encode_output,
+    output_wire_schema,
+    wire_schema,
+)
 
 # Rows that are looked at together: enough to pay for a call, few enough to stay in the cache.
 _TOGETHER = 1 << 16
@@ -30,7 +38,7 @@ _PLACE = f"{PRIVATE_MARK}place"
 class FilterTask:
     """Keeps the rows that pass predicates, and the columns that are still needed."""
 
-    given: Given
+    given: TaskParameters
     layout: Layout
     predicates: tuple[Predicate, ...]
     kept: Layout
@@ -47,7 +55,7 @@ class FilterTask:
             yield encode(found.select(self.kept.names))
 
 
-def passing(given: Given, layout: Layout, predicates: tuple[Predicate, ...], rows: pa.Table) -> pa.Table:
+def passing(given: TaskParameters, layout: Layout, predicates: tuple[Predicate, ...], rows: pa.Table) -> pa.Table:
     """Return those rows that pass predicates."""
     for predicate in predicates:
         if not rows.num_rows:
@@ -61,7 +69,7 @@ def passing(given: Given, layout: Layout, predicates: tuple[Predicate, ...], row
 class FirstRowsTask:
     """Orders the rows of a part, and keeps those that can be among the first of all."""
 
-    given: Given
+    given: TaskParameters
     layout: Layout
     read: ReadPlan
 
@@ -84,7 +92,7 @@ class FirstRowsTask:
     def _first(self, rows: pa.Table) -> list[pa.RecordBatch]:
         if not rows.num_rows:
             return []
-        held = HeldRows.of(self.given, self.layout, rows)
+        held = TaskRows.of(self.given, self.layout, rows)
         # The places of rows travel with them and say afterwards which ones were taken.
         placed = held.frame.binding({_PLACE: np.arange(rows.num_rows)})
         chosen = ordered(held, self.read, iter([placed]), cuts_early=False)
@@ -93,10 +101,10 @@ class FirstRowsTask:
 
 
 @record
-class ShowTask:
+class OutputTask:
     """Makes the columns of the result; ``is_last`` orders the rows first, all of which are in this part then."""
 
-    given: Given
+    given: TaskParameters
     layout: Layout
     read: ReadPlan
     is_last: bool = False
@@ -104,7 +112,7 @@ class ShowTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out, as they travel."""
-        return shown_wire(self.read)
+        return output_wire_schema(self.read)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of the result."""
@@ -112,8 +120,8 @@ class ShowTask:
             batches = FirstRowsTask(given=self.given, layout=self.layout, read=self.read).run(batches)
         schema = result_schema(self.read)
         for rows in gathered(batches, self.layout.wire, _TOGETHER):
-            held = HeldRows.of(self.given, self.layout, rows)
-            yield encode_shown(self.read, project(held, self.read, held.frame, None, schema))
+            held = TaskRows.of(self.given, self.layout, rows)
+            yield encode_output(self.read, project(held, self.read, held.frame, None, schema))
 
 
 _GROUPED_TOGETHER = 1 << 17
@@ -125,7 +133,7 @@ _PARTIAL_ROWS = 1 << 19
 class GroupTask:
     """Groups the rows of one part, leaving what can be merged with the groups of other parts."""
 
-    given: Given
+    given: TaskParameters
     layout: Layout
     read: ReadPlan
 
@@ -163,15 +171,15 @@ class GroupTask:
         return finish_groups(self.read, merge_groups(self._nothing, self.read, partial.rename_columns(names)))
 
     def _partial(self, rows: pa.Table) -> pa.Table:
-        context = HeldRows.of(self.given, self.layout, rows)
+        context = TaskRows.of(self.given, self.layout, rows)
         return partial_groups(context, self.read, iter([context.frame]))
 
     def _merged(self, groups: list[pa.Table]) -> pa.Table:
         return groups[0] if len(groups) == 1 else merge_groups(self._nothing, self.read, pa.concat_tables(groups))
 
     @property
-    def _nothing(self) -> HeldRows:
-        return HeldRows.of(self.given, self.layout, self.layout.wire.empty_table())
+    def _nothing(self) -> TaskRows:
+        return TaskRows.of(self.given, self.layout, self.layout.wire.empty_table())
 
 
 # Names of columns that travel are plain words.
@@ -183,7 +191,7 @@ def _renamed(groups: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeTask:
+class MergeGroupsTask:
     """Makes whole groups of the partial ones that have come together, and keeps those that can be among the first."""
 
     grouping: GroupTask
@@ -191,13 +199,13 @@ class MergeTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out, as they travel."""
-        return shown_wire(self.grouping.read)
+        return output_wire_schema(self.grouping.read)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield groups as rows of the result."""
         wire, read = self.grouping.schema, self.grouping.read
         rows = pa.Table.from_batches([aligned(batch, wire) for batch in batches], wire)
-        yield encode_shown(read, _first_groups(read, self.grouping.merge(rows)))
+        yield encode_output(read, _first_groups(read, self.grouping.merge(rows)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,12 +234,12 @@ class FirstGroupsTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out, as they travel."""
-        return shown_wire(self.read)
+        return output_wire_schema(self.read)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield groups in order."""
         rows = pa.Table.from_batches([aligned(batch, self.schema) for batch in batches], self.schema)
-        yield encode_shown(self.read, _first_groups(self.read, decode_shown(self.read, rows)))
+        yield encode_output(self.read, _first_groups(self.read, decode_output(self.read, rows)))
 
 
 def _first_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.catalog.model import EdgeType
-from omnigraph.engine.query.steps import LinkTest, Weigh
+from omnigraph.engine.query.steps import CountExpand, LinkTest
 from omnigraph.ir.model import Expand
 from omnigraph.spark.query.held_edges import WalkTask
 from omnigraph.spark.query.layout import Layout, Live, Match
@@ -125,7 +125,7 @@ def without_neighbour(reading: Reading, match: Match, step: Expand, live: Live) 
     return match.holding(lone, match.layout, live, most=match.most, estimate=match.estimate)
 
 
-def weigh(reading: Reading, match: Match, step: Weigh, live: Live) -> Match:
+def count_expand(reading: Reading, match: Match, step: CountExpand, live: Live) -> Match:
     """Count for every row what the expansion would reach, without listing it."""
     source = step.expand.source
     if match.whole is not None and match.whole.variable == source:
@@ -145,7 +145,7 @@ def weigh(reading: Reading, match: Match, step: Weigh, live: Live) -> Match:
     return match.holding(joined, layout, live, most=match.most, estimate=match.estimate)
 
 
-def _counted(reading: Reading, step: Weigh) -> tuple[Relation, tuple[str, ...]]:
+def _counted(reading: Reading, step: CountExpand) -> tuple[Relation, tuple[str, ...]]:
     """Return what an expansion reaches, each with the weights that further counts give it."""
     walk = step.expand
     edge = reading.facts.catalog.edges[walk.edge]
@@ -169,7 +169,7 @@ def _counted(reading: Reading, step: Weigh) -> tuple[Relation, tuple[str, ...]]:
     return found, tuple(weights)
 
 
-def _sums(reading: Reading, step: Weigh) -> tuple[Relation, str]:
+def _sums(reading: Reading, step: CountExpand) -> tuple[Relation, str]:
     """Return for every node that reaches anything how much it is."""
     counted, weights = _counted(reading, step)
     into = reading.names.fresh()

@@ -91,30 +91,30 @@ def _is_list(of: pa.DataType) -> bool:
 _NOTHING = pa.schema([pa.field("nothing", pa.bool_())])
 
 
-def shown_schema(read: ReadPlan) -> pa.Schema:
+def output_schema(read: ReadPlan) -> pa.Schema:
     """Return the columns of the result under the names that they travel by."""
     schema = result_schema(read)
     return pa.schema([pa.field(f"r{at}", field.type) for at, field in enumerate(schema)]) if len(schema) else _NOTHING
 
 
-def shown_wire(read: ReadPlan) -> pa.Schema:
+def output_wire_schema(read: ReadPlan) -> pa.Schema:
     """Return the columns of the result as they travel."""
-    return wire_schema(shown_schema(read))
+    return wire_schema(output_schema(read))
 
 
-def encode_shown(read: ReadPlan, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
+def encode_output(read: ReadPlan, rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of the result as they travel."""
     if not rows.num_columns:
         return pa.record_batch([pa.nulls(rows.num_rows, pa.bool_())], schema=_NOTHING)
-    return encode(pa.Table.from_arrays(rows.columns, schema=shown_schema(read)))
+    return encode(pa.Table.from_arrays(rows.columns, schema=output_schema(read)))
 
 
-def decode_shown(read: ReadPlan, rows: pa.Table) -> pa.Table:
+def decode_output(read: ReadPlan, rows: pa.Table) -> pa.Table:
     """Return rows of the result that travelled, under their own names."""
     schema = result_schema(read)
     if not len(schema):
         return pa.Table.from_struct_array(pa.array([{}] * rows.num_rows, pa.struct([])))
-    return pa.Table.from_arrays(decode(rows, shown_schema(read)).columns, schema=schema)
+    return pa.Table.from_arrays(decode(rows, output_schema(read)).columns, schema=schema)
 
 
 _NATURAL = {
@@ -125,7 +125,7 @@ _NATURAL = {
 
 
 @record
-class NaturalTask:
+class SparkTypesTask:
     """Gives rows of the result the types that Spark has for their values."""
 
     read: ReadPlan
@@ -133,18 +133,18 @@ class NaturalTask:
     @property
     def schema(self) -> pa.Schema:
         """The columns that come out, under the names that they travel by."""
-        return pa.schema([pa.field(field.name, natural_type(field.type)) for field in shown_schema(self.read)])
+        return pa.schema([pa.field(field.name, spark_column_type(field.type)) for field in output_schema(self.read)])
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the same rows."""
-        schema, shown = self.schema, shown_schema(self.read)
+        schema, shown = self.schema, output_schema(self.read)
         for batch in batches:
-            rows = decode(aligned(batch, shown_wire(self.read)), shown)
+            rows = decode(aligned(batch, output_wire_schema(self.read)), shown)
             yield from rows.cast(schema).combine_chunks().to_batches()
 
 
-def natural_type(of: pa.DataType) -> pa.DataType:
+def spark_column_type(of: pa.DataType) -> pa.DataType:
     """Return the type that values of a type have for whoever uses them in Spark."""
     if pa.types.is_list(of) or pa.types.is_fixed_size_list(of):
-        return pa.list_(pa.field("element", natural_type(of.value_type), nullable=True))
+        return pa.list_(pa.field("element", spark_column_type(of.value_type), nullable=True))
     return _NATURAL.get(of, of)

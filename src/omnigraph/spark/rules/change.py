@@ -96,7 +96,7 @@ class RuleSettings:
 
 
 @record
-class StoredRows:
+class StoredRelation:
     """Stored rows of a type: ``id`` and one column more, or ``id`` alone.
 
     Args:
@@ -131,7 +131,7 @@ class RuleEngine(Protocol):
         """Return the relation of a type's keys, with at least ``columns``."""
         ...
 
-    def stored(self, wanted: StoredRows) -> str | None:
+    def stored(self, wanted: StoredRelation) -> str | None:
         """Return a relation of stored rows, or None when there are none."""
         ...
 

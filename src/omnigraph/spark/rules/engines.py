@@ -21,7 +21,7 @@ from omnigraph.engine.constraints.kernel import KernelSettings, open_connection,
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.keys import ROW, keys_schema
-from omnigraph.spark.rules.change import RuleSettings, StoredRows, WrittenChange, WrittenType
+from omnigraph.spark.rules.change import RuleSettings, StoredRelation, WrittenChange, WrittenType
 from omnigraph.spark.rules.relations import bind, counted
 from omnigraph.spark.runner import job_error, working
 from omnigraph.store.scratch import ScratchPlace
@@ -33,17 +33,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def stored_schema(wanted: StoredRows) -> pa.Schema:
+def stored_schema(wanted: StoredRelation) -> pa.Schema:
     """Return the columns of what the functions of this module give."""
     return pa.schema([pa.field(name, pa.string()) for name in wanted.names])
 
 
-def scan_stored(ticket: TableTicket, wanted: StoredRows, fragments: Sequence[int] | None) -> Iterator[pa.RecordBatch]:
+def scan_stored(
+    ticket: TableTicket, wanted: StoredRelation, fragments: Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
     """Stream the rows of some fragments, of all when none are named; ``wanted.wanted`` is not looked at."""
     return _shaped(wanted, read_fragments(ticket, fragments, wanted.reads))
 
 
-def look_up_stored(table: Table, wanted: StoredRows, values: pa.Array) -> Iterator[pa.RecordBatch] | None:
+def look_up_stored(table: Table, wanted: StoredRelation, values: pa.Array) -> Iterator[pa.RecordBatch] | None:
     """Return the rows that hold one of a few values, through an index if there is one; None if only a scan can tell.
 
     Args:
@@ -65,7 +67,7 @@ def look_up_stored(table: Table, wanted: StoredRows, values: pa.Array) -> Iterat
     return _shaped(wanted, found.to_batches())
 
 
-def _plain(wanted: StoredRows, values: pa.Array) -> tuple[str, pa.Array | None]:
+def _plain(wanted: StoredRelation, values: pa.Array) -> tuple[str, pa.Array | None]:
     """Return a column to ask for, and its values as the table holds them; None for those that a text does not give."""
     if wanted.near != "value":
         return wanted.near, values
@@ -84,7 +86,7 @@ def _typed(owner: NodeType | EdgeType, column: str, parts: Sequence[str]) -> pa.
     return None
 
 
-def _shaped(wanted: StoredRows, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _shaped(wanted: StoredRelation, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = stored_schema(wanted)
     for batch in batches:
         if wanted.tuple_of:
@@ -140,7 +142,7 @@ class DuckRules:
             self._keys[key] = self._filled(keys_schema(part.type), batches, "keys")
         return self._keys[key]
 
-    def stored(self, wanted: StoredRows) -> str | None:
+    def stored(self, wanted: StoredRelation) -> str | None:
         """Return a relation of stored rows, only those that hold a wanted value; None when there are none."""
         ticket = self._change.tables.get(wanted.type.table_key)
         table = None if ticket is None else ticket.open()
@@ -275,7 +277,7 @@ class SparkRules:
             self._keys[known] = self._view(self._scan(groups, read, names))
         return self._keys[known]
 
-    def stored(self, wanted: StoredRows) -> str | None:
+    def stored(self, wanted: StoredRelation) -> str | None:
         """Return a relation of all stored rows, whichever are wanted; None when there are none."""
         known = wanted.type.table_key, wanted.names, wanted.tuple_of
         if known not in self._stored:
@@ -359,7 +361,7 @@ def _read_keys(scratch: ScratchPlace, columns: Sequence[str], files: Sequence[st
             yield batch.select(list(columns))
 
 
-def _read_stored(ticket: TableTicket, wanted: StoredRows, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _read_stored(ticket: TableTicket, wanted: StoredRelation, fragments: Sequence[int]) -> Iterator[pa.RecordBatch]:
     return scan_stored(ticket, wanted, fragments)
 
 

@@ -9,7 +9,7 @@ from dataclasses import field
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.set_rules import FINAL_IMAGE, ID_REPEATED, SetRule
 from omnigraph.records import record
-from omnigraph.spark.rules.change import RuleEngine, StoredRows, WrittenChange, WrittenType
+from omnigraph.spark.rules.change import RuleEngine, StoredRelation, WrittenChange, WrittenType
 
 NO_IDS = "SELECT '' AS `id` WHERE 1 = 0"
 NO_EDGES = "SELECT '' AS `id`, '' AS `src` WHERE 1 = 0"
@@ -100,7 +100,7 @@ def ordered(rule: SetRule, text: str) -> str:
 
 
 @record
-class Relations:
+class RuleRelations:
     """What a change writes and what it meets, as relations of an engine; each is made when it is first asked for."""
 
     change: WrittenChange
@@ -180,14 +180,14 @@ class Relations:
         return self._gone[node.table_key]
 
     def _find_gone(self, part: WrittenType) -> str | None:
-        stored = self.engine.stored(StoredRows(type=part.type))
+        stored = self.engine.stored(StoredRelation(type=part.type))
         if stored is None:
             return None
         gone = self.engine.define(bind(GONE, stored=stored, written=self.ids(part)), is_reused=True)
         return None if self.is_empty(bind(ALL_IDS, ids=gone), "gone") else gone
 
     def _stored_ids(self, node: NodeType, wanted: str) -> str | None:
-        return self.engine.stored(StoredRows(type=node, wanted=wanted))
+        return self.engine.stored(StoredRelation(type=node, wanted=wanted))
 
 
 def _all(columns: Sequence[str], value: str | None) -> tuple[str, ...]:

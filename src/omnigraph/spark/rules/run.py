@@ -8,7 +8,7 @@ from omnigraph.errors import Violations
 from omnigraph.records import record
 from omnigraph.spark.rules.change import RuleSettings, WrittenChange
 from omnigraph.spark.rules.engines import DuckRules, SparkRules
-from omnigraph.spark.rules.relations import Relations
+from omnigraph.spark.rules.relations import RuleRelations
 from omnigraph.spark.rules.verdict import NO_VIOLATIONS, Question, Superseded, Verdict, find_superseded, judge
 from omnigraph.spark.runner import Runner, SparkRunner
 
@@ -77,7 +77,7 @@ def losers(change: WrittenChange, runner: Runner, *, settings: RuleSettings | No
     settings = settings or RuleSettings()
     if isinstance(runner, SparkRunner) and change.rows > settings.kernel_rows:
         with SparkRules(change, runner.spark, settings) as engine:
-            return find_superseded(Relations(change=change, engine=engine), _SUPERSEDED)
+            return find_superseded(RuleRelations(change=change, engine=engine), _SUPERSEDED)
     task = _Task(change=change, question=Question(), settings=settings)
     (found,) = runner.run(_find_superseded, [task], "find rows that later ones replace")
     return found
@@ -89,4 +89,4 @@ def _judge(task: _Task) -> Verdict:
 
 def _find_superseded(task: _Task) -> dict[str, Superseded]:
     with DuckRules(task.change, task.settings.kernel) as engine:
-        return find_superseded(Relations(change=task.change, engine=engine), _SUPERSEDED)
+        return find_superseded(RuleRelations(change=task.change, engine=engine), _SUPERSEDED)

@@ -41,8 +41,8 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.spark.keys import KEY, Places, tuple_columns
 from omnigraph.spark.rules import relations as texts
-from omnigraph.spark.rules.change import RuleEngine, StoredRows, WrittenChange, WrittenType
-from omnigraph.spark.rules.relations import Relations, bind, over
+from omnigraph.spark.rules.change import RuleEngine, StoredRelation, WrittenChange, WrittenType
+from omnigraph.spark.rules.relations import RuleRelations, bind, over
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.txn.transaction import key_exists
 
@@ -66,7 +66,7 @@ class Check:
     proof: str | None = None
 
 
-def checks_of(relations: Relations) -> Iterator[Check]:
+def checks_of(relations: RuleRelations) -> Iterator[Check]:
     """Return the rules about keys and uniqueness of nodes, then those of each edge type."""
     change = relations.change
     for name in sorted(change.catalog.nodes, key=str.encode):
@@ -91,7 +91,7 @@ def place_of(places: Places, row: int, entity_id: str | None) -> RowPlace:
     return RowPlace(entity_id=entity_id, source=source, line=line)
 
 
-def _uniqueness(relations: Relations, part: WrittenType) -> Iterator[Check]:
+def _uniqueness(relations: RuleRelations, part: WrittenType) -> Iterator[Check]:
     for column, names in tuple_columns(part.type).items():
         if column == KEY:
             # The id follows from the key, so equal ids are equal keys; stored rows of the same id are replaced.
@@ -105,7 +105,7 @@ def _uniqueness(relations: Relations, part: WrittenType) -> Iterator[Check]:
         if part.replaces_all:
             continue
         image = relations.image(part, "id", value=column)
-        wanted = StoredRows(
+        wanted = StoredRelation(
             type=part.type, column="value", tuple_of=names, near="value", wanted=bind(texts.VALUES, written=image)
         )
         stored = relations.engine.stored(wanted)
@@ -114,7 +114,7 @@ def _uniqueness(relations: Relations, part: WrittenType) -> Iterator[Check]:
             yield _clash(relations, part, column, UNIQUE_WITH_STORED, met)
 
 
-def _clash(relations: Relations, part: WrittenType, column: str, rule: SetRule, met: dict[str, str]) -> Check:
+def _clash(relations: RuleRelations, part: WrittenType, column: str, rule: SetRule, met: dict[str, str]) -> Check:
     owner, names, places = part.type, tuple_columns(part.type)[column], relations.change.places
     text = over(rule, met)
 
@@ -126,7 +126,7 @@ def _clash(relations: Relations, part: WrittenType, column: str, rule: SetRule, 
     return Check(rule=rule, text=text, report=texts.placed(rule, text, keys, ("id", column)), describe=describe)
 
 
-def _endpoints(relations: Relations, edge: EdgeType, part: WrittenType) -> Check:
+def _endpoints(relations: RuleRelations, edge: EdgeType, part: WrittenType) -> Check:
     nodes, places = relations.change.catalog.nodes, relations.change.places
     written = relations.image(part, *ENDPOINTS)
     if edge.is_same_type:
@@ -144,7 +144,7 @@ def _endpoints(relations: Relations, edge: EdgeType, part: WrittenType) -> Check
     return Check(rule=ENDPOINT_MISSING, text=text, report=report, describe=describe)
 
 
-def _orphans(relations: Relations, edge: EdgeType, part: WrittenType | None) -> Iterator[Check]:
+def _orphans(relations: RuleRelations, edge: EdgeType, part: WrittenType | None) -> Iterator[Check]:
     if part is not None and part.replaces_all:
         return
     nodes = relations.change.catalog.nodes
@@ -153,7 +153,7 @@ def _orphans(relations: Relations, edge: EdgeType, part: WrittenType | None) -> 
         gone = relations.gone(nodes[node])
         if gone is None:
             continue
-        wanted = StoredRows(type=edge, column=side, near=side, wanted=bind(texts.ALL_IDS, ids=gone))
+        wanted = StoredRelation(type=edge, column=side, near=side, wanted=bind(texts.ALL_IDS, ids=gone))
         stored = relations.engine.stored(wanted)
         if stored is not None:
             lost.append(texts.kept(stored, gone, side))
@@ -169,7 +169,7 @@ def _orphans(relations: Relations, edge: EdgeType, part: WrittenType | None) -> 
     )
 
 
-def _cardinality(relations: Relations, edge: EdgeType, part: WrittenType) -> Iterator[Check]:
+def _cardinality(relations: RuleRelations, edge: EdgeType, part: WrittenType) -> Iterator[Check]:
     rule, places = edge.cardinality, relations.change.places
     if not rule.minimum and rule.maximum is None:
         return
@@ -178,7 +178,7 @@ def _cardinality(relations: Relations, edge: EdgeType, part: WrittenType) -> Ite
     touched = _touched(relations, edge, part, written)
     stored = None
     if not part.replaces_all:
-        wanted = StoredRows(type=edge, column="src", near="src", wanted=bind(texts.ALL_IDS, ids=touched))
+        wanted = StoredRelation(type=edge, column="src", near="src", wanted=bind(texts.ALL_IDS, ids=touched))
         stored = engine.stored(wanted)
     gone = relations.gone(relations.change.catalog.nodes[edge.from_type])
     met = {
@@ -201,13 +201,13 @@ def _cardinality(relations: Relations, edge: EdgeType, part: WrittenType) -> Ite
     yield Check(rule=CARDINALITY, text=text, report=report, describe=describe, proof=proof)
 
 
-def _touched(relations: Relations, edge: EdgeType, part: WrittenType, written: str) -> str:
+def _touched(relations: RuleRelations, edge: EdgeType, part: WrittenType, written: str) -> str:
     text = bind(texts.TOUCHED, edges=written)
     # Only a stored edge that is replaced can leave its source with fewer.
     can_leave = edge.cardinality.minimum and not (part.replaces_all or part.strict or part.has_fresh_ids)
     if can_leave:
         ids = relations.ids(part)
-        stored = relations.engine.stored(StoredRows(type=edge, column="src", wanted=bind(texts.ALL_IDS, ids=ids)))
+        stored = relations.engine.stored(StoredRelation(type=edge, column="src", wanted=bind(texts.ALL_IDS, ids=ids)))
         if stored is not None:
             text = f"{text} UNION {bind(texts.LEFT, stored=stored, written=ids)}"
     return relations.engine.define(text)
@@ -274,7 +274,7 @@ def judge(change: WrittenChange, engine: RuleEngine, question: Question) -> Verd
 
     An id that may not be there yet and is comes first, then every rule of the schema, then an id that stands twice.
     """
-    relations = Relations(change=change, engine=engine)
+    relations = RuleRelations(change=change, engine=engine)
     for part in change.types.values():
         taken = _taken(relations, part)
         if taken is not None:
@@ -293,7 +293,7 @@ def judge(change: WrittenChange, engine: RuleEngine, question: Question) -> Verd
     return Verdict(superseded=find_superseded(relations, question.superseded))
 
 
-def find_superseded(relations: Relations, name: str) -> dict[str, Superseded]:
+def find_superseded(relations: RuleRelations, name: str) -> dict[str, Superseded]:
     """Write down the rows that a later row of the same id replaces, per table that has any."""
     found: dict[str, Superseded] = {}
     for key, part in relations.change.types.items():
@@ -308,7 +308,7 @@ def find_superseded(relations: Relations, name: str) -> dict[str, Superseded]:
 class _Findings:
     """Collects what the rules find: the first few violations, how many there are, and all of them on request."""
 
-    def __init__(self, relations: Relations, question: Question) -> None:
+    def __init__(self, relations: RuleRelations, question: Question) -> None:
         self._relations = relations
         self._question = question
         self._limit = max(question.limit, 1)
@@ -361,18 +361,18 @@ class _Existing:
     rows: str
 
     @classmethod
-    def repeated(cls, relations: Relations, part: WrittenType) -> _Existing:
+    def repeated(cls, relations: RuleRelations, part: WrittenType) -> _Existing:
         ids = relations.ids(part)
         text = over(ID_REPEATED, {"written": ids})
         rows = bind(texts.REPEATED, keys=ids, repeated=relations.engine.define(text))
         return cls(rule=ID_REPEATED, text=text, rows=rows)
 
 
-def _taken(relations: Relations, part: WrittenType) -> _Existing | None:
+def _taken(relations: RuleRelations, part: WrittenType) -> _Existing | None:
     if not part.strict or part.has_fresh_ids:
         return None
     ids = relations.ids(part)
-    stored = relations.engine.stored(StoredRows(type=part.type, wanted=bind(texts.ALL_IDS, ids=ids)))
+    stored = relations.engine.stored(StoredRelation(type=part.type, wanted=bind(texts.ALL_IDS, ids=ids)))
     if stored is None:
         return None
     text = over(ID_TAKEN, {"written": ids, "stored": stored})
@@ -381,7 +381,7 @@ def _taken(relations: Relations, part: WrittenType) -> _Existing | None:
     return _Existing(rule=ID_TAKEN, text=text, rows=texts.ordered(ID_TAKEN, text))
 
 
-def _existing(relations: Relations, part: WrittenType, found: _Existing, question: Question) -> Verdict:
+def _existing(relations: RuleRelations, part: WrittenType, found: _Existing, question: Question) -> Verdict:
     engine, places = relations.engine, relations.change.places
     count = _count(engine, found.text, found.rule.name)
     first = list(engine.rows(texts.ordered(found.rule, found.text), asks=found.rule.name, limit=_SHOWN_IDS))

@@ -23,7 +23,7 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
-from omnigraph.history.diff.change import ChangeFilter, EntityChange, Image, iter_images
+from omnigraph.history.diff.change import ChangeFilter, EntityChange, EntityImage, iter_images
 from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
 from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
 from omnigraph.records import record
@@ -34,7 +34,7 @@ from omnigraph.spark.source.reporting import reporting
 from omnigraph.spark.source.types import check_columns, spark_schema, to_wire, wire_schema
 from omnigraph.store.tables.portable import fragment_sizes
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, Ulid
 
 _CHUNK_ROWS = 4_096
@@ -62,8 +62,8 @@ class ChangeRow:
     commit: Commit
     sequence: int
     changed: tuple[str, ...] = ()
-    before: Image | None = None
-    after: Image | None = None
+    before: EntityImage | None = None
+    after: EntityImage | None = None
 
     @classmethod
     def of(cls, change: EntityChange, commit: Commit, sequence: int) -> ChangeRow:
@@ -108,7 +108,9 @@ def change_batches(rows: Iterable[ChangeRow], owner: NodeType | EdgeType | None)
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _images(images: Sequence[Image | None], rows: Sequence[ChangeRow], owner: NodeType | EdgeType | None) -> pa.Array:
+def _images(
+    images: Sequence[EntityImage | None], rows: Sequence[ChangeRow], owner: NodeType | EdgeType | None
+) -> pa.Array:
     if owner is None:
         texts = [None if image is None else msgspec.json.encode(image.to_json()).decode() for image in images]
         return pa.array(texts, pa.string())
@@ -121,7 +123,7 @@ def _images(images: Sequence[Image | None], rows: Sequence[ChangeRow], owner: No
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
 
 
-def _value(image: Image | None, entity_id: str, field: pa.Field) -> Any:
+def _value(image: EntityImage | None, entity_id: str, field: pa.Field) -> Any:
     if image is None:
         return None
     if field.name == "id":
@@ -213,7 +215,7 @@ class FeedRanges:
         if began is None:
             return start
         # Delivered as an empty micro-batch, so that the place is known from here on.
-        first = self.session.store.past.line_of(head).at(0).id
+        first = self.session.store.refs.line_of(head).at(0).id
         return self._offset(head, str(first) if last is None else last, began)
 
     def between(self, start: Offset, end: Offset) -> CommitRange | None:
@@ -223,13 +225,13 @@ class FeedRanges:
             return None
         head = self.head()
         last = self._last(head, start if began is None else {BEGAN: began})
-        line = self.session.store.past.line_of(head)
+        line = self.session.store.refs.line_of(head)
         at = 0 if last is None else line.position_of(CommitId(Ulid.parse(last)))
         if at is None:
             reject("its commit is not in the history of the branch")
         return CommitRange(last=last, cut=self._cut(head, end), sequence=at + 1)
 
-    def steps(self, head: Snapshot, last: str | None, cut: str, limit: int) -> Sequence[Step]:
+    def steps(self, head: GraphSnapshot, last: str | None, cut: str, limit: int) -> Sequence[Step]:
         """Return commits behind ``last`` up to ``cut``, oldest first.
 
         Raises:
@@ -241,7 +243,7 @@ class FeedRanges:
             reject("its commit is not in the history of the branch")
         return found
 
-    def head(self) -> Snapshot:
+    def head(self) -> GraphSnapshot:
         """Return the newest state of the branch."""
         return self.session.store.snapshot(BranchName.parse(self.branch))
 
@@ -264,20 +266,20 @@ class FeedRanges:
     def _chain(self) -> Chain:
         return Chain(self.session.store, Deltas())
 
-    def _last(self, head: Snapshot, start: Offset) -> str | None:
+    def _last(self, head: GraphSnapshot, start: Offset) -> str | None:
         if CURSOR in start:
             return self._cut(head, start)
         began = start[BEGAN]
         return None if began == BEGINNING else began.removeprefix(AFTER).removeprefix(BASELINE)
 
-    def _cut(self, head: Snapshot, offset: Offset) -> str:
+    def _cut(self, head: GraphSnapshot, offset: Offset) -> str:
         token = decode_token(offset[CURSOR])
         if not isinstance(token, FeedCursor):
             reject("it is not a cursor", offset[CURSOR])
         self._scope(head).check(token)
         return token.last
 
-    def _offset(self, head: Snapshot, last: str, began: str | None) -> Offset:
+    def _offset(self, head: GraphSnapshot, last: str, began: str | None) -> Offset:
         scope = self._scope(head)
         token = FeedCursor(
             graph=scope.graph, branch=scope.branch, incarnation=scope.incarnation, filter=scope.filter, last=last
@@ -285,7 +287,7 @@ class FeedRanges:
         cursor = {CURSOR: encode_token(token)}
         return cursor if began is None else {**cursor, BEGAN: began}
 
-    def _scope(self, head: Snapshot) -> FeedScope:
+    def _scope(self, head: GraphSnapshot) -> FeedScope:
         state = head.state
         return FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, self.wanted.digest)
 
@@ -388,7 +390,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _baseline(self, commit_id: str) -> Iterator[InputPartition]:
         store = self._session().store
-        commit = store.past.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(self._options.branch))
+        commit = store.refs.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(self._options.branch))
         snapshot = store.snapshot_of(commit)
         wanted = None if self._owner is None else self._owner.table_key
         for table_key in sorted(snapshot.state.tables, key=lambda key: (key.startswith("edge:"), key)):

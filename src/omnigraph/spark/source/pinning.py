@@ -26,7 +26,7 @@ from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import fragment_sizes
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 # What one task reads at most, unless a single fragment has more.
@@ -123,12 +123,12 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
         return str(snapshot.state.head.commit), result_schema(expect_read(query))
 
 
-def state_of(session: OpenGraph, options: SourceOptions) -> Snapshot:
+def state_of(session: OpenGraph, options: SourceOptions) -> GraphSnapshot:
     """Return the state that options name."""
     branch = BranchName.parse(options.branch)
     if options.at is None:
         return session.store.snapshot(branch)
-    return session.store.past.resolve_ref(options.at, branch).snapshot
+    return session.store.refs.resolve_ref(options.at, branch).snapshot
 
 
 def find_type(catalog: Catalog, name: str) -> NodeType | EdgeType:

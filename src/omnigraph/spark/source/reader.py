@@ -23,7 +23,7 @@ from omnigraph.ir.model import ReadPlan, TextMatch
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
-from omnigraph.spark.query.wire import decode_shown, shown_wire
+from omnigraph.spark.query.wire import decode_output, output_wire_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import PinnedType, reading_engine
 from omnigraph.spark.source.reporting import reporting
@@ -114,8 +114,8 @@ class ScanQuery:
         for task in self.tasks:
             batches = task.run(batches)
         for batch in batches:
-            rows = pa.Table.from_batches([batch]).cast(shown_wire(self.read))
-            yield from decode_shown(self.read, rows).combine_chunks().to_batches()
+            rows = pa.Table.from_batches([batch]).cast(output_wire_schema(self.read))
+            yield from decode_output(self.read, rows).combine_chunks().to_batches()
 
 
 def as_scan(storage: Storage, prepared: PreparedRead, parts: int) -> ScanQuery | None:

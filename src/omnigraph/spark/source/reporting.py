@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.workers import put_aside_what_is_loaded
+from omnigraph.spark.workers import freeze_gc_once
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
     """Let errors of ours say their code, once, and what to do next."""
-    put_aside_what_is_loaded()
+    freeze_gc_once()
     try:
         yield
     except OmnigraphError as error:

@@ -21,7 +21,7 @@ from omnigraph.engine.load import LoadMode, Source
 from omnigraph.engine.load.embedding import MissingVectors
 from omnigraph.engine.load.intake import ProblemList
 from omnigraph.engine.load.parquet import misfits
-from omnigraph.engine.load.tables import Binding, bind
+from omnigraph.engine.load.tables import ColumnBinding, bind
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.rows import RowProblem
 from omnigraph.errors import (
@@ -35,9 +35,9 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.spark.keys import Places
-from omnigraph.spark.load.job import LoadJob, LoadRequest
+from omnigraph.spark.load.job import LoadJob, SparkLoadRequest
 from omnigraph.spark.load.load_files import commit_id
 from omnigraph.spark.load.parts import read_batches
 from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
@@ -101,7 +101,7 @@ class WritePlan:
             type_name=options.the_type(),
             mode=_mode(options, overwrite=overwrite),
             columns=columns,
-            scratch=ScratchPlace(storage=options.storage, operation_id=str(World.system().ids.ulid())),
+            scratch=ScratchPlace(storage=options.storage, operation_id=str(Runtime.system().ids.ulid())),
             actor=options.actor,
             message=options.message,
             expected_head=options.expected_head,
@@ -115,7 +115,7 @@ class WritePlan:
         """What problems call the frame."""
         return f"<{self.type_name}>"
 
-    def binding(self, catalog: Catalog) -> Binding:
+    def binding(self, catalog: Catalog) -> ColumnBinding:
         """Return which column is which property.
 
         Raises:
@@ -198,7 +198,7 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
     binding = plan.binding(catalog)
     pin = snapshot.entry(binding.owner.table_key).pin
     # A table that the branch only inherits has no place of its own yet; a merge compares before it writes.
-    is_direct = plan.mode != "merge" and session.store.branch_line(BranchName.parse(plan.branch)).owns(pin)
+    is_direct = plan.mode != "merge" and session.store.branch_incarnation(BranchName.parse(plan.branch)).owns(pin)
     vectors = MissingVectors.find(catalog, session.embedder)
     orders = WriteOrders(
         catalog=catalog,
@@ -208,12 +208,12 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
     )
     writer = PartWriter(orders, number=number, source_number=number, source_name=plan.title)
     part = read_batches(orders, binding, writer, batches)
-    world = World.system()
+    runtime = Runtime.system()
     # Another attempt at the same partition has one of its own, which says nothing about these fragments.
-    leave = f"leave/{number}-{world.ids.ulid()}"
+    leave = f"leave/{number}-{runtime.ids.ulid()}"
     if is_direct and part.types:
         plan.scratch.put(leave, MAY_GO)
-    world.failpoints.hit("spark.source.after_rows")
+    runtime.failpoints.hit("spark.source.after_rows")
     return StagedRows(
         part=part,
         schema_hash=snapshot.state.schema.hash,
@@ -235,7 +235,7 @@ def publish(plan: WritePlan, staged: Sequence[StagedRows], batch: BatchMark | No
     Raises:
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    failpoints = World.system().failpoints
+    failpoints = Runtime.system().failpoints
     failpoints.hit("spark.source.before_publish")
     with OpenGraph.open(plan.storage) as session:
         # A delivery that is repeated after a schema change or beside its own rows must not even be judged.
@@ -288,7 +288,7 @@ def _publish(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedRows], 
         return
     _expect_schema(session, plan, staged)
     plan = plan.at(next((item.operation_id for item in staged), plan.scratch.operation_id))
-    request = LoadRequest(
+    request = SparkLoadRequest(
         mode=plan.mode,
         branch=plan.branch,
         actor=plan.actor,

@@ -20,7 +20,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.records import record
-from omnigraph.runtime import World, current_counters, in_context
+from omnigraph.runtime import Runtime, current_counters, in_context
 from omnigraph.store.handles import UPLOAD_STAGES, collect
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, staged_on
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
@@ -98,7 +98,7 @@ def stage_change(
     upserts: pa.Table | None = None,
     deletes: Sequence[str] = (),
     operation_id: str,
-    world: World,
+    runtime: Runtime,
     expect_new: bool = False,
     assume_new: bool = False,
     tail_limit: int = DEFAULT_TAIL_LIMIT,
@@ -113,7 +113,7 @@ def stage_change(
         upserts: whole rows with distinct ids.
         deletes: ids to delete.
         operation_id: written into the commit, so that recovery knows it as ours.
-        world: where the commit's uuid comes from.
+        runtime: where the commit's uuid comes from.
         expect_new: fail when one of the upserted ids exists.
         assume_new: do not look whether the upserted ids exist, because they were made up for these rows.
         tail_limit: how many small uncovered fragments the table may have; the change that would add one more folds
@@ -123,7 +123,7 @@ def stage_change(
         KeyExistsError: ``expect_new`` and some ids exist; nothing was written.
     """
     table.datasets.handles.check_process()
-    origin = Origin(operation_id=operation_id, world=world)
+    origin = Origin(operation_id=operation_id, runtime=runtime)
     with translating("fit rows to a table", table.pin.location):
         rows = table.schema.empty_table() if upserts is None else fit(upserts, table.schema)
     ids = _distinct_ids(table, rows)

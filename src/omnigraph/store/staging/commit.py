@@ -11,7 +11,7 @@ from lance import LanceOperation, Transaction
 
 from omnigraph.errors import HeadMoved, TableMovedError
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.staging.codec import operation_from_json, operation_to_json
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.tables.table import Table
@@ -64,10 +64,10 @@ class StagedCommit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @record
 class Origin:
-    """What every staging call is told: whose operation it belongs to, and the world it runs in."""
+    """What every staging call is told: whose operation it belongs to, and the runtime it runs in."""
 
     operation_id: str
-    world: World
+    runtime: Runtime
 
 
 def staged_on(
@@ -104,7 +104,7 @@ def staged_at(
         before=before,
         after=before.at(before.version + 1),
         kind=kind,
-        uuid=fresh_uuid(origin.world),
+        uuid=fresh_uuid(origin.runtime),
         operation_id=origin.operation_id,
         transaction=operation_to_json(operation),
         row_count=row_count,

@@ -17,7 +17,7 @@ from lance.optimize import Compaction, RewriteResult
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.handles import metered
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_on
 from omnigraph.store.tables.pins import ROW_VERSIONS, TablePin, fragment_to_json
@@ -27,7 +27,7 @@ from omnigraph.store.translate import translating
 
 
 def stage_compaction(
-    table: Table, *, operation_id: str, world: World, target_rows: int = 1024 * 1024
+    table: Table, *, operation_id: str, runtime: Runtime, target_rows: int = 1024 * 1024
 ) -> StagedCommit | None:
     """Write compacted fragments for one commit; None when there is nothing to compact.
 
@@ -41,11 +41,11 @@ def stage_compaction(
     ):
         options: Any = {"target_rows_per_fragment": target_rows}
         results = [task.execute(handle) for task in Compaction.plan(handle, options).tasks]
-    return _stage(table, results, Origin(operation_id=operation_id, world=world)) if results else None
+    return _stage(table, results, Origin(operation_id=operation_id, runtime=runtime)) if results else None
 
 
 def stage_compacted(
-    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, world: World
+    table: Table, base: TablePin, results: Sequence[str], *, operation_id: str, runtime: Runtime
 ) -> StagedCommit | None:
     """Stage what other processes have compacted, for one commit; None when that is nothing.
 
@@ -68,7 +68,7 @@ def stage_compacted(
         # Lance merges no fragments of which an index covers only some, and the index may be younger than the plan.
         if any(ids & segment and not ids <= segment for segment in covered):
             raise moved_since(base, table, f"an index covers a part of what was compacted fragments={sorted(ids)}")
-    return _stage(table, rewritten, Origin(operation_id=operation_id, world=world)) if rewritten else None
+    return _stage(table, rewritten, Origin(operation_id=operation_id, runtime=runtime)) if rewritten else None
 
 
 def _stage(table: Table, results: Sequence[RewriteResult], origin: Origin) -> StagedCommit:

@@ -12,7 +12,7 @@ from lance.dataset import Index
 
 from omnigraph.errors import Effect
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.handles import apart, metered
 from omnigraph.store.staging.codec import index_from_json
 from omnigraph.store.staging.commit import Origin, StagedCommit, moved_since, staged_on
@@ -69,7 +69,7 @@ class IndexPlan:
     rebuilds: bool
 
 
-def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: str, world: World) -> StagedIndexes:
+def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: str, runtime: Runtime) -> StagedIndexes:
     """Build what is missing of the given indexes, for one commit.
 
     An index that exists gets one more segment over the fragments it lacks, or is built anew when it has many segments
@@ -90,12 +90,12 @@ def stage_indexes(table: Table, builds: Sequence[IndexBuild], *, operation_id: s
             replaced += _stored_segments(table, build)
         segments.append(finish_index(table, build, [build_index(table, build, plan.fragment_ids)]))
         built.append(build)
-    commit = _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
+    commit = _stage(table, segments, replaced, Origin(operation_id=operation_id, runtime=runtime)) if segments else None
     return StagedIndexes(commit=commit, built=tuple(built), skipped=tuple(skipped))
 
 
 def stage_built_indexes(
-    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, world: World
+    table: Table, base: Table, indexes: Sequence[BuiltIndex], *, operation_id: str, runtime: Runtime
 ) -> StagedCommit | None:
     """Stage segments that other processes have built, for one commit; None when there are none.
 
@@ -121,7 +121,7 @@ def stage_built_indexes(
         elif any(not covered.isdisjoint(segment.fragment_ids) for segment in stored):
             raise moved_since(base.pin, table, f"a fragment was indexed twice index={index.build.name}")
         segments += mine
-    return _stage(table, segments, replaced, Origin(operation_id=operation_id, world=world)) if segments else None
+    return _stage(table, segments, replaced, Origin(operation_id=operation_id, runtime=runtime)) if segments else None
 
 
 def plan_index(table: Table, build: IndexBuild) -> IndexPlan | SkippedIndex:

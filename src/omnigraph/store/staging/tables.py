@@ -13,7 +13,7 @@ from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InternalError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.staging.change import carry_row_ids, deletion_files, field_ids, sentinel_of
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_at, staged_on
@@ -34,7 +34,7 @@ def stage_create(
     rows: pa.Table | None = None,
     *,
     operation_id: str,
-    world: World,
+    runtime: Runtime,
 ) -> StagedCommit:
     """Stage version 1 of a table that does not exist.
 
@@ -51,14 +51,14 @@ def stage_create(
         before,
         LanceOperation.Overwrite(lance_schema, new),
         kind=CREATE,
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=Origin(operation_id=operation_id, runtime=runtime),
         row_count=0 if rows is None else rows.num_rows,
         files=tuple(f"{location}/{file}" for file in data_files(new)),
     )
 
 
 def stage_overwrite(
-    table: Table, rows: pa.Table, schema: pa.Schema | None = None, *, operation_id: str, world: World
+    table: Table, rows: pa.Table, schema: pa.Schema | None = None, *, operation_id: str, runtime: Runtime
 ) -> StagedCommit:
     """Stage a version that holds exactly ``rows``, possibly none; a strict overwrite, which drops all indexes.
 
@@ -67,7 +67,7 @@ def stage_overwrite(
         rows: everything the table will hold.
         schema: its columns, when they change; field ids are then given out afresh.
         operation_id: written into the commit, so that recovery knows it as ours.
-        world: where the commit's uuid comes from.
+        runtime: where the commit's uuid comes from.
     """
     table.datasets.handles.check_process()
     new = write_into(table.handle, rows, table.pin.location, schema=schema)
@@ -78,7 +78,7 @@ def stage_overwrite(
         table,
         LanceOperation.Overwrite(lance_schema, new),
         kind="overwrite",
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=Origin(operation_id=operation_id, runtime=runtime),
         row_count=rows.num_rows,
         files=data_files(new),
     )
@@ -101,7 +101,7 @@ def stage_columns(
     origins: Mapping[str, str],
     *,
     operation_id: str,
-    world: World,
+    runtime: Runtime,
 ) -> StagedCommit:
     """Stage a version that has exactly the columns of ``schema``; nothing is uploaded, row ids and row order stay.
 
@@ -113,7 +113,7 @@ def stage_columns(
             becomes required is for the caller to know.
         origins: for every column that goes on, its name in ``table``. The others are added, null in every row.
         operation_id: written into the commit, so that recovery knows it as ours.
-        world: where the commit's uuid comes from.
+        runtime: where the commit's uuid comes from.
     """
     _refuse_impossible(table, schema, origins)
     metadata, messages = _parts(table.handle.lance_schema)
@@ -142,7 +142,7 @@ def stage_columns(
         table,
         LanceOperation.Project(lance_schema, preserves_nullability=keeps_nullability),
         kind="project",
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=Origin(operation_id=operation_id, runtime=runtime),
         row_count=table.row_count,
         files=(),
     )
@@ -205,7 +205,7 @@ def stage_written(
     shrunk: Sequence[str] = (),
     removed: Sequence[int] = (),
     operation_id: str,
-    world: World,
+    runtime: Runtime,
 ) -> StagedCommit | None:
     """Stage uploaded rows on top of a table; None when nothing changes.
 
@@ -216,13 +216,13 @@ def stage_written(
         shrunk: fragments of the table that lose rows, with their longer deletion lists.
         removed: fragments of the table that lose all of their rows.
         operation_id: written into the commit, so that recovery knows it as ours.
-        world: where the commit's uuid comes from.
+        runtime: where the commit's uuid comes from.
 
     Raises:
         TableMovedError: the table has no such fragment to shrink or to remove.
     """
     table.datasets.handles.check_process()
-    origin = Origin(operation_id=operation_id, world=world)
+    origin = Origin(operation_id=operation_id, runtime=runtime)
     new, updated = _read(table, fragments), _read(table, shrunk)
     if not new and not updated and not removed:
         return None
@@ -254,7 +254,7 @@ def stage_written(
     )
 
 
-def stage_written_whole(table: Table, fragments: Sequence[str], *, operation_id: str, world: World) -> StagedCommit:
+def stage_written_whole(table: Table, fragments: Sequence[str], *, operation_id: str, runtime: Runtime) -> StagedCommit:
     """Stage a version that holds exactly the uploaded rows, possibly none; drops all indexes."""
     table.datasets.handles.check_process()
     new = _read(table, fragments)
@@ -262,7 +262,7 @@ def stage_written_whole(table: Table, fragments: Sequence[str], *, operation_id:
         table,
         LanceOperation.Overwrite(table.handle.lance_schema, new),
         kind="overwrite",
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=Origin(operation_id=operation_id, runtime=runtime),
         row_count=sum(item.num_rows for item in new),
         files=data_files(new),
     )
@@ -276,7 +276,7 @@ def _read(table: Table, fragments: Sequence[str]) -> list[FragmentMetadata]:
 _Undo = tuple[LanceOperation.BaseOperation, list[FragmentMetadata]]
 
 
-def stage_undo(pinned: Table, head: Table, *, operation_id: str, world: World) -> StagedCommit:
+def stage_undo(pinned: Table, head: Table, *, operation_id: str, runtime: Runtime) -> StagedCommit:
     """Stage the pinned content on top of ``head``.
 
     Where the head still has some fragments of the pinned version, and its columns, indexes stay in use.
@@ -290,7 +290,7 @@ def stage_undo(pinned: Table, head: Table, *, operation_id: str, world: World) -
         head,
         operation,
         kind="undo",
-        origin=Origin(operation_id=operation_id, world=world),
+        origin=Origin(operation_id=operation_id, runtime=runtime),
         row_count=pinned.row_count,
         files=data_files(rewritten),
     )

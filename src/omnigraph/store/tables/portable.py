@@ -16,7 +16,7 @@ from lance.optimize import CompactionTask
 
 from omnigraph.errors import Effect, InternalError
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import CacheSizes
 from omnigraph.store.location import Storage
@@ -51,7 +51,7 @@ def stores_of(storage: Storage) -> TableStore:
     with _lock:
         stores = _kept.get(key)
         if stores is None:
-            datasets = DatasetStore(storage, World.system(), _CACHES)
+            datasets = DatasetStore(storage, Runtime.system(), _CACHES)
             stores = _kept[key] = TableStore(datasets, datasets.control)
         _kept.move_to_end(key)
         while len(_kept) > _KEPT:

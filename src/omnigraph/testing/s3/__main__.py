@@ -18,7 +18,7 @@ import signal
 import sys
 from typing import Final
 
-from omnigraph.testing.s3.backend import Backend
+from omnigraph.testing.s3.backend import MotoStore
 from omnigraph.testing.s3.front import Front, answer_control
 
 if hasattr(selectors, "EpollSelector"):
@@ -48,7 +48,7 @@ _PARENT_POLL_S: Final = 1.0
 async def serve(bucket: str) -> None:
     """Serve one bucket until it is time to stop."""
     parent = os.getppid()
-    front = Front(Backend(bucket).apply, answer_control)
+    front = Front(MotoStore(bucket).apply, answer_control)
     server = await front.listen()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -18,14 +18,14 @@ from urllib.parse import unquote_to_bytes
 from xml.sax.saxutils import escape
 
 from omnigraph.records import record
-from omnigraph.testing.s3.calls import Request, Response
+from omnigraph.testing.s3.calls import HttpRequest, Response
 
 _PAGE: Final = 1000
 _KNOWN: Final = frozenset({"list-type", "prefix", "delimiter", "max-keys", "start-after", "continuation-token"})
 
 
 @record
-class Entry:
+class ListedKey:
     """What a listing tells about one object."""
 
     etag: str
@@ -73,7 +73,9 @@ def can_answer(query: Mapping[str, str]) -> bool:
     return query.get("list-type") == "2" and query.keys() <= _KNOWN and query.get("max-keys", "1").isdecimal()
 
 
-def list_objects(bucket: str, query: Mapping[str, str], index: KeyIndex, entry_of: Callable[[str], Entry]) -> Response:
+def list_objects(
+    bucket: str, query: Mapping[str, str], index: KeyIndex, entry_of: Callable[[str], ListedKey]
+) -> Response:
     """Answer a LIST of version 2."""
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     page = min(int(query.get("max-keys", _PAGE)), _PAGE)
@@ -103,7 +105,7 @@ def list_objects(bucket: str, query: Mapping[str, str], index: KeyIndex, entry_o
     return Response(status=200, headers=(("Content-Type", "application/xml"),), body=body.encode())
 
 
-def _contents(key: str, entry: Entry) -> str:
+def _contents(key: str, entry: ListedKey) -> str:
     return (
         f"<Contents><Key>{escape(key)}</Key><LastModified>{entry.last_modified}</LastModified>"
         f"<ETag>{escape(entry.etag)}</ETag><Size>{entry.size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
@@ -117,7 +119,7 @@ _WRITES: Final = frozenset({"PUT", "POST", "DELETE"})
 _ACCOUNT, _PARTITION = "123456789012", "aws"
 
 
-class Backend:
+class MotoStore:
     """One bucket in memory.
 
     ``apply`` runs a request from beginning to end without giving up control. Called from one thread, as the front
@@ -133,10 +135,10 @@ class Backend:
         self._app = create_backend_app("s3")
         self._bucket = bucket
         self._index = KeyIndex()
-        self._apply_in_moto(Request(method="PUT", target=f"/{bucket}", headers={"host": "localhost"}, body=b""))
+        self._apply_in_moto(HttpRequest(method="PUT", target=f"/{bucket}", headers={"host": "localhost"}, body=b""))
         self._keys: Any = s3_backends[_ACCOUNT][_PARTITION].get_bucket(bucket).keys
 
-    def apply(self, request: Request) -> Response:
+    def apply(self, request: HttpRequest) -> Response:
         """Carry out one request."""
         if request.bucket != self._bucket:
             return self._apply_in_moto(request)
@@ -151,11 +153,11 @@ class Backend:
                 self._index.rebuild(self._keys)
         return response
 
-    def _entry(self, key: str) -> Entry:
+    def _entry(self, key: str) -> ListedKey:
         stored = self._keys[key]
-        return Entry(etag=stored.etag, size=stored.size, last_modified=stored.last_modified_ISO8601)
+        return ListedKey(etag=stored.etag, size=stored.size, last_modified=stored.last_modified_ISO8601)
 
-    def _apply_in_moto(self, request: Request) -> Response:
+    def _apply_in_moto(self, request: HttpRequest) -> Response:
         status = 500
         headers: list[tuple[str, str]] = []
 
@@ -172,7 +174,7 @@ class Backend:
         return Response(status=status, headers=tuple(headers), body=body, content_length=length)
 
 
-def _environ(request: Request) -> dict[str, Any]:
+def _environ(request: HttpRequest) -> dict[str, Any]:
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
         "SCRIPT_NAME": "",

@@ -68,7 +68,7 @@ _OWN_HEADERS: Final = frozenset({"connection", "content-length", "transfer-encod
 
 
 @record
-class Request:
+class HttpRequest:
     """One request, body included. Header names are lower case."""
 
     method: str
@@ -134,7 +134,7 @@ def _reason(status: int) -> str:
         return "Unknown"
 
 
-async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request | None:
+async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest | None:
     """Read the next request of a connection; None when none can be read from it any more."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -146,7 +146,7 @@ async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
             headers[name.strip().lower()] = value.strip()
         if headers.get("expect", "").lower() == "100-continue":
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return Request(method=method, target=target, headers=headers, body=await _read_body(reader, headers))
+        return HttpRequest(method=method, target=target, headers=headers, body=await _read_body(reader, headers))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
         return None
 
@@ -206,7 +206,7 @@ class Call:
     fault: int | None = None
 
 
-def operation_of(request: Request) -> Operation:
+def operation_of(request: HttpRequest) -> Operation:
     """Return what a request asks for, as S3 counts it."""
     query = request.query
     is_object = bool(request.key)
@@ -233,7 +233,7 @@ def operation_of(request: Request) -> Operation:
             return "OTHER"
 
 
-def key_of(request: Request, operation: Operation) -> str:
+def key_of(request: HttpRequest, operation: Operation) -> str:
     """Return the key that tells which class of objects a request concerns."""
     match operation:
         case "LIST":

@@ -21,7 +21,7 @@ from omnigraph.testing.s3.calls import (
     HEAD_LIMIT_BYTES,
     Call,
     CallLog,
-    Request,
+    HttpRequest,
     Response,
     classify_key,
     key_of,
@@ -86,7 +86,7 @@ _BACKLOG: Final = 512
 _ERROR_CODES: Final = {403: "AccessDenied", 404: "NoSuchKey", 409: "ConditionalRequestConflict", 503: "SlowDown"}
 _ERROR_CODES_OTHERWISE: Final = {4: "InvalidRequest", 5: "InternalError"}
 
-Control = Callable[["Front", Request], Awaitable[Response]]
+Control = Callable[["Front", HttpRequest], Awaitable[Response]]
 
 
 class Front:
@@ -97,7 +97,7 @@ class Front:
         control: answers what is asked below :data:`CONTROL_PATH`; such requests are neither counted nor delayed.
     """
 
-    def __init__(self, apply: Callable[[Request], Response], control: Control) -> None:
+    def __init__(self, apply: Callable[[HttpRequest], Response], control: Control) -> None:
         self._apply = apply
         self._control = control
         self.log = CallLog()
@@ -123,7 +123,7 @@ class Front:
                     break
         writer.close()
 
-    async def _answer(self, request: Request) -> Response | None:
+    async def _answer(self, request: HttpRequest) -> Response | None:
         if request.target.startswith(CONTROL_PATH):
             return await self._control(self, request)
         await self.slots.take()
@@ -132,7 +132,7 @@ class Front:
         finally:
             self.slots.give_back()
 
-    async def _serve(self, request: Request) -> Response | None:
+    async def _serve(self, request: HttpRequest) -> Response | None:
         clock = asyncio.get_running_loop().time
         sequence, started_s = self.log.next_sequence(), clock()
         operation = operation_of(request)
@@ -164,14 +164,14 @@ class Front:
         self.log.add(call)
         return response
 
-    def _take_effect(self, request: Request, fault: Fault | None) -> Response | None:
+    def _take_effect(self, request: HttpRequest, fault: Fault | None) -> Response | None:
         if fault is None or fault.action == "delay":
             return self._apply_or_confess(request)
         if fault.when == "after":
             self._apply_or_confess(request)
         return _error(fault.status) if fault.action == "error" else None
 
-    def _apply_or_confess(self, request: Request) -> Response:
+    def _apply_or_confess(self, request: HttpRequest) -> Response:
         try:
             return self._apply(request)
         except Exception:  # noqa: BLE001 - whatever the store trips over, the client must get an answer
@@ -228,7 +228,7 @@ class FaultAdded:
     fault_id: int
 
 
-async def answer_control(front: Front, request: Request) -> Response:
+async def answer_control(front: Front, request: HttpRequest) -> Response:
     """Answer one control request; a malformed one gets status 400 and changes nothing."""
     try:
         answer = await _dispatch(front, request.raw_path.removeprefix(CONTROL_PATH), request.body)

@@ -14,9 +14,9 @@ from concurrent.futures import wait
 from omnigraph.errors import BranchInUse, BranchInUseError, ClaimBusyError, ClaimHeld, Effect, OmnigraphError
 from omnigraph.runtime import Counters, counting, current_counters, in_context
 from omnigraph.store.tables.pins import TablePin
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.branches.records import Dependant
-from omnigraph.txn.branches.refs import BranchRef, BranchRefs
+from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
 from omnigraph.txn.branches.tags import Tags
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
@@ -35,7 +35,7 @@ class BranchDeletion:
 
     def __init__(self, stores: GraphStores) -> None:
         self._stores = stores
-        self._world = stores.world
+        self._world = stores.runtime
         self._refs = BranchRefs(stores)
         self._tags = Tags(stores, self._refs)
         # Claims that this process may have left behind: nobody else presumes it dead while it lives.
@@ -44,7 +44,7 @@ class BranchDeletion:
     def delete(
         self,
         services: BranchServices,
-        ref: BranchRef,
+        ref: BranchRecord,
         known: LoadedManifest | None,
         recover: Recover,
         actor: str | None,
@@ -174,13 +174,13 @@ class BranchDeletion:
             change=ManifestChange(commits=(), drop_tables=owned),
         )
 
-    def _refuse_lateness(self, line: BranchLine, plan: PublishPlan, claimed_s: float) -> None:
+    def _refuse_lateness(self, line: BranchIncarnation, plan: PublishPlan, claimed_s: float) -> None:
         """Stop when others may soon presume this deletion dead: what it has just looked at could be different then."""
         held_s = self._world.clock.monotonic_s() - claimed_s
         if held_s > self._stores.settings.grace_s / 2:
             raise _busy(line, plan.target_version, held_s)
 
-    def _check(self, line: BranchLine) -> bool:
+    def _check(self, line: BranchIncarnation) -> bool:
         """Refuse to end a branch that something needs; return whether there are marks of things that are gone.
 
         A mark of something that is not there says nothing. Whoever wrote it and is about to write the thing itself
@@ -203,7 +203,7 @@ class BranchDeletion:
         child = self._refs.find(BranchName(mark.name))
         return child is not None and child.line.incarnation == mark.identity
 
-    def _end(self, ref: BranchRef, plan: PublishPlan) -> None:
+    def _end(self, ref: BranchRecord, plan: PublishPlan) -> None:
         """End the ref; when storage does not say whether it ended, look."""
         self._world.failpoints.hit("txn.branch_delete.before_end")
         try:
@@ -216,14 +216,14 @@ class BranchDeletion:
                 raise
             self._left.discard(plan.operation_id)
 
-    def _may_be_live(self, ref: BranchRef) -> bool:
+    def _may_be_live(self, ref: BranchRecord) -> bool:
         try:
             found = self._refs.find(ref.name)
         except OmnigraphError:
             return True
         return found is not None and found.line.incarnation == ref.line.incarnation
 
-    def _tidy(self, services: BranchServices, ref: BranchRef, plan: PublishPlan) -> None:
+    def _tidy(self, services: BranchServices, ref: BranchRecord, plan: PublishPlan) -> None:
         self._world.failpoints.hit("txn.branch_delete.after_end")
         self._reclaim(services, plan)
         self._refs.sweep(ref)
@@ -241,7 +241,7 @@ class BranchDeletion:
         line = Counters()
         try:
             with counting(line):
-                self._stores.datasets.delete_branch_files(LOCATION, services.line.line or "")
+                self._stores.datasets.delete_branch_files(LOCATION, services.line.lance_branch or "")
         finally:
             wait(jobs)
             current_counters().add_parallel([line.cost(), *(count.cost() for count in own)])
@@ -253,7 +253,7 @@ class BranchDeletion:
             _log.warning("a fork could not be removed location=%s branch=%s: %s", pin.location, pin.branch, error)
 
 
-def _busy(line: BranchLine, version: int, waited_s: float) -> ClaimBusyError:
+def _busy(line: BranchIncarnation, version: int, waited_s: float) -> ClaimBusyError:
     details = ClaimHeld(branch=line.name, version=version, holder="other writers", waited_s=waited_s)
     return ClaimBusyError(
         f"the branch stayed busy branch={line.name} version={version} waited_s={waited_s:.1f}", details=details

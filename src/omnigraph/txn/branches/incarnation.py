@@ -27,30 +27,30 @@ _LONG_NAME = "long-name"
 
 
 @record
-class BranchLine:
-    """A branch as storage knows it: ``line`` is the Lance branch of the manifest, unique to this incarnation.
+class BranchIncarnation:
+    """A branch as storage knows it: ``lance_branch`` is the Lance branch of the manifest, unique to this incarnation.
 
-    Because a deleted and re-created branch gets another line, a late writer of the old one cannot reach the new one.
+    Because a deleted and re-created branch gets another one, a late writer of the old one cannot reach the new one.
     """
 
     name: BranchName
     incarnation: str
-    line: str | None
+    lance_branch: str | None
 
     def owns(self, pin: TablePin) -> bool:
         """Whether a table at this pin is written by this branch alone; any other pin is inherited and must fork."""
-        if self.line is None:
+        if self.lance_branch is None:
             return pin.branch is None
-        return pin.branch is not None and pin.branch.startswith(f"{self.line}.")
+        return pin.branch is not None and pin.branch.startswith(f"{self.lance_branch}.")
 
 
-def line_name(name: str, incarnation: str) -> str:
+def lance_branch_name(name: str, incarnation: str) -> str:
     """Return the Lance branch of the manifest that one life of a branch name is.
 
     Lance writes the name of a branch, encoded, into the name of one file, so a name that would not fit there is left
     out: the incarnation alone says which branch it is.
 
-    >>> line_name("draft", "01abc"), line_name("ä" * 100, "01abc")
+    >>> lance_branch_name("draft", "01abc"), lance_branch_name("ä" * 100, "01abc")
     ('draft.01abc', 'long-name.01abc')
     """
     plain = f"{name}.{incarnation}"
@@ -58,7 +58,7 @@ def line_name(name: str, incarnation: str) -> str:
     return plain if letters <= _MAX_LINE_BYTES else f"{_LONG_NAME}.{incarnation}"
 
 
-MAIN_LINE = BranchLine(name=BranchName(MAIN), incarnation=MAIN, line=None)
+MAIN_INCARNATION = BranchIncarnation(name=BranchName(MAIN), incarnation=MAIN, lance_branch=None)
 
 
 class BranchLife:
@@ -67,7 +67,7 @@ class BranchLife:
     The files of a deleted branch go in any order, so that what a reader misses first may look like anything.
     """
 
-    def __init__(self, line: BranchLine, is_live: Callable[[BranchLine], bool]) -> None:
+    def __init__(self, line: BranchIncarnation, is_live: Callable[[BranchIncarnation], bool]) -> None:
         self.line = line
         self._is_live = is_live
 
@@ -82,12 +82,12 @@ class BranchLife:
             yield
         except (StorageCorruptError, TableMissingError, VersionMissingError) as error:
             # Main is the graph itself.
-            if self.line.line is None or self._is_live(self.line):
+            if self.line.lance_branch is None or self._is_live(self.line):
                 raise
             raise branch_missing(self.line.name) from error
 
 
-MAIN_LIFE = BranchLife(MAIN_LINE, lambda *_: True)
+MAIN_LIFE = BranchLife(MAIN_INCARNATION, lambda *_: True)
 
 
 def branch_missing(name: BranchName, near: tuple[str, ...] = ()) -> BranchMissingError:

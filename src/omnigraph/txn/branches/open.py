@@ -6,14 +6,14 @@ import threading
 
 from omnigraph.errors import BranchMissingError
 from omnigraph.store.tables.store import TableStore
-from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLife, BranchLine, branch_missing
-from omnigraph.txn.branches.refs import BranchRef, BranchRefs
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation, BranchLife, branch_missing
+from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
 from omnigraph.txn.manifest.codec import FormatChain
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.lineage import CommitLine
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices, GraphStores, graph_closed
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 
@@ -25,12 +25,12 @@ class OpenBranches:
         self._formats = formats
         self._group_commit = group_commit
         self._lock = threading.Lock()
-        self._refs: dict[str, BranchRef] = {}
+        self._refs: dict[str, BranchRecord] = {}
         self._is_closed = False
         self.refs = refs
-        self.authorities: dict[str, GraphPublishAuthority] = {}
+        self.authorities: dict[str, BranchWriter] = {}
 
-    def authority(self, branch: BranchName) -> GraphPublishAuthority:
+    def branch_writer(self, branch: BranchName) -> BranchWriter:
         """Return what acts on a branch.
 
         Raises:
@@ -44,8 +44,8 @@ class OpenBranches:
         if known is not None:
             return known
         ref = None if branch.is_main else self.refs.get(branch)
-        services = self.services(MAIN_LINE if ref is None else ref.line)
-        made = GraphPublishAuthority(services, group_commit=self._group_commit)
+        services = self.services(MAIN_INCARNATION if ref is None else ref.line)
+        made = BranchWriter(services, group_commit=self._group_commit)
         with self._lock:
             if self._is_closed:
                 raise graph_closed()
@@ -53,7 +53,7 @@ class OpenBranches:
                 self._refs[branch] = ref
             return self.authorities.setdefault(branch, made)
 
-    def services(self, line: BranchLine) -> BranchServices:
+    def services(self, line: BranchIncarnation) -> BranchServices:
         """Return what acts on one incarnation of a branch, live or not."""
         return BranchServices(self._stores, BranchLife(line, self.refs.is_live), self._formats)
 
@@ -66,7 +66,7 @@ class OpenBranches:
         """Return the history that a manifest version ends, on whatever branch."""
         return CommitLine(self._stores.datasets, loaded, self._stores.commits)
 
-    def snapshot(self, branch: BranchName) -> Snapshot:
+    def snapshot(self, branch: BranchName) -> GraphSnapshot:
         """Return the newest state of a branch; a branch that was deleted and made again is opened again.
 
         Raises:
@@ -74,19 +74,19 @@ class OpenBranches:
         """
         return self.current(branch)[1]
 
-    def current(self, branch: BranchName) -> tuple[GraphPublishAuthority, Snapshot]:
+    def current(self, branch: BranchName) -> tuple[BranchWriter, GraphSnapshot]:
         """Return what acts on a branch together with its newest state.
 
         Raises:
             BranchMissingError: there is no such branch.
         """
-        authority = self.authority(branch)
+        branch_writer = self.branch_writer(branch)
         try:
-            return authority, authority.snapshot()
+            return branch_writer, branch_writer.snapshot()
         except BranchMissingError:
-            self.forget(branch, authority)
-        authority = self.authority(branch)
-        return authority, authority.snapshot()
+            self.forget(branch, branch_writer)
+        branch_writer = self.branch_writer(branch)
+        return branch_writer, branch_writer.snapshot()
 
     def load_version(self, branch: BranchName, version: int) -> LoadedManifest:
         """Return one version of a branch's manifest.
@@ -95,14 +95,14 @@ class OpenBranches:
             BranchMissingError: there is no such branch.
             VersionMissingError: there is no such version.
         """
-        authority = self.authority(branch)
+        branch_writer = self.branch_writer(branch)
         try:
-            return authority.load_version(version)
+            return branch_writer.load_version(version)
         except BranchMissingError:
-            self.forget(branch, authority)
-        return self.authority(branch).load_version(version)
+            self.forget(branch, branch_writer)
+        return self.branch_writer(branch).load_version(version)
 
-    def ref(self, branch: BranchName) -> BranchRef:
+    def ref(self, branch: BranchName) -> BranchRecord:
         """Return the ref that an open branch other than main was opened by.
 
         Raises:
@@ -114,21 +114,21 @@ class OpenBranches:
             raise branch_missing(branch)
         return found
 
-    def forget(self, branch: BranchName, authority: GraphPublishAuthority) -> None:
-        """Let go of a branch, if it is still the one that ``authority`` acts on."""
+    def forget(self, branch: BranchName, branch_writer: BranchWriter) -> None:
+        """Let go of a branch, if it is still the one that ``branch_writer`` acts on."""
         with self._lock:
-            if self.authorities.get(branch) is not authority:
+            if self.authorities.get(branch) is not branch_writer:
                 return
             del self.authorities[branch]
             self._refs.pop(branch, None)
-        authority.forget()
+        branch_writer.forget()
 
     def close(self) -> None:
         """Finish what runs behind acknowledged writes; nothing can be opened afterwards."""
         with self._lock:
             self._is_closed = True
             authorities = list(self.authorities.items())
-        for branch, authority in authorities:
+        for branch, branch_writer in authorities:
             # Forgotten when it is closed: an interrupt leaves the rest to the next call.
-            authority.close()
+            branch_writer.close()
             self.authorities.pop(branch, None)

@@ -18,13 +18,13 @@ from typing import Literal
 
 from omnigraph.records import record
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 
 _FILE = re.compile(r"(?P<number>[0-9]{1,18})\.(?P<what>json|gone)")
 
 
 @record
-class Lives:
+class Generations:
     """What storage holds of one name: the number that is alive, and every number that was ever used."""
 
     live: int | None = None
@@ -54,7 +54,7 @@ class NamedObjects:
         self._folder = folder
         self._is_durable = is_durable
 
-    def survey(self) -> Mapping[str, Lives]:
+    def survey(self) -> Mapping[str, Generations]:
         """Return every name that is or was in use; one listing."""
         return _lives(self._control.list_keys(self._folder))
 
@@ -73,7 +73,7 @@ class NamedObjects:
 
     def remains(self, name: str) -> tuple[NamedRecord, ...]:
         """Return the records of lives that ended without being swept."""
-        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Lives())
+        lives = _lives(self._control.list_keys(f"{self._folder}/{_encoded(name)}")).get(name, Generations())
         found = ((number, self._control.get(self.key(name, number))) for number in sorted(lives.ended))
         return tuple(NamedRecord(name=name, number=number, data=data) for number, data in found if data is not None)
 
@@ -117,7 +117,7 @@ def _encoded(name: str) -> str:
     return name.replace("/", ",")
 
 
-def _lives(keys: Iterable[str]) -> dict[str, Lives]:
+def _lives(keys: Iterable[str]) -> dict[str, Generations]:
     written: dict[str, set[int]] = {}
     ended: dict[str, set[int]] = {}
     for key in keys:
@@ -129,7 +129,7 @@ def _lives(keys: Iterable[str]) -> dict[str, Lives]:
         chosen = written if match["what"] == "json" else ended
         chosen.setdefault(name, set()).add(int(match["number"]))
     return {
-        name: Lives(
+        name: Generations(
             live=_live(written.get(name, set()), ended.get(name, set())),
             numbers=frozenset(written.get(name, set()) | ended.get(name, set())),
             ended=frozenset(ended.get(name, set())),
@@ -165,17 +165,17 @@ class DependantMarks:
         self._control = control
         self._is_durable = is_durable
 
-    def add(self, line: BranchLine, dependant: Dependant) -> None:
+    def add(self, line: BranchIncarnation, dependant: Dependant) -> None:
         """Say that ``dependant`` is about to need a branch."""
         if not line.name.is_main:
             self._control.put(_key(line, dependant), b"{}", sync=self._is_durable)
 
-    def remove(self, line: BranchLine, dependant: Dependant) -> None:
+    def remove(self, line: BranchIncarnation, dependant: Dependant) -> None:
         """Take a mark back, when the thing it stood for is gone."""
         if not line.name.is_main:
             self._control.delete(_key(line, dependant))
 
-    def of(self, line: BranchLine) -> tuple[Dependant, ...]:
+    def of(self, line: BranchIncarnation) -> tuple[Dependant, ...]:
         """Return whoever may need a branch, by name."""
         found = []
         for key in self._control.list_keys(_folder(line)):
@@ -186,14 +186,14 @@ class DependantMarks:
                 found.append(Dependant(kind=known, name=name.replace(",", "/"), identity=identity))
         return tuple(found)
 
-    def clear(self, line: BranchLine) -> None:
+    def clear(self, line: BranchIncarnation) -> None:
         """Remove every mark of a branch that is gone."""
         self._control.delete_prefix(_folder(line))
 
 
-def _folder(line: BranchLine) -> str:
+def _folder(line: BranchIncarnation) -> str:
     return f"{DEPENDANTS_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"
 
 
-def _key(line: BranchLine, dependant: Dependant) -> str:
+def _key(line: BranchIncarnation, dependant: Dependant) -> str:
     return f"{_folder(line)}/{dependant.kind}~{dependant.name.replace('/', ',')}~{dependant.identity}.json"

@@ -24,9 +24,9 @@ from omnigraph.errors import (
     OmnigraphError,
     TableMissingError,
 )
-from omnigraph.txn.branches.incarnation import BranchLine, branch_missing, line_name
-from omnigraph.txn.branches.records import Dependant, DependantMarks, Lives, NamedObjects, NamedRecord
-from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.branches.incarnation import BranchIncarnation, branch_missing, lance_branch_name
+from omnigraph.txn.branches.records import Dependant, DependantMarks, Generations, NamedObjects, NamedRecord
+from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.services import GraphStores
@@ -43,7 +43,7 @@ _ATTEMPTS = 8
 SETTLE_S = 1.0
 
 
-class BranchRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class BranchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A live branch and where it came from.
 
     ``parent`` is the line it was forked from at ``forked_version``; ``forked_depth`` is how many commits its history
@@ -64,14 +64,16 @@ class BranchRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     number: int = 0
 
     @property
-    def line(self) -> BranchLine:
+    def line(self) -> BranchIncarnation:
         """The branch as storage knows it."""
-        return BranchLine(name=self.name, incarnation=self.incarnation, line=self.lance_branch)
+        return BranchIncarnation(name=self.name, incarnation=self.incarnation, lance_branch=self.lance_branch)
 
     @property
-    def parent(self) -> BranchLine:
+    def parent(self) -> BranchIncarnation:
         """The branch that it was forked from."""
-        return BranchLine(name=self.parent_name, incarnation=self.parent_incarnation, line=self.parent_lance_branch)
+        return BranchIncarnation(
+            name=self.parent_name, incarnation=self.parent_incarnation, lance_branch=self.parent_lance_branch
+        )
 
     @property
     def mark(self) -> Dependant:
@@ -79,7 +81,7 @@ class BranchRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Dependant(kind="branch", name=self.name, identity=self.incarnation)
 
 
-REF = StoredCodec(BranchRef, subject="a branch ref", expected="a branch ref", error=ManifestCorruptError)
+REF = StoredCodec(BranchRecord, subject="a branch ref", expected="a branch ref", error=ManifestCorruptError)
 
 
 class BranchRefs:
@@ -87,11 +89,11 @@ class BranchRefs:
 
     def __init__(self, stores: GraphStores) -> None:
         self._stores = stores
-        self._world = stores.world
+        self._world = stores.runtime
         self._objects = NamedObjects(stores.control, REFS_PREFIX, is_durable=stores.settings.is_durable)
         self.marks = DependantMarks(stores.control, is_durable=stores.settings.is_durable)
 
-    def get(self, name: BranchName) -> BranchRef:
+    def get(self, name: BranchName) -> BranchRecord:
         """Return the ref of a live branch other than main.
 
         Raises:
@@ -102,7 +104,7 @@ class BranchRefs:
             raise branch_missing(name, near=tuple(self.names()))
         return found
 
-    def find(self, name: BranchName) -> BranchRef | None:
+    def find(self, name: BranchName) -> BranchRecord | None:
         """Return the ref of a live branch other than main, or None."""
         record = self._objects.find(name)
         if record is None:
@@ -114,8 +116,8 @@ class BranchRefs:
         return _live_names(self._objects.survey())
 
     def create(
-        self, name: BranchName, source: BranchLine, base: LoadedManifest, depth: int, actor: str | None
-    ) -> BranchRef:
+        self, name: BranchName, source: BranchIncarnation, base: LoadedManifest, depth: int, actor: str | None
+    ) -> BranchRecord:
         """Create a branch at ``base`` of ``source``: a constant number of calls, whatever the number of tables.
 
         A crash before the ref exists leaves a line that nobody can find; cleanup collects it.
@@ -131,13 +133,13 @@ class BranchRefs:
                 continue
             if taken is not None:
                 raise _exists(name, taken)
-            ref = self._draw_up(name, source, base, depth, actor, lives.get(name, Lives()).next_number)
+            ref = self._draw_up(name, source, base, depth, actor, lives.get(name, Generations()).next_number)
             if self._put(ref):
                 return ref
             self._world.clock.sleep(0.01 + 0.05 * self._world.randomness.fraction())
         raise _exists(name, name)
 
-    def end(self, ref: BranchRef) -> None:
+    def end(self, ref: BranchRecord) -> None:
         """End a branch: from here on it does not exist. Nothing else of it is touched."""
         self._objects.end(ref.name, ref.number)
 
@@ -145,23 +147,23 @@ class BranchRefs:
         """Return the keys of what the refs of ended branches have left, and nobody needs."""
         return self._objects.leftovers()
 
-    def take_back(self, ref: BranchRef) -> None:
+    def take_back(self, ref: BranchRecord) -> None:
         """End a branch that was just made and remove what there is of it."""
         self._end_and_withdraw(ref)
 
-    def sweep(self, ref: BranchRef) -> None:
+    def sweep(self, ref: BranchRecord) -> None:
         """Remove what the ref of an ended branch left, its mark on the parent first."""
         self.marks.remove(ref.parent, ref.mark)
         self._objects.sweep(ref.name, ref.number)
 
-    def sweep_ended(self, line: BranchLine) -> None:
+    def sweep_ended(self, line: BranchIncarnation) -> None:
         """Remove what the ref of a branch left whose deletion died behind its end."""
         for leftover in self._objects.remains(line.name):
             ref = self._ref(leftover)
             if ref.line.incarnation == line.incarnation:
                 self.sweep(ref)
 
-    def is_orphan(self, ref: BranchRef) -> bool:
+    def is_orphan(self, ref: BranchRecord) -> bool:
         """Whether the branch that a ref was forked from is gone.
 
         No deletion ends a branch that others need. Such a ref was written by a creator that died before it could look
@@ -172,7 +174,7 @@ class BranchRefs:
         parent = self.find(ref.parent.name)
         return parent is None or parent.line.incarnation != ref.parent.incarnation
 
-    def is_live(self, line: BranchLine) -> bool:
+    def is_live(self, line: BranchIncarnation) -> bool:
         """Whether a line other than main's is that of a branch: of none that was deleted, and of no orphan."""
         ref = self.find(line.name)
         return ref is not None and ref.line == line and not self.is_orphan(ref)
@@ -185,7 +187,7 @@ class BranchRefs:
         self._end_and_withdraw(ref)
         return True
 
-    def check_open(self, line: BranchLine) -> None:
+    def check_open(self, line: BranchIncarnation) -> None:
         """Refuse a branch that is deleted or about to be, after something that needs it was written.
 
         Raises:
@@ -194,7 +196,7 @@ class BranchRefs:
         """
         if line.name.is_main:
             return
-        claims = ClaimBook(self._stores.control, line, self._world, self._stores.settings)
+        claims = ClaimStore(self._stores.control, line, self._world, self._stores.settings)
         for version in claims.pending_versions():
             plan = claims.read(version)
             if plan is not None and plan.kind is WriteKind.BRANCH_DELETE:
@@ -202,31 +204,31 @@ class BranchRefs:
                 raise BranchClosingError(f"branch '{line.name}' is being deleted", details=details)
         try:
             # A deletion gives up its claim when the line is removed, not before.
-            self._stores.datasets.latest_version(LOCATION, line.line)
+            self._stores.datasets.latest_version(LOCATION, line.lance_branch)
         except TableMissingError:
             raise branch_missing(line.name) from None
 
-    def _ref(self, record: NamedRecord) -> BranchRef:
+    def _ref(self, record: NamedRecord) -> BranchRecord:
         ref = REF.decode(record.data, self._objects.key(record.name, record.number))
         return msgspec.structs.replace(ref, number=record.number)
 
     def _draw_up(
         self,
         name: BranchName,
-        source: BranchLine,
+        source: BranchIncarnation,
         base: LoadedManifest,
         depth: int,
         actor: str | None,
         number: int,
-    ) -> BranchRef:
+    ) -> BranchRecord:
         incarnation = str(self._world.ids.ulid()).lower()
-        return BranchRef(
+        return BranchRecord(
             name=name,
             incarnation=incarnation,
-            lance_branch=line_name(name, incarnation),
+            lance_branch=lance_branch_name(name, incarnation),
             parent_name=source.name,
             parent_incarnation=source.incarnation,
-            parent_lance_branch=source.line,
+            parent_lance_branch=source.lance_branch,
             forked_at=base.state.head.commit,
             forked_version=base.state.version,
             forked_depth=depth,
@@ -235,12 +237,12 @@ class BranchRefs:
             number=number,
         )
 
-    def _put(self, ref: BranchRef) -> bool:
+    def _put(self, ref: BranchRecord) -> bool:
         """Make the line, then the ref; False when a creator of the same or an overlapping name was in the way."""
-        datasets, line = self._stores.datasets, ref.line.line or ""
+        datasets, line = self._stores.datasets, ref.line.lance_branch or ""
         self.marks.add(ref.parent, ref.mark)
         try:
-            version = datasets.create_branch(LOCATION, ref.parent.line, ref.forked_version, line)
+            version = datasets.create_branch(LOCATION, ref.parent.lance_branch, ref.forked_version, line)
         except TableMissingError:
             raise branch_missing(ref.parent.name) from None
         self._stores.syncing.line(LOCATION, line, version)
@@ -255,13 +257,13 @@ class BranchRefs:
         except OmnigraphError as error:
             self._take_back(ref, error)
             raise
-        is_ours = lives.get(ref.name, Lives()).live == ref.number
+        is_ours = lives.get(ref.name, Generations()).live == ref.number
         if is_ours and not any(taken != ref.name and ref.name.overlaps(taken) for taken in _live_names(lives)):
             return True
         self._end_and_withdraw(ref)
         return False
 
-    def _take_back(self, ref: BranchRef, error: OmnigraphError) -> None:
+    def _take_back(self, ref: BranchRecord, error: OmnigraphError) -> None:
         """End a branch whose creation failed behind its ref, and let ``error`` say whether that worked."""
         error.effect = Effect.UNKNOWN
         try:
@@ -272,17 +274,17 @@ class BranchRefs:
         except OmnigraphError as trouble:
             _log.warning("a branch that was not made could not be tidied up branch=%s: %s", ref.name, trouble)
 
-    def _end_and_withdraw(self, ref: BranchRef) -> None:
+    def _end_and_withdraw(self, ref: BranchRecord) -> None:
         self._objects.end(ref.name, ref.number)
         self._withdraw(ref)
         self._objects.sweep(ref.name, ref.number)
 
-    def _withdraw(self, ref: BranchRef) -> None:
-        self._stores.datasets.delete_branch_files(LOCATION, ref.line.line or "")
+    def _withdraw(self, ref: BranchRecord) -> None:
+        self._stores.datasets.delete_branch_files(LOCATION, ref.line.lance_branch or "")
         self.marks.remove(ref.parent, ref.mark)
 
 
-def _live_names(lives: Mapping[str, Lives]) -> list[BranchName]:
+def _live_names(lives: Mapping[str, Generations]) -> list[BranchName]:
     found = sorted(name for name, life in lives.items() if life.live is not None)
     return [BranchName(MAIN), *(BranchName(name) for name in found)]
 

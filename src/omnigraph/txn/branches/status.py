@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from omnigraph.errors import BranchMissingError
 from omnigraph.records import record
-from omnigraph.txn.branches.incarnation import MAIN_LINE, BranchLine
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
-from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.branches.tags import Tags
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
 
 
@@ -59,13 +59,13 @@ class BranchStatus:
 class ProtectedVersion:
     """A manifest version that something needs, and what."""
 
-    line: BranchLine
+    line: BranchIncarnation
     version: int
     why: Literal["head", "fork", "tag"]
     name: str
 
 
-def live_branches(branches: OpenBranches) -> Iterator[tuple[BranchName, BranchRef | None, Snapshot]]:
+def live_branches(branches: OpenBranches) -> Iterator[tuple[BranchName, BranchRecord | None, GraphSnapshot]]:
     """Yield the live branches and their newest states, main first, then by name.
 
     One that is deleted between the listing and its turn is left out: it is not there.
@@ -88,7 +88,7 @@ def list_branches(branches: OpenBranches) -> tuple[BranchStatus, ...]:
     return tuple(found)
 
 
-def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRef | None) -> BranchStatus:
+def branch_status(branches: OpenBranches, name: BranchName, ref: BranchRecord | None) -> BranchStatus:
     """Return how a branch stands to the one it came from; ``ref`` is None for main."""
     line = _line(branches, name)
     head = line.at(len(line) - 1)
@@ -118,7 +118,7 @@ def protected_versions(branches: OpenBranches, tags: Tags) -> tuple[ProtectedVer
     """
     found = []
     for name, ref, newest in live_branches(branches):
-        line = MAIN_LINE if ref is None else ref.line
+        line = MAIN_INCARNATION if ref is None else ref.line
         version = newest.state.version
         found.append(ProtectedVersion(line=line, version=version, why="head", name=name))
         if ref is not None:

@@ -18,8 +18,8 @@ from omnigraph.errors import (
     TagExistsError,
     TagMissingError,
 )
-from omnigraph.txn.branches.incarnation import BranchLine
-from omnigraph.txn.branches.records import Dependant, Lives, NamedObjects
+from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.txn.branches.records import Dependant, Generations, NamedObjects
 from omnigraph.txn.branches.refs import BranchRefs
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.services import GraphStores
@@ -49,9 +49,9 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     number: int = 0
 
     @property
-    def line(self) -> BranchLine:
+    def line(self) -> BranchIncarnation:
         """The line that the commit landed on."""
-        return BranchLine(name=self.branch, incarnation=self.incarnation, line=self.lance_branch)
+        return BranchIncarnation(name=self.branch, incarnation=self.incarnation, lance_branch=self.lance_branch)
 
     @property
     def mark(self) -> Dependant:
@@ -120,7 +120,7 @@ class Tags:
         self,
         name: TagName,
         commit: Commit,
-        line: BranchLine,
+        line: BranchIncarnation,
         is_whole: Callable[[], bool],
         actor: str | None,
         message: str | None,
@@ -141,20 +141,20 @@ class Tags:
             BranchMissingError, BranchClosingError: its branch was deleted, or is about to be.
         """
         lives = self._objects.survey()
-        if lives.get(name, Lives()).live is not None:
+        if lives.get(name, Generations()).live is not None:
             raise _exists(name)
         tag = Tag(
             name=name,
             commit_id=commit.id,
             branch=line.name,
             incarnation=line.incarnation,
-            lance_branch=line.line,
+            lance_branch=line.lance_branch,
             manifest_version=commit.manifest_version,
-            created_at_ms=self._stores.world.clock.now_ms(),
+            created_at_ms=self._stores.runtime.clock.now_ms(),
             actor=actor,
             message=message,
-            identity=str(self._stores.world.ids.ulid()).lower(),
-            number=lives.get(name, Lives()).next_number,
+            identity=str(self._stores.runtime.ids.ulid()).lower(),
+            number=lives.get(name, Generations()).next_number,
         )
         self._put(tag, is_whole)
         return tag
@@ -175,12 +175,12 @@ class Tags:
         if not self._objects.create(tag.name, tag.number, TAG.encode(msgspec.structs.replace(tag, number=0))):
             self._refs.marks.remove(tag.line, tag.mark)
             raise _exists(tag.name)
-        self._stores.world.failpoints.hit("txn.tag.after_put")
+        self._stores.runtime.failpoints.hit("txn.tag.after_put")
         try:
             self._refs.check_open(tag.line)
             if not is_whole():
                 raise _reclaimed(tag)
-            if self._objects.survey().get(tag.name, Lives()).live != tag.number:
+            if self._objects.survey().get(tag.name, Generations()).live != tag.number:
                 raise _exists(tag.name)
         except OmnigraphError as error:
             error.effect = Effect.UNKNOWN
@@ -199,7 +199,7 @@ def _reclaimed(tag: Tag) -> HistoryGoneError:
     return HistoryGoneError(f"the state of commit '{tag.commit_id}' was reclaimed", details=details)
 
 
-def _live_names(lives: Mapping[str, Lives]) -> set[str]:
+def _live_names(lives: Mapping[str, Generations]) -> set[str]:
     return {name for name, life in lives.items() if life.live is not None}
 
 

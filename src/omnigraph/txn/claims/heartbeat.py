@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from omnigraph.errors import OmnigraphError
 from omnigraph.runtime import start_thread
 from omnigraph.txn.claims.identity import WriterIdentity
-from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.txn.claims.store import ClaimStore
 
 _log = logging.getLogger(__name__)
 
 
-class ClaimKeeper:
+class ClaimHeartbeat:
     """Renews the claim that is held, three times per grace period, from one thread that costs a write nothing."""
 
-    def __init__(self, claims: ClaimBook, writer: WriterIdentity, grace_s: float) -> None:
+    def __init__(self, claims: ClaimStore, writer: WriterIdentity, grace_s: float) -> None:
         self._claims = claims
         self._writer = writer
         self._interval_s = grace_s / 3

@@ -1,6 +1,6 @@
 """Claims: the sidecar under the name of the version it will publish, its renewals and its takeovers.
 
-Put-if-absent is the only primitive used. Whoever creates ``<n>.json`` is the one writer in the world that may be
+Put-if-absent is the only primitive used. Whoever creates ``<n>.json`` is the one writer in the runtime that may be
 between phases A and D of version ``n``; whoever creates the next ``<n>.takeover-<k>.json`` is the one recoverer.
 """
 
@@ -16,9 +16,9 @@ import msgspec
 
 from omnigraph.errors import FormatMismatch, OmnigraphError, SidecarCorruptError
 from omnigraph.records import record
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.control import ControlObjects
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.claims.identity import WriterIdentity
 from omnigraph.txn.publish.plan import PLAN, PublishPlan
 from omnigraph.txn.settings import TxnSettings
@@ -102,21 +102,21 @@ class ClaimWatch:
             self._seen.pop(key, None)
 
 
-class ClaimBook:
+class ClaimStore:
     """The claims of one branch incarnation."""
 
     def __init__(
         self,
         control: ControlObjects,
-        line: BranchLine,
-        world: World,
+        line: BranchIncarnation,
+        runtime: Runtime,
         settings: TxnSettings,
         watch: ClaimWatch | None = None,
     ) -> None:
         self._control = control
         self._watch = watch or ClaimWatch()
         self._line = line
-        self._world = world
+        self._world = runtime
         self._settings = settings
         # A comma cannot occur in a branch name, so two branches never share a folder.
         self._folder = f"{RECOVERY_PREFIX}/{line.name.replace('/', ',')}~{line.incarnation}"

@@ -29,7 +29,7 @@ from omnigraph.records import record
 from omnigraph.store.datasets import DatasetStore, ReplaceableDataset
 from omnigraph.store.tables.pins import FragmentRef, TablePin
 from omnigraph.store.versions import VersionFiles, version_file
-from omnigraph.txn.branches.incarnation import MAIN_LIFE, BranchLife, BranchLine, branch_missing
+from omnigraph.txn.branches.incarnation import MAIN_LIFE, BranchIncarnation, BranchLife, branch_missing
 from omnigraph.txn.manifest.codec import (
     FormatChain,
     decode_schema,
@@ -58,7 +58,9 @@ class TornVersions:
         is_acknowledged: whether a version may have been acknowledged; False is proof that it was not.
     """
 
-    def __init__(self, files: VersionFiles, location: str, line: BranchLine, is_acknowledged: IsAcknowledged) -> None:
+    def __init__(
+        self, files: VersionFiles, location: str, line: BranchIncarnation, is_acknowledged: IsAcknowledged
+    ) -> None:
         self._files = files
         self._location = location
         self._line = line
@@ -77,7 +79,7 @@ class TornVersions:
         Raises:
             OmnigraphError: that error, when there is nothing that could be stepped over.
         """
-        newest = self._files.newest(self._location, self._line.line)
+        newest = self._files.newest(self._location, self._line.lance_branch)
         if newest is None or not self._files.is_torn(self._pin(newest)):
             raise error
         return newest
@@ -127,7 +129,7 @@ class TornVersions:
         Raises:
             StorageCorruptError: a version is missing that may have been acknowledged.
         """
-        hinted = self._files.hinted(self._location, self._line.line) or 0
+        hinted = self._files.hinted(self._location, self._line.lance_branch) or 0
         if hinted <= newest or self._files.exists(self._pin(hinted)):
             return
         if hinted == newest + 1 and not self._is_acknowledged(hinted):
@@ -139,7 +141,7 @@ class TornVersions:
         return self._damaged(self._pin(version), "a version of a branch is missing")
 
     def _pin(self, version: int) -> TablePin:
-        return TablePin(location=self._location, branch=self._line.line, version=version)
+        return TablePin(location=self._location, branch=self._line.lance_branch, version=version)
 
     def _damaged(self, pin: TablePin, what: str) -> StorageCorruptError:
         details = StorageFault(
@@ -209,7 +211,7 @@ class ManifestFile:
         """
         with self._life.reading():
             try:
-                latest = self._datasets.latest_version(LOCATION, self.line.line)
+                latest = self._datasets.latest_version(LOCATION, self.line.lance_branch)
             except TableMissingError:
                 raise
             except OmnigraphError as error:
@@ -233,7 +235,7 @@ class ManifestFile:
         if latest < known.state.version:
             # A line never goes back. What is left of it is being removed, in no particular order.
             self._refuse_another_graph(known)
-            if self.line.line is None:
+            if self.line.lance_branch is None:
                 raise self._torn.gone_back(known.state.version)
             raise branch_missing(self.line.name)
         if latest == known.state.version:
@@ -249,7 +251,7 @@ class ManifestFile:
             VersionMissingError: the version was reclaimed, or never existed.
         """
         with self._life.reading():
-            dataset = self._datasets.open_version(LOCATION, self.line.line, version)
+            dataset = self._datasets.open_version(LOCATION, self.line.lance_branch, version)
             return self._load(dataset, known)
 
     def is_outdated(self, loaded: LoadedManifest) -> bool:
@@ -331,7 +333,7 @@ class ManifestFile:
 
     def _refuse_another_graph(self, known: LoadedManifest) -> None:
         """Read what the place holds by now, without anything that is in memory."""
-        fresh = ManifestFile(DatasetStore(self._datasets.storage, self._datasets.world), MAIN_LIFE, self._formats)
+        fresh = ManifestFile(DatasetStore(self._datasets.storage, self._datasets.runtime), MAIN_LIFE, self._formats)
         if fresh.load_latest().state.graph_id != known.state.graph_id:
             raise self._replaced(known.state.graph_id)
 
@@ -344,7 +346,7 @@ class ManifestFile:
 
     def _open_latest(self) -> ReplaceableDataset:
         try:
-            dataset = self._datasets.open_latest(LOCATION, self.line.line)
+            dataset = self._datasets.open_latest(LOCATION, self.line.lance_branch)
         except TableMissingError:
             raise
         except OmnigraphError as error:
@@ -352,7 +354,7 @@ class ManifestFile:
             whole = self._torn.step_over(newest)
             if whole == newest:
                 raise
-            return self._datasets.open_version(LOCATION, self.line.line, whole)
+            return self._datasets.open_version(LOCATION, self.line.lance_branch, whole)
         self._torn.refuse_loss(dataset.version)
         return dataset
 

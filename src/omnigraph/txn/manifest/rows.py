@@ -112,19 +112,19 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class BranchHead:
     """The newest commit of a branch and what fences writers.
 
-    ``epoch`` rises with every takeover of a dead writer's claim. ``floor`` is the oldest manifest version that
-    cleanup has left whole. ``cleaned`` is the version that the last cleanup made; what was decided before it may rely
-    on states that are gone. ``swept`` is the oldest version that a write may have uploaded files upon: files that were
-    uploaded upon an older one, and that nothing names, may be gone.
+    ``epoch`` rises with every takeover of a dead writer's claim. ``retention_floor`` is the oldest manifest version
+    that cleanup has left whole. ``last_cleanup`` is the version that the last cleanup made; what was decided before it
+    may rely on states that are gone. ``orphan_floor`` is the oldest version that a write may have uploaded files upon:
+    files that were uploaded upon an older one, and that nothing names, may be gone.
     """
 
     branch: BranchName
     incarnation: str
     commit: CommitId
     epoch: int = 0
-    floor: int = 0
-    cleaned: int = 0
-    swept: int = 0
+    retention_floor: int = 0
+    last_cleanup: int = 0
+    orphan_floor: int = 0
 
 
 @record
@@ -204,9 +204,9 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
     if change.floor is not msgspec.UNSET:
         head = replace(
             head,
-            floor=max(head.floor, change.floor.floor),
-            swept=max(head.swept, change.floor.swept),
-            cleaned=state.version + 1,
+            retention_floor=max(head.retention_floor, change.floor.floor),
+            orphan_floor=max(head.orphan_floor, change.floor.swept),
+            last_cleanup=state.version + 1,
         )
         stones = tuple(stone for stone in stones if stone.object_id not in change.floor.forgotten)
     return replace(

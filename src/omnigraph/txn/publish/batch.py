@@ -17,7 +17,7 @@ from omnigraph.txn.publish.phases import check_rebase
 from omnigraph.txn.publish.plan import PublishPlan
 from omnigraph.txn.publish.stage import StagedTable
 from omnigraph.txn.services import BranchServices
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn, combine, key_exists
 from omnigraph.values import OperationId
 
@@ -109,7 +109,7 @@ class Batch:
         )
         return PublishPlan.upon(
             base.state,
-            services.world,
+            services.runtime,
             services.writer,
             operation_id=self._operation_id,
             kind=leader.kind,
@@ -121,7 +121,7 @@ class Batch:
 
     def _commits(self, alive: Sequence[Member], services: BranchServices, base: LoadedManifest) -> tuple[Commit, ...]:
         parent = base.state.head.commit
-        published_at_ms = base.state.next_moment(services.world.clock.now_ms())
+        published_at_ms = base.state.next_moment(services.runtime.clock.now_ms())
         commits = []
         for member in alive:
             member.commit = Commit(
@@ -153,7 +153,7 @@ class Batch:
                 keys |= {table_key} if rename is None else {table_key, rename.new_key}
         return tuple(sorted(keys))
 
-    def _check_members(self, snapshot: Snapshot) -> dict[str, TableChange]:
+    def _check_members(self, snapshot: GraphSnapshot) -> dict[str, TableChange]:
         """Let each member see the ones before it; return the changes of all that hold."""
         changes: dict[str, TableChange] = {}
         for member in self.alive:
@@ -165,12 +165,12 @@ class Batch:
 
     def _forget_swept(self, services: BranchServices, base: LoadedManifest) -> None:
         """Upload everything again when a cleanup may have removed what was uploaded, at places of their own."""
-        if self._staged_on is not None and self._staged_on < base.state.head.swept:
+        if self._staged_on is not None and self._staged_on < base.state.head.orphan_floor:
             self._staged.clear()
             self._staged_on = None
-            self._operation_id = OperationId(services.world.ids.ulid())
+            self._operation_id = OperationId(services.runtime.ids.ulid())
 
-    def _stage(self, services: BranchServices, snapshot: Snapshot) -> None:
+    def _stage(self, services: BranchServices, snapshot: GraphSnapshot) -> None:
         wanted: list[TableChange] = []
         for table_key, change in self._changes.items():
             entry = snapshot.state.table(table_key)
@@ -192,7 +192,7 @@ class Batch:
             self._staged[change.table_key] = _Staged(None if entry is None else entry.pin, change, table)
 
 
-def _accept(txn: WriteTxn, snapshot: Snapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:
+def _accept(txn: WriteTxn, snapshot: GraphSnapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:
     """Return ``before`` with the changes of ``txn`` added, or raise what forbids it."""
     check_rebase(txn, snapshot.state)
     earlier = CommitView(snapshot, before)

@@ -18,10 +18,10 @@ from omnigraph.errors import (
     VersionMismatch,
     WriteSweptError,
 )
-from omnigraph.runtime import Counters, World, counting, current_counters, in_context
+from omnigraph.runtime import Counters, Runtime, counting, current_counters, in_context
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.store import TableStore
-from omnigraph.txn.changes import MadeElsewhere, RowChange, TableRegister, WrittenRows
+from omnigraph.txn.changes import ExternalChange, RowChange, TableRegister, WrittenRows
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
 from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.plan import PublishPlan, RebaseRule, WriteKind
@@ -43,13 +43,13 @@ class Phases:
         manifest: ManifestFile,
         tables: TableStore,
         syncing: Syncing,
-        world: World,
+        runtime: Runtime,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._manifest = manifest
         self._tables = tables
         self._syncing = syncing
-        self._world = world
+        self._world = runtime
         self._pool = pool
 
     def commit_tables(self, plan: PublishPlan) -> None:
@@ -203,12 +203,12 @@ def _refuse_cleaned(txn: WriteTxn, newer: ManifestState) -> None:
     """Refuse what names files or states from before a cleanup, which may have taken them away."""
     base, head = txn.snapshot.state.version, newer.head
     for change in txn.changes.values():
-        is_swept = isinstance(change, MadeElsewhere) and base < head.swept
-        if is_swept or (isinstance(change, RowChange) and change.outcome is not None and base < head.cleaned):
-            raise swept(change.table_key, base, head.cleaned)
+        is_swept = isinstance(change, ExternalChange) and base < head.orphan_floor
+        if is_swept or (isinstance(change, RowChange) and change.outcome is not None and base < head.last_cleanup):
+            raise swept_error(change.table_key, base, head.last_cleanup)
 
 
-def swept(table_key: str, expected: int, actual: int) -> WriteSweptError:
+def swept_error(table_key: str, expected: int, actual: int) -> WriteSweptError:
     """Return the error for files that a cleanup may have taken away."""
     details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
     return WriteSweptError(

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from omnigraph.errors import SidecarCorruptError
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.staging import StagedCommit
 from omnigraph.txn.claims.identity import WriterIdentity
 from omnigraph.txn.manifest.rows import ManifestChange, ManifestState
@@ -143,7 +143,7 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def upon(
         cls,
         state: ManifestState,
-        world: World,
+        runtime: Runtime,
         writer: WriterIdentity,
         *,
         kind: WriteKind,
@@ -157,7 +157,7 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
         Args:
             state: what it was decided on.
-            world: gives its ids and the time.
+            runtime: gives its ids and the time.
             writer: who will hold its claim.
             kind: who asks for it.
             actor: on whose behalf.
@@ -167,7 +167,7 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             operation_id: what its files were uploaded under; a new one when there are none.
         """
         return cls(
-            operation_id=OperationId(world.ids.ulid()) if operation_id is None else operation_id,
+            operation_id=OperationId(runtime.ids.ulid()) if operation_id is None else operation_id,
             kind=kind,
             actor=actor,
             branch=state.head.branch,
@@ -179,9 +179,9 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             actions=actions,
             change=change,
             read_set=read_set,
-            publish_uuid=world.ids.uuid(),
+            publish_uuid=runtime.ids.uuid(),
             writer=writer,
-            created_at_ms=world.clock.now_ms(),
+            created_at_ms=runtime.clock.now_ms(),
         )
 
     @property

@@ -25,9 +25,9 @@ from omnigraph.errors import (
     WriteOutcomeError,
 )
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Counters, World, counting, current_counters, in_context
-from omnigraph.txn.claims.heartbeat import ClaimKeeper
-from omnigraph.txn.claims.store import ClaimBook
+from omnigraph.runtime import Cost, Counters, Runtime, counting, current_counters, in_context
+from omnigraph.txn.claims.heartbeat import ClaimHeartbeat
+from omnigraph.txn.claims.store import ClaimStore
 from omnigraph.txn.manifest.file import LOCATION as MANIFEST_LOCATION
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
@@ -47,10 +47,10 @@ class Releaser:
     consumes what is left.
     """
 
-    def __init__(self, claims: ClaimBook, keeper: ClaimKeeper, world: World) -> None:
+    def __init__(self, claims: ClaimStore, keeper: ClaimHeartbeat, runtime: Runtime) -> None:
         self._claims = claims
         self._keeper = keeper
-        self._world = world
+        self._world = runtime
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="omnigraph-release")
         self._lock = threading.Lock()
         self._pending: list[int] = []
@@ -111,7 +111,7 @@ class CommitResult:
 
 
 @dataclass
-class _Patience:
+class _Backoff:
     """How long one batch has waited, and how long it may; ``seen_s`` is when its base was known to be the newest."""
 
     started_s: float
@@ -138,11 +138,11 @@ class Publisher:
 
     def __init__(self, services: BranchServices, recoverer: Recoverer) -> None:
         self._services = services
-        self._world = services.world
+        self._world = services.runtime
         self._settings = services.settings
         self._recoverer = recoverer
-        self._keeper = ClaimKeeper(services.claims, services.writer, services.settings.grace_s)
-        self._releaser = Releaser(services.claims, self._keeper, services.world)
+        self._keeper = ClaimHeartbeat(services.claims, services.writer, services.settings.grace_s)
+        self._releaser = Releaser(services.claims, self._keeper, services.runtime)
         # Nobody knows at first whether others write here, so the first claim is looked at again.
         self._contended_until_s = math.inf
         # Plans that may hold a claim: noted before it is made, forgotten when nothing is left of it. One that an
@@ -174,18 +174,18 @@ class Publisher:
 
     def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> LoadedManifest:
         """Publish what can be published, and return the version that holds it; a member that cannot be says why."""
-        patience = _Patience(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
+        backoff = _Backoff(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
         try:
             self._settle_all()
             while True:
-                manifest = self._attempt(batch, base, patience)
+                manifest = self._attempt(batch, base, backoff)
                 if manifest is not None:
                     break
-                patience.seen_s = self._world.clock.monotonic_s()
+                backoff.seen_s = self._world.clock.monotonic_s()
                 newest = self._services.load(base)
                 if newest.state.version > base.state.version:
                     self._saw_others()
-                    patience.renew(self._world.clock.monotonic_s())
+                    backoff.renew(self._world.clock.monotonic_s())
                 base = newest
         except OmnigraphError as error:
             batch.fail_all(error)
@@ -196,11 +196,11 @@ class Publisher:
             raise
         return manifest
 
-    def _attempt(self, batch: Batch, base: LoadedManifest, patience: _Patience) -> LoadedManifest | None:
+    def _attempt(self, batch: Batch, base: LoadedManifest, backoff: _Backoff) -> LoadedManifest | None:
         """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
-        patience.attempts += 1
-        if patience.attempts > self._settings.max_attempts:
-            raise self._busy(base, patience)
+        backoff.attempts += 1
+        if backoff.attempts > self._settings.max_attempts:
+            raise self._busy(base, backoff)
         batch.prepare(self._services, base)
         plan = batch.plan(self._services, base)
         if plan is None:
@@ -211,9 +211,9 @@ class Publisher:
         self._unsettled[plan.publish_uuid] = _Unsettled(plan)
         if not self._claim(plan):
             self._settled(plan)
-            self._wait(plan, base, patience)
+            self._wait(plan, base, backoff)
             return None
-        if self._is_overtaken(plan, patience):
+        if self._is_overtaken(plan, backoff):
             # The version was published and released before this claim was made: it holds nothing, and the
             # tables have not been touched.
             self._let_go(plan)
@@ -230,8 +230,8 @@ class Publisher:
                 self._world.failpoints.hit("txn.claim.after_put")
         return won
 
-    def _is_overtaken(self, plan: PublishPlan, patience: _Patience) -> bool:
-        is_fresh = self._world.clock.monotonic_s() - patience.seen_s <= _FRESH_S
+    def _is_overtaken(self, plan: PublishPlan, backoff: _Backoff) -> bool:
+        is_fresh = self._world.clock.monotonic_s() - backoff.seen_s <= _FRESH_S
         if is_fresh and not self._is_contended():
             return False
         with self._withdrawing(plan):
@@ -303,7 +303,7 @@ class Publisher:
         A deletion holds the claim until the line is removed, so that a line that is there will stay. Main is never
         deleted.
         """
-        if self._services.line.line is None:
+        if self._services.line.lance_branch is None:
             return None
         return self._services.stores.pool.submit(in_context(self._services.manifest.latest_version, counters))
 
@@ -379,14 +379,14 @@ class Publisher:
         found = self._services.claims.read(plan.target_version)
         return found is not None and found.publish_uuid == plan.publish_uuid
 
-    def _wait(self, plan: PublishPlan, base: LoadedManifest, patience: _Patience) -> None:
+    def _wait(self, plan: PublishPlan, base: LoadedManifest, backoff: _Backoff) -> None:
         """Wait until the version that ``plan`` wanted is published, its claim is gone, or its holder is."""
         self._saw_others()
         clock, claims = self._world.clock, self._services.claims
         while self._services.manifest.latest_version() == base.state.version:
-            waited_s = clock.monotonic_s() - patience.started_s
-            if waited_s - patience.looked_s > _LOOK_AT_HOLDER_AFTER_S:
-                patience.looked_s = waited_s
+            waited_s = clock.monotonic_s() - backoff.started_s
+            if waited_s - backoff.looked_s > _LOOK_AT_HOLDER_AFTER_S:
+                backoff.looked_s = waited_s
                 holder = claims.read(plan.target_version)
                 if holder is None:
                     return
@@ -396,9 +396,9 @@ class Publisher:
                 if self._recoverer.recover_if_abandoned(plan.target_version) is not None:
                     return
             if waited_s > self._settings.claim_wait_s:
-                raise self._busy(base, patience)
-            clock.sleep(patience.delay_s * (0.5 + self._world.randomness.fraction()))
-            patience.delay_s = min(patience.delay_s * 1.5, _LONGEST_WAIT_S)
+                raise self._busy(base, backoff)
+            clock.sleep(backoff.delay_s * (0.5 + self._world.randomness.fraction()))
+            backoff.delay_s = min(backoff.delay_s * 1.5, _LONGEST_WAIT_S)
 
     def _outcome(self, member: Member, manifest: LoadedManifest, counters: Counters) -> CommitResult | BaseException:
         if member.error is not None:
@@ -424,8 +424,8 @@ class Publisher:
                     details=details,
                 )
 
-    def _busy(self, base: LoadedManifest, patience: _Patience) -> ClaimBusyError:
-        waited_s = self._world.clock.monotonic_s() - patience.started_s
+    def _busy(self, base: LoadedManifest, backoff: _Backoff) -> ClaimBusyError:
+        waited_s = self._world.clock.monotonic_s() - backoff.started_s
         version = base.state.version + 1
         details = ClaimHeld(branch=base.state.head.branch, version=version, holder="other writers", waited_s=waited_s)
         return ClaimBusyError(

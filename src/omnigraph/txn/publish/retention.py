@@ -49,7 +49,7 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan) ->
         ClaimBusyError: writers kept the branch busy for too long.
         BranchMissingError: the branch was deleted.
     """
-    clock, settings = services.world.clock, services.settings
+    clock, settings = services.runtime.clock, services.settings
     started_s, delay_s = clock.monotonic_s(), _FIRST_WAIT_S
     while True:
         base = services.load()
@@ -61,7 +61,7 @@ def publish_alone(services: BranchServices, recover: Recover, make: MakePlan) ->
         waited_s = clock.monotonic_s() - started_s
         if waited_s > settings.claim_wait_s:
             raise _busy(plan, waited_s)
-        clock.sleep(delay_s * (0.5 + services.world.randomness.fraction()))
+        clock.sleep(delay_s * (0.5 + services.runtime.randomness.fraction()))
         delay_s = min(delay_s * 1.5, _LONGEST_WAIT_S)
 
 
@@ -93,7 +93,7 @@ def _attempt(services: BranchServices, plan: PublishPlan, base: LoadedManifest) 
 def _plan(services: BranchServices, base: LoadedManifest, change: FloorChange) -> PublishPlan:
     return PublishPlan.upon(
         base.state,
-        services.world,
+        services.runtime,
         services.writer,
         kind=WriteKind.CLEANUP,
         actor=None,

@@ -16,7 +16,7 @@ import msgspec
 
 from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, World, current_counters, in_context
+from omnigraph.runtime import Counters, Runtime, current_counters, in_context
 from omnigraph.store.staging import (
     StagedCommit,
     stage_built_indexes,
@@ -33,13 +33,13 @@ from omnigraph.store.staging import (
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.store.tables.store import TableStore
 from omnigraph.store.tables.table import Table
-from omnigraph.txn.branches.incarnation import BranchLine
+from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.changes import (
     BuiltIndexes,
     CompactedTable,
     Compaction,
+    ExternalChange,
     IndexBuilds,
-    MadeElsewhere,
     RowChange,
     TableAlter,
     TableChange,
@@ -52,11 +52,11 @@ from omnigraph.txn.manifest.rows import TableEntry, TableRename, Tombstone
 from omnigraph.txn.publish.phases import moved
 from omnigraph.txn.publish.plan import ActionKind, TableAction
 from omnigraph.txn.settings import Syncing, TxnSettings
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId
 
 
-def landing_place(tables: TableStore, entry: TableEntry, change: MadeElsewhere, *, is_inherited: bool) -> TablePin:
+def landing_place(tables: TableStore, entry: TableEntry, change: ExternalChange, *, is_inherited: bool) -> TablePin:
     """Return the version that a change made elsewhere goes on top of.
 
     Args:
@@ -76,8 +76,8 @@ def landing_place(tables: TableStore, entry: TableEntry, change: MadeElsewhere, 
     raise moved(change.table_key, change.base.version, entry.pin.version)
 
 
-def stage_elsewhere(
-    tables: TableStore, pin: TablePin, change: MadeElsewhere, *, operation_id: OperationId, world: World
+def stage_external(
+    tables: TableStore, pin: TablePin, change: ExternalChange, *, operation_id: OperationId, runtime: Runtime
 ) -> StagedCommit | None:
     """Stage a change made elsewhere on top of ``pin``; None when it does nothing.
 
@@ -88,19 +88,19 @@ def stage_elsewhere(
     try:
         match change:
             case WrittenRows():
-                return _stage_rows(table, change, operation_id, world)
+                return _stage_rows(table, change, operation_id, runtime)
             case CompactedTable():
-                return stage_compacted(table, change.base, change.results, operation_id=operation_id, world=world)
+                return stage_compacted(table, change.base, change.results, operation_id=operation_id, runtime=runtime)
             case BuiltIndexes():
                 base = tables.open(change.base)
-                return stage_built_indexes(table, base, change.indexes, operation_id=operation_id, world=world)
+                return stage_built_indexes(table, base, change.indexes, operation_id=operation_id, runtime=runtime)
             case _:
                 assert_never(change)
     except TableMovedError as error:
         raise _moved(table, change) from error
 
 
-def kind_of(change: MadeElsewhere) -> ActionKind:
+def kind_of(change: ExternalChange) -> ActionKind:
     """Return the action that a change made elsewhere is recorded as."""
     match change:
         case WrittenRows():
@@ -113,22 +113,22 @@ def kind_of(change: MadeElsewhere) -> ActionKind:
             assert_never(change)
 
 
-def _stage_rows(table: Table, change: WrittenRows, operation_id: OperationId, world: World) -> StagedCommit | None:
+def _stage_rows(table: Table, change: WrittenRows, operation_id: OperationId, runtime: Runtime) -> StagedCommit | None:
     if not change.is_append and table.pin != change.base:
         raise _moved(table, change)
     if change.replaces_all:
-        return stage_written_whole(table, change.fragments, operation_id=operation_id, world=world)
+        return stage_written_whole(table, change.fragments, operation_id=operation_id, runtime=runtime)
     return stage_written(
         table,
         change.fragments,
         shrunk=change.shrunk,
         removed=change.removed,
         operation_id=operation_id,
-        world=world,
+        runtime=runtime,
     )
 
 
-def _moved(table: Table, change: MadeElsewhere) -> ExpectedVersionMismatchError:
+def _moved(table: Table, change: ExternalChange) -> ExpectedVersionMismatchError:
     return moved(change.table_key, change.base.version, table.pin.version)
 
 
@@ -155,21 +155,21 @@ class Stager:
     def __init__(
         self,
         tables: TableStore,
-        line: BranchLine,
+        line: BranchIncarnation,
         syncing: Syncing,
-        world: World,
+        runtime: Runtime,
         settings: TxnSettings,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._tables = tables
         self._line = line
         self._syncing = syncing
-        self._world = world
+        self._world = runtime
         self._settings = settings
         self._pool = pool
 
     def stage(
-        self, snapshot: Snapshot, changes: Iterable[TableChange], operation_id: OperationId, commit_id: CommitId
+        self, snapshot: GraphSnapshot, changes: Iterable[TableChange], operation_id: OperationId, commit_id: CommitId
     ) -> tuple[StagedTable | None, ...]:
         """Stage every change, tables side by side; None stands for a change that turned out to do nothing."""
 
@@ -193,7 +193,7 @@ class Stager:
         if self._line.owns(pin):
             return pin
         # The name is this attempt's own, so a fork that a crash left behind is never met again.
-        fork = self._tables.fork(pin, f"{self._line.line}.{operation_id[-8:].lower()}")
+        fork = self._tables.fork(pin, f"{self._line.lance_branch}.{operation_id[-8:].lower()}")
         self._syncing.line(fork.location, fork.branch or "", fork.version)
         return fork
 
@@ -211,7 +211,7 @@ class Stager:
         return tuple(future.result() for future in futures)
 
     def _stage_one(
-        self, snapshot: Snapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId
+        self, snapshot: GraphSnapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId
     ) -> StagedTable | None:
         match change:
             case TableRegister():
@@ -237,7 +237,7 @@ class Stager:
             case _:
                 assert_never(change)
 
-    def _alter(self, snapshot: Snapshot, change: TableAlter, operation_id: OperationId) -> StagedTable:
+    def _alter(self, snapshot: GraphSnapshot, change: TableAlter, operation_id: OperationId) -> StagedTable:
         staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id)
         if staged is None:
             # What only changes its name stays where and as it is.
@@ -249,7 +249,7 @@ class Stager:
 
     def _stage_existing(
         self,
-        snapshot: Snapshot,
+        snapshot: GraphSnapshot,
         change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction,
         operation_id: OperationId,
     ) -> StagedTable | None:
@@ -263,12 +263,12 @@ class Stager:
         return self._staged(entry, _action_kind(change), commit)
 
     def _stage_elsewhere(
-        self, snapshot: Snapshot, change: MadeElsewhere, operation_id: OperationId
+        self, snapshot: GraphSnapshot, change: ExternalChange, operation_id: OperationId
     ) -> StagedTable | None:
         entry = snapshot.entry(change.table_key)
         is_inherited = not self._line.owns(entry.pin)
         pin = landing_place(self._tables, entry, change, is_inherited=is_inherited)
-        commit = stage_elsewhere(self._tables, pin, change, operation_id=operation_id, world=self._world)
+        commit = stage_external(self._tables, pin, change, operation_id=operation_id, runtime=self._world)
         return self._staged(entry, kind_of(change), commit)
 
     def _staged(self, entry: TableEntry, kind: ActionKind, commit: StagedCommit | None) -> StagedTable | None:
@@ -299,26 +299,26 @@ class Stager:
                     upserts=change.written,
                     deletes=change.deletes,
                     operation_id=operation_id,
-                    world=self._world,
+                    runtime=self._world,
                     # Inserts were checked against this very state before they came here.
                     assume_new=change.upserts is None,
                     tail_limit=self._settings.tail_limit,
                 )
             case TableReplace():
-                return stage_overwrite(table, change.rows, operation_id=operation_id, world=self._world)
+                return stage_overwrite(table, change.rows, operation_id=operation_id, runtime=self._world)
             case TableAlter():
                 return stage_columns(
                     table,
                     table.schema if change.schema is None else change.schema,
                     change.origins,
                     operation_id=operation_id,
-                    world=self._world,
+                    runtime=self._world,
                 )
             case IndexBuilds():
-                staged = stage_indexes(table, change.builds, operation_id=operation_id, world=self._world)
+                staged = stage_indexes(table, change.builds, operation_id=operation_id, runtime=self._world)
                 return staged.commit
             case Compaction():
-                return stage_compaction(table, operation_id=operation_id, world=self._world)
+                return stage_compaction(table, operation_id=operation_id, runtime=self._world)
             case _:
                 assert_never(change)
 
@@ -327,7 +327,7 @@ class Stager:
         # neither be mistaken for the table nor stand in the way of the next attempt.
         location = f"{change.folder}/{_folder_name(change)}-{operation_id[-8:].lower()}"
         commit = stage_create(
-            self._tables.datasets, location, change.schema, change.rows, operation_id=operation_id, world=self._world
+            self._tables.datasets, location, change.schema, change.rows, operation_id=operation_id, runtime=self._world
         )
         self._finish(commit)
         entry = TableEntry(

@@ -1,4 +1,4 @@
-"""``GraphPublishAuthority``: the one machine through which a change of a branch becomes visible.
+"""``BranchWriter``: the one machine through which a change of a branch becomes visible.
 
 Interrupts reach only the thread that the program started with, so none ever meets a publish: whoever is interrupted
 leaves, and what it handed in is taken back, or ends by itself when it has begun. What both sides share is guarded by
@@ -20,14 +20,14 @@ from omnigraph.runtime import Clock, counting, start_thread
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.delete import BranchDeletion
 from omnigraph.txn.branches.incarnation import branch_missing
-from omnigraph.txn.branches.refs import BranchRef
+from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult, Publisher
 from omnigraph.txn.recovery.recoverer import Recoverer, Recovery
 from omnigraph.txn.services import BranchServices, graph_closed
-from omnigraph.txn.snapshot import Snapshot
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import CommitId, OperationId, checked_text
 
@@ -224,7 +224,7 @@ class BranchQueue(Generic[_Work, _Result]):
                 return
 
 
-class GraphPublishAuthority:
+class BranchWriter:
     """Reads, writes and recovers one branch. Threads may share it."""
 
     def __init__(self, services: BranchServices, *, group_commit: bool = False) -> None:
@@ -239,14 +239,14 @@ class GraphPublishAuthority:
             can_group=lambda txn: group_commit and txn.can_group,
             max_group=services.settings.max_group,
             wait_s=services.settings.claim_wait_s,
-            clock=services.world.clock,
+            clock=services.runtime.clock,
             busy=self._busy,
             refuse=lambda: branch_missing(services.line.name) if self._is_forgotten else graph_closed(),
             forsake=WriteTxn.forsake,
         )
         self._is_forgotten = False
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> GraphSnapshot:
         """Return the newest published state: one probe when nothing has changed since the last look."""
         return self.services.snapshot(self._refresh())
 
@@ -259,12 +259,12 @@ class GraphPublishAuthority:
         expected_head: CommitId | None = None,
         merged_parent: CommitId | None = None,
     ) -> WriteTxn:
-        """Resolve the world once and return a transaction on it.
+        """Resolve the runtime once and return a transaction on it.
 
         Raises:
             ValueFormatError: the actor or the message cannot be stored.
         """
-        ids = self.services.world.ids
+        ids = self.services.runtime.ids
         with counting() as counters:
             snapshot = self.snapshot()
         txn = WriteTxn(
@@ -342,7 +342,7 @@ class GraphPublishAuthority:
         """
         return self.services.manifest.load_version(version, self.known())
 
-    def delete(self, deletion: BranchDeletion, ref: BranchRef, actor: str | None) -> None:
+    def delete(self, deletion: BranchDeletion, ref: BranchRecord, actor: str | None) -> None:
         """Delete the branch; this authority is of no use afterwards."""
         deletion.delete(self.services, ref, self.known(), self._recoverer.recover_if_abandoned, actor)
 
@@ -398,5 +398,5 @@ class GraphPublishAuthority:
             if self._known is None or loaded.state.version > self._known.state.version:
                 self._known = loaded
             if loaded.state.version == self._known.state.version:
-                self._known_at_s = self.services.world.clock.monotonic_s()
+                self._known_at_s = self.services.runtime.clock.monotonic_s()
             return self._known if self._known.state.version == loaded.state.version else loaded

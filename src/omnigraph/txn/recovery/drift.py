@@ -137,23 +137,23 @@ def _busy(plan: PublishPlan) -> ClaimBusyError:
 
 
 def _plan(services: BranchServices, base: LoadedManifest, entries: Sequence[TableEntry], actor: str) -> PublishPlan:
-    state, world = base.state, services.world
+    state, runtime = base.state, services.runtime
     commit = Commit(
-        id=CommitId(world.ids.ulid()),
+        id=CommitId(runtime.ids.ulid()),
         parent=state.head.commit,
         actor=actor,
-        created_at_ms=world.clock.now_ms(),
+        created_at_ms=runtime.clock.now_ms(),
         manifest_version=state.version + 1,
         operation=WriteKind.REPAIR.value,
         branch=state.head.branch,
         merged_parent=None,
         message=None,
-        published_at_ms=state.next_moment(world.clock.now_ms()),
+        published_at_ms=state.next_moment(runtime.clock.now_ms()),
         touched=tuple(sorted(entry.table_key for entry in entries)),
     )
     return PublishPlan.upon(
         state,
-        world,
+        runtime,
         services.writer,
         kind=WriteKind.REPAIR,
         actor=actor,

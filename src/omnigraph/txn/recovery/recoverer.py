@@ -101,7 +101,7 @@ class Recoverer:
                 turn += 1
                 if not claims.take_over(version, holding, self._services.writer):
                     return None
-            self._services.world.failpoints.hit("txn.recover.after_takeover")
+            self._services.runtime.failpoints.hit("txn.recover.after_takeover")
             return self.resolve(plan)
         except BaseException:
             self._broken_off[version] = turn
@@ -124,7 +124,7 @@ class Recoverer:
         except BranchMissingError:
             self._conclude(plan, RecoveryKind.DISCARDED, plan.base_commit, ())
             raise
-        self._services.world.failpoints.hit("txn.recover.after_publish")
+        self._services.runtime.failpoints.hit("txn.recover.after_publish")
         self._conclude(plan, recovery.kind, recovery.commit_id, recovery.observations)
         return recovery
 
@@ -141,7 +141,7 @@ class Recoverer:
         for _ in range(_MAX_ROUNDS):
             base = self._services.load()
             if base.state.version >= plan.target_version:
-                was_published = base.state.head.cleaned >= plan.target_version
+                was_published = base.state.head.last_cleanup >= plan.target_version
                 kind = RecoveryKind.ROLLED_FORWARD if was_published else RecoveryKind.ROLLED_BACK
                 return _recovery(kind, (), base.state.head.commit, base)
             try:
@@ -166,10 +166,10 @@ class Recoverer:
                 original_actor=plan.actor,
                 commit_id=commit_id,
                 observations=observations,
-                recovered_at_ms=self._services.world.clock.now_ms(),
+                recovered_at_ms=self._services.runtime.clock.now_ms(),
             )
         )
-        self._services.world.failpoints.hit("txn.recover.after_audit")
+        self._services.runtime.failpoints.hit("txn.recover.after_audit")
         self._services.claims.release(plan.target_version)
 
     def _was_broken_off(self, version: int, holding: Holding) -> bool:
@@ -181,7 +181,7 @@ class Recoverer:
             base = self._services.load()
             self._put_torn_aside(plan, base)
             observations = observe_plan(plan, base.state, self._services.tables)
-            self._services.world.failpoints.hit("txn.recover.after_classify")
+            self._services.runtime.failpoints.hit("txn.recover.after_classify")
             published = self._services.manifest.find_commit(base, plan.change.commits[-1].id)
             if published is None:
                 _refuse_violations(observations)
@@ -299,8 +299,8 @@ class Recoverer:
             self._pause()
 
     def _pause(self) -> None:
-        world = self._services.world
-        world.clock.sleep(0.02 + 0.05 * world.randomness.fraction())
+        runtime = self._services.runtime
+        runtime.clock.sleep(0.02 + 0.05 * runtime.randomness.fraction())
 
 
 def _refuse_violations(observations: Sequence[Observation]) -> None:

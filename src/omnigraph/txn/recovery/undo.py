@@ -31,8 +31,8 @@ def plan_undo(
     It always publishes, even with nothing to undo: the version that an abandoned claim was for must be used up, so
     that its owner, should it wake, finds the compare-and-swap lost. The epoch rises with it.
     """
-    world = services.world
-    operation_id = OperationId(world.ids.ulid())
+    runtime = services.runtime
+    operation_id = OperationId(runtime.ids.ulid())
     staged = tuple(
         _undo_one(services, observation, operation_id)
         for observation in observations
@@ -40,22 +40,22 @@ def plan_undo(
     )
     state = base.state
     commit = Commit(
-        id=CommitId(world.ids.ulid()),
+        id=CommitId(runtime.ids.ulid()),
         parent=state.head.commit,
         actor=actor,
-        created_at_ms=world.clock.now_ms(),
+        created_at_ms=runtime.clock.now_ms(),
         manifest_version=state.version + 1,
         operation=kind.value,
         branch=state.head.branch,
         merged_parent=None,
         message=reason,
-        published_at_ms=state.next_moment(world.clock.now_ms()),
+        published_at_ms=state.next_moment(runtime.clock.now_ms()),
         touched=tuple(sorted(action.table_key for action in staged)),
     )
     entries = tuple(_moved_entry(base, action) for action in staged)
     return PublishPlan.upon(
         state,
-        world,
+        runtime,
         services.writer,
         operation_id=operation_id,
         kind=kind,
@@ -68,7 +68,7 @@ def plan_undo(
 def _undo_one(services: BranchServices, observation: Observation, operation_id: OperationId) -> TableAction:
     pinned = services.tables.open(observation.pin)
     head = services.tables.open(observation.pin.at(observation.head))
-    commit = stage_undo(pinned, head, operation_id=operation_id, world=services.world)
+    commit = stage_undo(pinned, head, operation_id=operation_id, runtime=services.runtime)
     return TableAction(kind=ActionKind.UNDO, table_key=observation.table_key, commit=commit)
 
 

@@ -35,17 +35,17 @@ def session(tmp_path):
 
 def accept_in_turn(session, *changes):
     """Let the changes meet each other as the members of one group do."""
-    authority = session.store.authority(BranchName(MAIN))
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
     catalog, merged = session.catalog(), {}
     for change in changes:
-        txn = authority.begin(WriteKind.INSERT)
+        txn = branch_writer.begin(WriteKind.INSERT)
         for item in change.types.values():
             if item.rows is not None:
                 txn.upsert(item.table_key, item.rows)
             if item.deletes:
                 txn.delete(item.table_key, item.deletes)
         txn.add_check(lambda view, change=change: check_change(change, GraphView.of_commit(view, catalog)))
-        merged = _accept(txn, authority.snapshot(), merged)
+        merged = _accept(txn, branch_writer.snapshot(), merged)
     return merged
 
 

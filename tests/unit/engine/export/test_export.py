@@ -158,7 +158,7 @@ def test_a_folder_with_something_in_it_is_refused_and_left_alone(full, tmp_path)
 
 def test_an_export_that_fails_leaves_an_empty_folder(full, tmp_path):
     with open_session(full.store.storage.root) as graph:
-        failpoints = graph.world.failpoints
+        failpoints = graph.runtime.failpoints
         failpoints.enable("engine.export.after_file", on_nth(2, fail("engine.export.after_file")))
         with pytest.raises(FailpointError):
             graph.export(tmp_path / "out", "jsonl", settings=ExportSettings(threads=1))

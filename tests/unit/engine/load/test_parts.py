@@ -17,7 +17,7 @@ from omnigraph.engine.load.sources import ByteStream
 from omnigraph.engine.load.spool import open_spool
 from omnigraph.errors import PreconditionFailedError, SchemaMovedError
 from omnigraph.lang.pg import parse_schema
-from omnigraph.runtime import Failpoints, World
+from omnigraph.runtime import Failpoints, Runtime
 from omnigraph.values import CommitId, Ulid
 from omnigraph.values.ids import is_ulid
 
@@ -39,7 +39,7 @@ def test_chunks_are_whole_lines_and_together_the_file(text, chunk_bytes):
 
 
 def test_reserved_ids_are_ascending_and_nobody_elses():
-    ids = World.seeded(7).ids
+    ids = Runtime.seeded(7).ids
     seen = [ids.ulid()]
     for count in (1, 5, 1000):
         seen += ulid_array(ids.reserve(count), count).to_pylist()
@@ -56,7 +56,7 @@ def test_ids_in_columns_are_the_consecutive_numbers():
 
 
 def test_a_million_ids_take_no_work_in_python_for_each():
-    first, lines = World.system().ids.reserve(1_000_000), []
+    first, lines = Runtime.system().ids.reserve(1_000_000), []
 
     def count(frame, event, _):
         lines.append((frame.f_lineno, event))
@@ -73,7 +73,7 @@ def test_a_million_ids_take_no_work_in_python_for_each():
 
 
 def test_only_missing_ids_are_filled():
-    filled = fill_ids(pa.array(["a", None, "b", None]), World.seeded(1).ids).to_pylist()
+    filled = fill_ids(pa.array(["a", None, "b", None]), Runtime.seeded(1).ids).to_pylist()
     assert (filled[0], filled[2]) == ("a", "b")
     assert is_ulid(filled[1])
     assert filled[1] < filled[3]

@@ -26,8 +26,8 @@ def graph(tmp_path):
 @pytest.fixture
 def meanwhile(graph, monkeypatch, tmp_path):
     """Let another load be published between the reading of the next one and its commit."""
-    authority = graph.store.authority(BranchName(MAIN))
-    commit = authority.commit
+    branch_writer = graph.store.branch_writer(BranchName(MAIN))
+    commit = branch_writer.commit
 
     def arrange(lines, mode, times=1, **options):
         waiting = [None] * times
@@ -35,12 +35,12 @@ def meanwhile(graph, monkeypatch, tmp_path):
         def first_the_other(txn):
             if waiting:
                 waiting.pop()
-                monkeypatch.setattr(authority, "commit", commit)
+                monkeypatch.setattr(branch_writer, "commit", commit)
                 load_lines(graph, tmp_path / "other.jsonl", lines, mode, **options)
-                monkeypatch.setattr(authority, "commit", first_the_other)
+                monkeypatch.setattr(branch_writer, "commit", first_the_other)
             return commit(txn)
 
-        monkeypatch.setattr(authority, "commit", first_the_other)
+        monkeypatch.setattr(branch_writer, "commit", first_the_other)
 
     return arrange
 

@@ -265,6 +265,6 @@ def test_type_that_the_branch_does_not_have_is_refused(graph, tmp_path):
     with other:
         catalog = other.catalog()
     (tmp_path / "c.jsonl").write_text('{"type":"City","data":{"name":"Rome"}}\n')
-    authority = graph.store.authority(BranchName(MAIN))
+    branch_writer = graph.store.branch_writer(BranchName(MAIN))
     with pytest.raises(TypeMissingError, match="does not exist at this snapshot"):
-        load(authority, catalog, [str(tmp_path / "c.jsonl")], "append")
+        load(branch_writer, catalog, [str(tmp_path / "c.jsonl")], "append")

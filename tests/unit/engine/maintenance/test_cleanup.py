@@ -28,7 +28,7 @@ from omnigraph.engine.maintenance.cleanup import Cleanup
 from omnigraph.engine.maintenance.retention import Retention
 from omnigraph.errors import HistoryGoneError, UsageError, WriteSweptError
 from omnigraph.history.merge import merge_branch
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, write_fragments_for
 from omnigraph.txn.changes import WrittenRows
@@ -166,7 +166,7 @@ def test_left_overs_go_when_they_are_old_and_not_before(session, tmp_path):
 
 
 def test_branches_that_go_and_cleanups_of_others_do_not_stop_one(session, tmp_path):
-    world, others = World.system(), []
+    runtime, others = Runtime.system(), []
 
     def meddle():
         if len(others) < 2:
@@ -177,8 +177,8 @@ def test_branches_that_go_and_cleanups_of_others_do_not_stop_one(session, tmp_pa
     for number in (1, 2):
         session.create_branch(f"draft{number}")
         session.mutate(ADD, {"n": "drafted"}, branch=f"draft{number}")
-    world.failpoints.enable("engine.cleanup.after_histories", meddle)
-    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as disturbed:
+    runtime.failpoints.enable("engine.cleanup.after_histories", meddle)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=runtime) as disturbed:
         assert disturbed.cleanup(keep=3).is_done is False
         assert disturbed.cleanup(keep=2, confirm=True).is_done
         assert count(disturbed, None) == 7
@@ -186,13 +186,13 @@ def test_branches_that_go_and_cleanups_of_others_do_not_stop_one(session, tmp_pa
 
 
 def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tmp_path):
-    world, dying, gone = World.system(), World.system(), []
+    runtime, dying, gone = Runtime.system(), Runtime.system(), []
 
     def delete_partly():
         if not gone:
-            gone.append(session.store.branch_line(BranchName("draft")).line)
+            gone.append(session.store.branch_incarnation(BranchName("draft")).line)
             with (
-                open_session(tmp_path / "g", maintenance=AT_ONCE, world=dying) as other,
+                open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=dying) as other,
                 pytest.raises(Torn),
             ):
                 other.delete_branch("draft")
@@ -202,19 +202,19 @@ def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tm
     session.create_branch("draft")
     session.mutate(ADD, {"n": "drafted"}, branch="draft")
     # What goes is recorded on main first.
-    world.failpoints.enable("txn.publish.after_cas", delete_partly)
-    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as disturbed:
+    runtime.failpoints.enable("txn.publish.after_cas", delete_partly)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=runtime) as disturbed:
         assert disturbed.cleanup(keep=2, confirm=True).floors.keys() == {MAIN}
     assert gone
-    world = later_world()
-    with open_session(tmp_path / "g", world=world) as survivor:
-        watch_for_hours(survivor.store, world)
+    runtime = later_world()
+    with open_session(tmp_path / "g", runtime=runtime) as survivor:
+        watch_for_hours(survivor.store, runtime)
         assert count(survivor, None) == 5
 
 
 def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(session, tmp_path):
     """Another cleanup is stopped after it has let states go, and before it has removed one."""
-    world, quick, slow = World.system(), World.system(), []
+    runtime, quick, slow = Runtime.system(), Runtime.system(), []
 
     def stop():
         raise KeyboardInterrupt
@@ -225,13 +225,13 @@ def test_what_came_since_a_cleanup_looked_goes_before_the_files_that_it_names(se
         session.mutate("query d() { delete Person where age = 1 }")
         quick.failpoints.enable("engine.cleanup.after_floor", stop)
         with (
-            open_session(tmp_path / "g", maintenance=AT_ONCE, world=quick) as other,
+            open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=quick) as other,
             pytest.raises(KeyboardInterrupt),
         ):
             other.cleanup(keep=1, confirm=True)
 
-    world.failpoints.enable("engine.cleanup.after_floor", meddle)
-    with open_session(tmp_path / "g", maintenance=AT_ONCE, world=world) as opened:
+    runtime.failpoints.enable("engine.cleanup.after_floor", meddle)
+    with open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=runtime) as opened:
         opened.cleanup(keep=1, confirm=True)
     with open_session(tmp_path / "g", mode="read_only") as reader:
         table = reader.store.tables.open(slow[0].entry("node:Person").pin)
@@ -243,15 +243,15 @@ def test_files_that_others_uploaded_before_a_sweep_are_never_published(tmp_path)
     storage = init_graph(tmp_path / "g")
     with open_graph(storage) as graph:
         insert(graph, PERSON, node_rows(["a"]))
-        authority = authority_of(graph)
-        txn = authority.begin(WriteKind.LOAD_APPEND)
-        pin = authority.prepare(txn, PERSON)
+        branch_writer = authority_of(graph)
+        txn = branch_writer.begin(WriteKind.LOAD_APPEND)
+        pin = branch_writer.prepare(txn, PERSON)
         made = write_fragments_for(TableTicket(storage=storage, pin=pin), node_rows(["b"]))
         txn.change(WrittenRows(table_key=PERSON, base=pin, fragments=tuple(made)))
         insert(graph, PERSON, node_rows(["c"]))
-        Cleanup(graph, Retention(keep=1), AT_ONCE, World.system()).run()
+        Cleanup(graph, Retention(keep=1), AT_ONCE, Runtime.system()).run()
         with pytest.raises(WriteSweptError):
-            authority.commit(txn)
+            branch_writer.commit(txn)
         assert read_ids(graph, PERSON) == ["a", "c"]
     assert audit(str(tmp_path / "g")) == []
 
@@ -259,26 +259,26 @@ def test_files_that_others_uploaded_before_a_sweep_are_never_published(tmp_path)
 def test_a_writer_that_slept_is_not_fooled_by_a_number_that_is_free_again(tmp_path, monkeypatch):
     """Even when the version after its base was removed for good, so that the compare-and-swap alone would succeed."""
     monkeypatch.setattr(cleaning, "_FENCE_S", -1.0)
-    storage, asleep = init_graph(tmp_path / "g"), World.seeded(3)
+    storage, asleep = init_graph(tmp_path / "g"), Runtime.seeded(3)
     with (
-        open_graph(storage, world=asleep) as late,
+        open_graph(storage, runtime=asleep) as late,
         open_graph(storage, settings=replace(RELAXED, grace_s=0.0)) as graph,
     ):
         insert(late, PERSON, node_rows(["a"]))
-        authority = authority_of(late)
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = authority_of(late)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, node_rows(["late"]))
         # Nothing else is in its way: its own table stays as it was.
         for name in ("b", "c", "d"):
             insert(graph, TEAM, node_rows([name]))
-        Cleanup(graph, Retention(keep=1), AT_ONCE, World.system()).run()
+        Cleanup(graph, Retention(keep=1), AT_ONCE, Runtime.system()).run()
         following = txn.snapshot.state.version + 1
         numbers = {
             (1 << 64) - 1 - int(path.name.split(".")[0]) for path in tmp_path.rglob("__manifest/_versions/*.manifest")
         }
         assert following not in numbers
         asleep.clock.sleep(60)
-        done = authority.commit(txn)
+        done = branch_writer.commit(txn)
         assert done.commit.manifest_version > following
         assert read_ids(graph, PERSON) == ["a", "late"]
         assert graph.snapshot(BranchName(MAIN)).state.head.commit == done.commit.id
@@ -290,10 +290,10 @@ def test_a_cleanup_works_on_an_object_store(s3_endpoint):
     with open_graph(storage) as graph:
         for name in ("a", "b", "c"):
             insert(graph, PERSON, node_rows([name]))
-        done = Cleanup(graph, Retention(keep=1), AT_ONCE, World.system()).run()
+        done = Cleanup(graph, Retention(keep=1), AT_ONCE, Runtime.system()).run()
         assert {item.table_key for item in done.datasets} == {"__manifest", PERSON}
         assert [item.error for item in done.datasets] == [None, None]
         assert read_ids(graph, PERSON) == ["a", "b", "c"]
-        assert Cleanup(graph, Retention(keep=1), AT_ONCE, World.system()).run().datasets == ()
+        assert Cleanup(graph, Retention(keep=1), AT_ONCE, Runtime.system()).run().datasets == ()
         insert(graph, PERSON, node_rows(["d"]))
     assert audit(storage.root, s3_endpoint.storage_options) == []

@@ -116,15 +116,15 @@ def test_a_table_that_is_changed_meanwhile_is_planned_again_and_given_up_when_th
 
 
 def test_an_update_that_was_decided_before_a_compaction_is_not_refused_for_it(session):
-    authority = session.store.authority(BranchName(MAIN))
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
     rows = session.snapshot().table("node:Person").read()
-    txn, late = authority.begin(WriteKind.MUTATE), authority.begin(WriteKind.MUTATE)
+    txn, late = branch_writer.begin(WriteKind.MUTATE), branch_writer.begin(WriteKind.MUTATE)
     for one in (txn, late):
         one.upsert("node:Person", rows.slice(0, 1).set_column(3, "age", [[7]]).cast(rows.schema))
     assert len(session.optimize().commits) == 2
-    assert authority.commit(txn).commit is not None
+    assert branch_writer.commit(txn).commit is not None
     with pytest.raises(ExpectedVersionMismatchError):
-        authority.commit(late)
+        branch_writer.commit(late)
     assert [row["age"] for row in read_graph(session)["node:Person"].values()].count(7) == 1
     assert coverage(session)[0] == 2
 
@@ -171,13 +171,13 @@ def test_many_commits_are_tidied_up_behind_the_writer_and_never_by_its_thread(tm
 
     with open_session(tmp_path / "g", maintenance=MaintenanceSettings(auto_every=4)) as session:
         session.store.stores.listeners.append(listen)
-        tidy = session._upkeep._tidy
+        tidy = session._auto_maintenance._tidy
 
         def watched(branch, is_stopped):
             threads.add(threading.current_thread().name)
             tidy(branch, is_stopped)
 
-        session._upkeep._tidy = watched
+        session._auto_maintenance._tidy = watched
         for number in range(9):
             session.mutate(ADD, {"n": f"p{number}", "b": "x"})
         assert has_tidied.wait(300)
@@ -210,10 +210,10 @@ def test_fragments_that_an_index_came_to_cover_in_part_meanwhile_are_planned_aga
         def compact(self, jobs):
             done = super().compact(jobs)
             if late:
-                authority = session.store.authority(BranchName(MAIN))
-                txn = authority.begin(WriteKind.ENSURE_INDICES)
+                branch_writer = session.store.branch_writer(BranchName(MAIN))
+                txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
                 txn.change(late.pop())
-                authority.commit(txn)
+                branch_writer.commit(txn)
             return done
 
     done = person(session.optimize(runner=Beside(session.store.storage, 1)))

@@ -11,7 +11,7 @@ from tests.crash.later import Torn, tear_at
 from tests.session_graph import RELAXED, create_graph, open_session, read_graph
 
 from omnigraph.errors import ClaimBusyError, TableDriftError, WriteOutcomeError
-from omnigraph.runtime import ManualClock, SystemRandomness, World
+from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.runtime.failpoints import fail
 from omnigraph.txn.claims import identity as writers
 
@@ -68,16 +68,16 @@ def test_rows_that_something_else_removed_come_back_or_stay_away_as_decided(sess
 
 
 def test_nothing_is_settled_while_a_write_waits_to_be_recovered(session, tmp_path):
-    world = World.system()
-    world.failpoints.enable("txn.commit.before_tables", fail("txn.commit.before_tables"))
-    world.failpoints.enable("txn.recover.after_classify", fail("txn.recover.after_classify"))
-    with open_session(tmp_path / "g", world=world) as broken:
+    runtime = Runtime.system()
+    runtime.failpoints.enable("txn.commit.before_tables", fail("txn.commit.before_tables"))
+    runtime.failpoints.enable("txn.recover.after_classify", fail("txn.recover.after_classify"))
+    with open_session(tmp_path / "g", runtime=runtime) as broken:
         with pytest.raises(WriteOutcomeError):
             broken.mutate(ADD, {"n": "d"})
         with pytest.raises(ClaimBusyError):
             session.repair(confirm=True)
-        world.failpoints.disable("txn.commit.before_tables")
-        world.failpoints.disable("txn.recover.after_classify")
+        runtime.failpoints.disable("txn.commit.before_tables")
+        runtime.failpoints.disable("txn.recover.after_classify")
         broken.mutate(ADD, {"n": "d"})
     assert found(session.repair()) == ("no_drift", "no_op")
 
@@ -86,12 +86,12 @@ def test_a_repair_shows_a_silent_write_and_ends_it_when_it_was_watched_long_enou
     create_graph(tmp_path / "g", SCHEMA)
     with monkeypatch.context() as patched:
         patched.setattr(writers, "_host", lambda: "elsewhere")
-        going = tear_at(World.system({}), "txn.commit.after_tables")
-        with open_session(tmp_path / "g", world=going) as torn, pytest.raises(Torn):
+        going = tear_at(Runtime.system({}), "txn.commit.after_tables")
+        with open_session(tmp_path / "g", runtime=going) as torn, pytest.raises(Torn):
             torn.mutate(ADD, {"n": "d"}, actor="ann")
     clock = ManualClock()
-    world = World(clock=clock, randomness=SystemRandomness())
-    with open_session(tmp_path / "g", world=world) as session:
+    runtime = Runtime(clock=clock, randomness=SystemRandomness())
+    with open_session(tmp_path / "g", runtime=runtime) as session:
         for _ in range(2):
             (claim,) = session.repair().claims
             assert (claim.kind, claim.actor, claim.state) == ("insert", "ann", "unknown")

@@ -69,10 +69,10 @@ def session(tmp_path_factory):
             {"id": str(at), "key": str(at)} | {name: dict(enumerate(STORED[name])).get(at) for name in names}
             for at in range(count)
         ]
-        authority = session.store.authority(BranchName(MAIN))
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = session.store.branch_writer(BranchName(MAIN))
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(node.table_key, rows_of(node, rows))
-        authority.commit(txn)
+        branch_writer.commit(txn)
         yield session
 
 

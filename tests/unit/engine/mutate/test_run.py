@@ -13,7 +13,7 @@ from omnigraph.errors import (
     SchemaMovedError,
 )
 from omnigraph.ir import compile_query, expect_mutation
-from omnigraph.txn.publish.writer import GraphPublishAuthority
+from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.values import MAIN, BranchName
 
 SCHEMA = """
@@ -40,7 +40,7 @@ def session(root):
         yield session
 
 
-class _Overtaken(GraphPublishAuthority):
+class _Overtaken(BranchWriter):
     """An authority whose transactions meet another write between their beginning and their commit."""
 
     def __init__(self, inner, meanwhile):
@@ -57,9 +57,9 @@ class _Overtaken(GraphPublishAuthority):
 
 
 def mutate_overtaken(session, body, meanwhile, **options):
-    authority = session.store.authority(BranchName(MAIN))
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
     plan = expect_mutation(compile_query(f"query q() {{ {body} }}", None, session.catalog()))
-    overtaken = _Overtaken(authority, lambda: session.mutate(f"query q() {{ {meanwhile} }}"))
+    overtaken = _Overtaken(branch_writer, lambda: session.mutate(f"query q() {{ {meanwhile} }}"))
     return run_mutation(overtaken, session.catalog(), plan, {}, **options)
 
 
@@ -123,10 +123,10 @@ def test_expected_head_is_final_for_an_insert_too(session):
 
 
 def test_plan_of_another_schema_is_refused(session):
-    authority = session.store.authority(BranchName(MAIN))
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
     plan = expect_mutation(compile_query('query q() { insert Team { code: "t" } }', None, session.catalog()))
     with pytest.raises(SchemaMovedError):
-        run_mutation(authority, session.catalog(), plan, {}, schema_hash="sha256:other")
+        run_mutation(branch_writer, session.catalog(), plan, {}, schema_hash="sha256:other")
 
 
 def test_each_touched_table_advances_by_one_version(session):

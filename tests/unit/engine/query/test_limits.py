@@ -17,7 +17,7 @@ from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryCancelledError, QueryMemoryError, QueryRowLimitError, QueryTimeoutError, UsageError
-from omnigraph.runtime import World, memory_bytes
+from omnigraph.runtime import Runtime, memory_bytes
 from omnigraph.runtime.environment import ManualClock
 
 COUNT = 400
@@ -61,12 +61,12 @@ def test_more_rows_than_allowed_are_refused_and_as_many_are_not(session):
 
 
 def test_a_read_that_takes_too_long_is_stopped(tmp_path):
-    world = World.seeded(1)
-    with open_ring(tmp_path / "graph", 20, world=world) as session:
-        original = world.clock.monotonic_s
+    runtime = Runtime.seeded(1)
+    with open_ring(tmp_path / "graph", 20, runtime=runtime) as session:
+        original = runtime.clock.monotonic_s
         ticks = iter(range(1_000_000))
         # Every look at the clock finds it a second later.
-        world.clock.monotonic_s = lambda: original() + next(ticks)
+        runtime.clock.monotonic_s = lambda: original() + next(ticks)
         with pytest.raises(QueryTimeoutError) as caught:
             session.query(TRIPLES, options=QueryOptions(timeout_ms=1500))
         assert caught.value.details.limit == 1500

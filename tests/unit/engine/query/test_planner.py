@@ -6,7 +6,7 @@ import pytest
 from tests.unit.engine.query.graphs import plan, steps
 
 from omnigraph.engine.query.planner import RULES
-from omnigraph.engine.query.steps import LinkTest, Scan, Unless, Weigh
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, Scan
 from omnigraph.errors import UsageError
 from omnigraph.ir.model import Expand, Filter
 
@@ -66,33 +66,33 @@ def test_a_walk_of_several_hops_into_a_bound_variable_stays_a_walk() -> None:
 
 def test_absence_of_any_neighbour_is_asked_without_running_the_inner_steps() -> None:
     last = plan("match { $p: Person  not { $p memberOf $_ } } return { $p.name }").steps[-1]
-    assert isinstance(last, Unless)
+    assert isinstance(last, AntiJoinStep)
     assert last.is_existence
     filtered = plan('match { $p: Person  not { $p memberOf $t  $t.code = "x" } } return { $p.name }').steps[-1]
-    assert isinstance(filtered, Unless)
+    assert isinstance(filtered, AntiJoinStep)
     assert not filtered.is_existence
 
 
 def test_expansions_that_are_only_counted_are_not_listed() -> None:
-    scan, weigh = plan("match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n }").steps
+    scan, count_expand = plan("match { $a: Person  $a knows $b  $b knows $c } return { count($c) as n }").steps
     assert isinstance(scan, Scan)
-    assert isinstance(weigh, Weigh)
-    assert weigh.expand.destination == "b"
-    assert [inner.expand.destination for inner in weigh.inner] == ["c"]
+    assert isinstance(count_expand, CountExpand)
+    assert count_expand.expand.destination == "b"
+    assert [inner.expand.destination for inner in count_expand.inner] == ["c"]
 
 
 def test_edges_that_are_only_counted_are_not_listed_either() -> None:
-    _, weigh = plan("match { $a: Person  $a $w:knows $b } return { $a.name, count($b) as n }").steps
-    assert isinstance(weigh, Weigh)
-    assert weigh.expand.edge_variable == "w"
+    _, count_expand = plan("match { $a: Person  $a $w:knows $b } return { $a.name, count($b) as n }").steps
+    assert isinstance(count_expand, CountExpand)
+    assert count_expand.expand.edge_variable == "w"
     listed = plan("match { $a: Person  $a $w:knows $b } return { $w.since, count($b) as n }").steps
-    assert not any(isinstance(step, Weigh) for step in listed)
+    assert not any(isinstance(step, CountExpand) for step in listed)
 
 
 def test_two_expansions_of_one_variable_are_counted_side_by_side() -> None:
     _, first, second = plan("match { $a: Person  $a knows $b  $a memberOf $t } return { count($a) as n }").steps
-    assert isinstance(first, Weigh)
-    assert isinstance(second, Weigh)
+    assert isinstance(first, CountExpand)
+    assert isinstance(second, CountExpand)
     assert {first.expand.destination, second.expand.destination} == {"b", "t"}
 
 
@@ -102,12 +102,12 @@ def test_two_expansions_of_one_variable_are_counted_side_by_side() -> None:
 )
 def test_what_somebody_looks_at_is_listed(returned: str) -> None:
     found = plan(f"match {{ $a: Person  $a knows $b  $b knows $c }} return {{ {returned} }}").steps
-    assert not any(isinstance(step, Weigh) for step in found)
+    assert not any(isinstance(step, CountExpand) for step in found)
 
 
 def test_an_expansion_behind_which_rows_are_filtered_is_listed() -> None:
     body = "match { $a: Person  $a knows $b  $a.age < $b.age } return { count($b) as n }"
-    assert not any(isinstance(step, Weigh) for step in plan(body).steps)
+    assert not any(isinstance(step, CountExpand) for step in plan(body).steps)
 
 
 def test_a_limit_stops_a_bare_scan() -> None:
@@ -129,8 +129,8 @@ def test_only_properties_that_are_looked_at_are_read() -> None:
 def test_one_name_may_mean_two_types_in_two_anti_joins() -> None:
     body = "match { $p: Person  not { $p memberOf $x } not { $p knows $x  $x.age > 3 } } return { $p.name }"
     first, second = plan(body).steps[1:]
-    assert isinstance(first, Unless)
-    assert isinstance(second, Unless)
+    assert isinstance(first, AntiJoinStep)
+    assert isinstance(second, AntiJoinStep)
     assert first.variables["x"] == "node:Team"
     assert second.variables["x"] == "node:Person"
 

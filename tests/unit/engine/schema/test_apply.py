@@ -54,15 +54,15 @@ def session(template, tmp_path):
 
 def during(monkeypatch, session, act, branch=MAIN):
     """Let ``act`` happen once, after the next commit has resolved its world and before it is published."""
-    authority = session.store.authority(BranchName(branch))
-    commit, left = authority.commit, [act]
+    branch_writer = session.store.branch_writer(BranchName(branch))
+    commit, left = branch_writer.commit, [act]
 
     def commit_late(txn):
         if left:
             left.pop()()
         return commit(txn)
 
-    monkeypatch.setattr(authority, "commit", commit_late)
+    monkeypatch.setattr(branch_writer, "commit", commit_late)
 
 
 def test_rows_written_meanwhile_to_a_table_that_is_reshaped_are_a_conflict(session, monkeypatch):
@@ -204,14 +204,14 @@ def test_only_the_columns_of_the_rules_to_be_added_are_read(session):
 
 
 def test_rows_with_an_index_are_found_after_their_column_was_renamed(session):
-    authority = session.store.authority(BranchName(MAIN))
-    txn = authority.begin(WriteKind.ENSURE_INDICES)
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
+    txn = branch_writer.begin(WriteKind.ENSURE_INDICES)
     builds = (
         IndexBuild(column="id", kind="btree", name="id_idx"),
         IndexBuild(column="age", kind="btree", name="age_idx"),
     )
     txn.change(IndexBuilds(table_key="node:Person", builds=builds))
-    authority.commit(txn)
+    branch_writer.commit(txn)
     session.apply_schema(SCHEMA.replace("age: I32?", 'years: I32? @rename_from("age")'))
     session.mutate("query q() { update Person set { years: 37 } where years = 36 }")
     assert read_graph(session)["node:Person"]["Ada"]["years"] == 37

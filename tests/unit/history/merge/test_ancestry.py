@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.commit_lines import History
 
-from omnigraph.history.merge.ancestry import Lines, best_common_ancestor
+from omnigraph.history.merge.ancestry import SupportsLines, best_common_ancestor
 
 
 def _base(history, source, target):
@@ -13,7 +13,7 @@ def _base(history, source, target):
 
 
 def _lazy_base(history, source, target):
-    lines = Lines(others=lambda: (history.line(name) for name in history.heads if name not in {source, target}))
+    lines = SupportsLines(others=lambda: (history.line(name) for name in history.heads if name not in {source, target}))
     found = lines.base_of(history.line(source), history.line(target))
     return None if found is None else history.name(found.id)
 
@@ -86,7 +86,7 @@ def test_a_third_branch_that_is_gone_leaves_an_older_base():
 
 def test_histories_without_a_common_commit_have_no_base():
     one, other = History(), History(prefix="other")
-    lines = Lines(others=list)
+    lines = SupportsLines(others=list)
     assert lines.base_of(one.line("main"), other.line("main")) is None
     assert lines.base_of(iter(()), one.line("main")) is None
 
@@ -104,6 +104,6 @@ def test_a_long_shared_past_is_not_read():
             drawn.append(commit.id)
             yield commit
 
-    found = Lines(others=list).base_of(watched("draft"), watched("main"))
+    found = SupportsLines(others=list).base_of(watched("draft"), watched("main"))
     assert history.name(found.id) == "m199"
     assert len(drawn) <= 4

@@ -74,7 +74,7 @@ def test_no_table_of_the_target_rests_on_a_line_of_the_source(session):
     put(session, PERSON, {"c": person("c")}, DRAFT)
     for target in (MAIN, "other"):
         merge_branch(session, DRAFT, target)
-        line = session.store.branch_line(BranchName(DRAFT)).line
+        line = session.store.branch_incarnation(BranchName(DRAFT)).line
         assert not [pin for pin in _pins(session, target).values() if (pin.branch or "").startswith(line)]
 
 
@@ -203,10 +203,10 @@ def test_compaction_of_either_side_is_no_change(session):
         put(session, PERSON, {f"m{number}": person(f"m{number}")})
     merge_branch(session, MAIN, DRAFT)
     for branch in (MAIN, DRAFT):
-        authority = session.store.authority(BranchName(branch))
-        txn = authority.begin(WriteKind.OPTIMIZE)
+        branch_writer = session.store.branch_writer(BranchName(branch))
+        txn = branch_writer.begin(WriteKind.OPTIMIZE)
         txn.change(Compaction(table_key=PERSON))
-        authority.commit(txn)
+        branch_writer.commit(txn)
     put(session, PERSON, {"m1": person("m1", "new")}, DRAFT)
     result = merge_branch(session, DRAFT)
     assert [(table.inserted, table.updated, table.deleted) for table in result.tables] == [(0, 1, 0)]

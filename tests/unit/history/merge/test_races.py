@@ -8,7 +8,7 @@ from tests.session_graph import open_session, read_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, MergeConflictsError, ReadSetChangedError, SchemaMovedError
 from omnigraph.history.merge import merge_branch, revert_commit
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.values import MAIN, BranchName
 
@@ -36,13 +36,13 @@ def template(tmp_path_factory):
 @pytest.fixture
 def meeting(template):
     """A session that stops at a point once, and another process's view of the same graph."""
-    world = World.system()
-    with template.open(world=world) as session:
+    runtime = Runtime.system()
+    with template.open(runtime=runtime) as session:
         root = session.store.tables.datasets.storage.root
         with open_session(root) as other:
 
             def at(point, action):
-                world.failpoints.enable(point, on_nth(1, lambda: action(other)))
+                runtime.failpoints.enable(point, on_nth(1, lambda: action(other)))
 
             yield session, at
 

@@ -148,14 +148,14 @@ def test_the_first_commit_and_unknown_ones_are_refused(session):
 
 
 def test_a_commit_that_shared_its_publish_cannot_be_undone_alone(session):
-    authority = session.store.authority(BranchName(MAIN))
+    branch_writer = session.store.branch_writer(BranchName(MAIN))
     owner = session.catalog().nodes["Person"]
     txns = []
     for name in "cd":
-        txn = authority.begin(WriteKind.INSERT)
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(PERSON, rows_of(owner, [{"id": name, **person(name)}]))
         txns.append(txn)
-    commits = [outcome.commit.id for outcome in authority._run(txns)]
+    commits = [outcome.commit.id for outcome in branch_writer._run(txns)]
     for commit in commits:
         with pytest.raises(RevertRefusedError, match="together with others"):
             revert_commit(session, commit)

@@ -15,7 +15,7 @@ from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.load import load
 from omnigraph.errors import OmnigraphError
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
@@ -28,7 +28,7 @@ TINY = SparkLoadSettings(part_bytes=64)
 
 def run_tasks(graph, sources, mode, settings=TINY, **options):
     """Load through the tasks of Spark, here."""
-    return run_load(graph, sources, LoadRequest(mode=mode, settings=settings, **options), InProcessRunner())
+    return run_load(graph, sources, SparkLoadRequest(mode=mode, settings=settings, **options), InProcessRunner())
 
 
 @pytest.mark.parametrize(("case", "mode"), KNOWN if LONG else KNOWN[::4])
@@ -59,10 +59,10 @@ def test_a_broken_rule_gives_the_error_of_the_embedded_load(mode, tmp_path, monk
     surface = f"load {mode}"
     with open_session(tmp_path / "graph") as session:
 
-        def both(authority, catalog, sources, mode):
+        def both(branch_writer, catalog, sources, mode):
             failed = failure_of(run_tasks, session, sources, mode)
             with pytest.raises(OmnigraphError) as caught:
-                load(authority, catalog, sources, mode)
+                load(branch_writer, catalog, sources, mode)
             assert failed == facts_of(caught.value)
             raise caught.value
 

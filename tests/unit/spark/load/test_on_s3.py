@@ -15,7 +15,7 @@ from tests.session import Session
 from omnigraph.engine.load import Source
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.errors import FileMissingError
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.runner import InProcessRunner
@@ -44,7 +44,7 @@ def test_objects_are_read_and_written_like_files(s3_endpoint):
     with Session.open(storage, settings=RELAXED) as graph:
 
         def run(sources, mode):
-            return run_load(graph, sources, LoadRequest(mode=mode, settings=SMALL), InProcessRunner())
+            return run_load(graph, sources, SparkLoadRequest(mode=mode, settings=SMALL), InProcessRunner())
 
         assert run([f"{root}/input"], "append").total == 122
         inputs.put("a.jsonl", people(range(50, 150), 2))

@@ -10,7 +10,7 @@ import pytest
 from tests.load_graph import export, load_lines, make_graph
 
 from omnigraph.errors import ExpectedVersionMismatchError, FileAccessError, KeyExistsError
-from omnigraph.spark.load.job import LoadRequest
+from omnigraph.spark.load.job import SparkLoadRequest
 from omnigraph.spark.load.load_files import run_load
 from omnigraph.spark.load.options import SparkLoadSettings
 from omnigraph.spark.load.rows import cluster_columns
@@ -71,7 +71,7 @@ def data(tmp_path):
 
 def run(graph, data, mode, runner=None, settings=SMALL, **options):
     return run_load(
-        graph, [str(data)], LoadRequest(mode=mode, settings=settings, **options), runner or InProcessRunner()
+        graph, [str(data)], SparkLoadRequest(mode=mode, settings=settings, **options), runner or InProcessRunner()
     )
 
 

@@ -13,7 +13,7 @@ from tests.session_graph import create_graph, open_session
 from omnigraph.errors import SparkUnsupportedError
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.query.reading import Sizes
-from omnigraph.spark.query.wire import decode, encode, natural_type, wire_schema
+from omnigraph.spark.query.wire import decode, encode, spark_column_type, wire_schema
 
 VECTOR = pa.list_(pa.field("item", pa.float32(), nullable=True), 2)
 FAR_MS = 300_000_000_000_000
@@ -51,11 +51,11 @@ def test_values_of_every_type_come_back_as_they_were():
 
 
 def test_types_for_spark_hold_every_value():
-    assert natural_type(pa.uint64()) == pa.decimal128(20, 0)
-    assert natural_type(VECTOR) == pa.list_(pa.field("element", pa.float32()))
-    largest = COLUMNS["u64"].cast(natural_type(pa.uint64())).to_pylist()[0]
+    assert spark_column_type(pa.uint64()) == pa.decimal128(20, 0)
+    assert spark_column_type(VECTOR) == pa.list_(pa.field("element", pa.float32()))
+    largest = COLUMNS["u64"].cast(spark_column_type(pa.uint64())).to_pylist()[0]
     assert int(largest) == 18_446_744_073_709_551_615
-    assert COLUMNS["instant"].cast(natural_type(pa.date64())).cast(pa.int64()).to_pylist()[0] == FAR_MS * 1000
+    assert COLUMNS["instant"].cast(spark_column_type(pa.date64())).cast(pa.int64()).to_pylist()[0] == FAR_MS * 1000
 
 
 @pytest.mark.parametrize("function", SEARCHES)

@@ -162,10 +162,10 @@ def table(tmp_path_factory):
         values["id"] = [f"t{number}" for number in range(size)]
         values["tags"] = [["x"], None] + [[]] * (size - 2)
         rows = pa.table({name: column(values[name], schema.field(name).type) for name in schema.names}, schema=schema)
-        authority = session.store.authority(BranchName(MAIN))
-        txn = authority.begin(WriteKind.INSERT)
+        branch_writer = session.store.branch_writer(BranchName(MAIN))
+        txn = branch_writer.begin(WriteKind.INSERT)
         txn.insert(owner.table_key, rows)
-        authority.commit(txn)
+        branch_writer.commit(txn)
         pin = session.snapshot().entry(owner.table_key).pin
     return TableTicket(storage=storage, pin=pin), schema, values
 

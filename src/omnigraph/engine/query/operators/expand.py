@@ -11,7 +11,7 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Positions, RowIds
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import morsel_rows
-from omnigraph.engine.query.steps import Weigh
+from omnigraph.engine.query.steps import CountExpand
 from omnigraph.engine.query.topology import incident_edges, neighbour_counts, neighbour_sums, neighbours, reach
 from omnigraph.ir.model import Expand
 
@@ -95,7 +95,7 @@ Weights = npt.NDArray[np.int64]
 _WHOLE_SHARE = 16
 
 
-def weigh(context: QueryContext, step: Weigh, frames: Iterator[Frame]) -> Iterator[Frame]:
+def count_expand(context: QueryContext, step: CountExpand, frames: Iterator[Frame]) -> Iterator[Frame]:
     """Count for every row the rows that the expansion would make of it."""
     for frame in frames:
         context.limits.check(8 * frame.length)
@@ -104,7 +104,7 @@ def weigh(context: QueryContext, step: Weigh, frames: Iterator[Frame]) -> Iterat
             yield weighed
 
 
-def _weights(context: QueryContext, step: Weigh, sources: RowIds) -> Weights:
+def _weights(context: QueryContext, step: CountExpand, sources: RowIds) -> Weights:
     expand = step.expand
     near = neighbourhood(context, expand.edge, expand.direction, sources)
     if not step.inner and not expand.filters:
@@ -118,7 +118,7 @@ def _weights(context: QueryContext, step: Weigh, sources: RowIds) -> Weights:
     return np.bincount(rows, weights=weights, minlength=len(sources)).astype(np.int64)
 
 
-def _whole_weights(context: QueryContext, step: Weigh) -> Weights:
+def _whole_weights(context: QueryContext, step: CountExpand) -> Weights:
     """Return the weight of every node that a walk may start at."""
     expand = step.expand
     known = context.whole_weights.get(step)
@@ -137,6 +137,6 @@ def _whole_weights(context: QueryContext, step: Weigh) -> Weights:
     return sums
 
 
-def _is_by_edge(step: Weigh) -> bool:
+def _is_by_edge(step: CountExpand) -> bool:
     """Whether every edge counts: a traversal without a name for its edge is a set."""
     return step.expand.edge_variable is not None

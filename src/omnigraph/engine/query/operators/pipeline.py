@@ -9,10 +9,10 @@ import numpy as np
 
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Mask
-from omnigraph.engine.query.operators.expand import expand_rows, weigh
+from omnigraph.engine.query.operators.expand import count_expand, expand_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import scan
-from omnigraph.engine.query.steps import LinkTest, Scan, Step, Unless, Weigh
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, Scan, Step
 from omnigraph.engine.query.topology import are_linked, neighbour_counts
 from omnigraph.ir.model import Expand, Filter
 
@@ -48,7 +48,7 @@ def _linked(near: Neighbourhood, frame: Frame, step: LinkTest) -> Mask:
     return linked
 
 
-def unless(context: QueryContext, step: Unless, frames: Iterator[Frame], run: RunSteps) -> Iterator[Frame]:
+def anti_join(context: QueryContext, step: AntiJoinStep, frames: Iterator[Frame], run: RunSteps) -> Iterator[Frame]:
     """Keep the rows for which the inner steps find nothing."""
     for frame in frames:
         context.limits.check()
@@ -58,7 +58,7 @@ def unless(context: QueryContext, step: Unless, frames: Iterator[Frame], run: Ru
             yield kept
 
 
-def _has_neighbour(context: QueryContext, step: Unless, frame: Frame) -> Mask:
+def _has_neighbour(context: QueryContext, step: AntiJoinStep, frame: Frame) -> Mask:
     expand = step.steps[0]
     assert isinstance(expand, Expand)  # noqa: S101 - the rule that marks existence tests saw to it
     near = neighbourhood(context, expand.edge, expand.direction, frame.ids[expand.source])
@@ -66,7 +66,7 @@ def _has_neighbour(context: QueryContext, step: Unless, frame: Frame) -> Mask:
     return found
 
 
-def _refuted(context: QueryContext, step: Unless, frame: Frame, run: RunSteps) -> Mask:
+def _refuted(context: QueryContext, step: AntiJoinStep, frame: Frame, run: RunSteps) -> Mask:
     """Tag every row, run the inner steps once over all of them, and see which tags come out."""
     tag = f"#tag{len(frame.ids)}"
     tagged = frame.binding({tag: np.arange(frame.length, dtype=np.int64)})
@@ -96,10 +96,10 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
             return filter_rows(context, step, frames)
         case LinkTest():
             return link_test(context, step, frames)
-        case Weigh():
-            return weigh(context, step, frames)
-        case Unless():
-            return unless(context, step, frames, run_steps)
+        case CountExpand():
+            return count_expand(context, step, frames)
+        case AntiJoinStep():
+            return anti_join(context, step, frames, run_steps)
         case _:
             assert_never(step)
 

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step
 from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 
@@ -70,7 +70,7 @@ class Facts:
             case LinkTest():
                 pairs = max(1, self.node_count(self.source_type(step))) ** 2
                 return rows * min(1.0, self.edge_count(step.edge) / pairs)
-            case Weigh() | Unless():
+            case CountExpand() | AntiJoinStep():
                 return rows
             case _:
                 assert_never(step)
@@ -108,5 +108,7 @@ def map_sequences(plan: QueryPlan, rewrite: Callable[[tuple[Step, ...]], tuple[S
 
 
 def _map(steps: tuple[Step, ...], rewrite: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> tuple[Step, ...]:
-    inner = (replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, Unless) else step for step in steps)
+    inner = (
+        replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, AntiJoinStep) else step for step in steps
+    )
     return rewrite(tuple(inner))

@@ -9,7 +9,7 @@ from omnigraph.catalog.model import EdgeType, NodeType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.join_order import order_joins
 from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import LinkTest, QueryPlan, Scan, Step, Unless, Weigh, walk
+from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step, walk
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
     AggregateCall,
@@ -78,7 +78,7 @@ def _step_columns(step: Step) -> Iterator[Column]:
     elif isinstance(step, Scan | Expand):
         for predicate in step.filters:
             yield from read_columns(predicate)
-    elif isinstance(step, Weigh):
+    elif isinstance(step, CountExpand):
         yield from _step_columns(step.expand)
 
 
@@ -97,11 +97,14 @@ def count_without_rows(plan: QueryPlan, _: Facts) -> QueryPlan:
     if not _only_counts_rows(plan.read):
         return plan
     kept = _group_variables(plan.read)
-    steps, weighs = list(plan.steps), list[Weigh]()
+    steps, weighs = list(plan.steps), list[CountExpand]()
     while steps and (expand := _countable(steps[-1], kept, steps[:-1])) is not None:
         steps.pop()
-        inner = tuple(weigh for weigh in weighs if weigh.expand.source == expand.destination)
-        weighs = [Weigh(expand=expand, inner=inner), *(weigh for weigh in weighs if weigh not in inner)]
+        inner = tuple(count_expand for count_expand in weighs if count_expand.expand.source == expand.destination)
+        weighs = [
+            CountExpand(expand=expand, inner=inner),
+            *(count_expand for count_expand in weighs if count_expand not in inner),
+        ]
     return replace(plan, steps=(*steps, *weighs))
 
 
@@ -131,12 +134,12 @@ def ask_existence(plan: QueryPlan, _: Facts) -> QueryPlan:
     """Mark anti-joins whose inner steps are one plain hop from an outer variable."""
 
     def rewrite(step: Step) -> Step:
-        return replace(step, is_existence=True) if isinstance(step, Unless) and _is_one_hop(step) else step
+        return replace(step, is_existence=True) if isinstance(step, AntiJoinStep) and _is_one_hop(step) else step
 
     return map_steps(plan, rewrite)
 
 
-def _is_one_hop(step: Unless) -> bool:
+def _is_one_hop(step: AntiJoinStep) -> bool:
     if len(step.steps) != 1:
         return False
     only = step.steps[0]
@@ -279,7 +282,7 @@ def _step(operator: Operator, variables: Mapping[str, str]) -> Step:
         return Scan(variable=operator.variable, type_name=operator.type_name, filters=operator.filters)
     if isinstance(operator, AntiJoin):
         inner = _variables(operator.inner, variables)
-        return Unless(outer=operator.outer, steps=_translate(operator.inner, inner), variables=inner)
+        return AntiJoinStep(outer=operator.outer, steps=_translate(operator.inner, inner), variables=inner)
     return operator
 
 

@@ -25,7 +25,7 @@ _TERM_BYTES = 150
 
 
 @dataclass(frozen=True, kw_only=True)
-class Segment:
+class PostingSegment:
     """Postings in CSR form: those of term ``t`` stand at ``offsets[t]:offsets[t + 1]`` of ``rows`` and ``counts``.
 
     ``lengths`` holds the number of terms of every row. Rows are numbered from 0 within the segment.
@@ -38,7 +38,7 @@ class Segment:
     lengths: npt.NDArray[np.int32]
 
     @classmethod
-    def build(cls, texts: pa.ChunkedArray, check: Callable[[int], None]) -> Segment:
+    def build(cls, texts: pa.ChunkedArray, check: Callable[[int], None]) -> PostingSegment:
         """Analyse texts; ``check`` is asked before each step that takes memory or time."""
         vocabulary = Vocabulary()
         keys: list[npt.NDArray[np.int64]] = []
@@ -58,7 +58,9 @@ class Segment:
         return cls._of_sorted(vocabulary.terms, together, np.concatenate([np.zeros(0, dtype=np.int64), *lengths]))
 
     @classmethod
-    def _of_sorted(cls, terms: dict[str, int], keys: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Segment:
+    def _of_sorted(
+        cls, terms: dict[str, int], keys: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+    ) -> PostingSegment:
         firsts = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), dtype=np.bool_), keys[1:] != keys[:-1]]))
         distinct = keys[firsts]
         return cls(
@@ -127,7 +129,7 @@ class SupportsTexts(Protocol):
 class Part:
     """A segment and the code that each of its rows has in this version, -1 for rows that are gone or changed."""
 
-    segment: Segment
+    segment: PostingSegment
     codes: Codes
 
     @property
@@ -259,7 +261,7 @@ def _parts_over(
         return tuple(parts)
     fresh = np.sort(fresh)
     chosen = texts if len(fresh) == len(texts) else texts.take(pa.array(fresh))
-    return (*parts, Part(segment=Segment.build(chosen, check), codes=fresh))
+    return (*parts, Part(segment=PostingSegment.build(chosen, check), codes=fresh))
 
 
 def _worth_keeping(parts: list[Part]) -> tuple[Part, ...]:

@@ -29,7 +29,7 @@ class Key(Generic[V]):
     of: Hashable
 
 
-class Shelf:
+class ByteBudgetCache:
     """Keeps things while they fit. Safe to share between threads.
 
     A thing that leaves goes on living with whoever holds it; only the shelf forgets it.

@@ -16,7 +16,7 @@ from omnigraph.engine.query.topology.adjacency import (
     code_width,
     sorted_links,
 )
-from omnigraph.engine.query.topology.budget import Key, Shelf, V
+from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key, V
 from omnigraph.engine.query.topology.ends import Check, EdgeEnds, best_base, extend_ends, find_ends
 from omnigraph.engine.query.topology.image import SegmentPool, TableImage
 from omnigraph.ir.model import Direction
@@ -141,7 +141,7 @@ class TopologyCache:
     """
 
     def __init__(self, capacity_bytes: int = DEFAULT_CAPACITY_BYTES) -> None:
-        self._shelf = Shelf(capacity_bytes)
+        self._shelf = ByteBudgetCache(capacity_bytes)
         self._pool = SegmentPool()
         self._lock = threading.Lock()
         self._builds = 0

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.topology.adjacency import code_width
-from omnigraph.engine.query.topology.image import Codes, Mask, Segment, TableImage
+from omnigraph.engine.query.topology.image import Codes, FragmentSegment, Mask, TableImage
 from omnigraph.records import record
 from omnigraph.runtime import run_both
 from omnigraph.store.tables.pinned import KEY, ROW_ID
@@ -139,7 +139,7 @@ def _runs(older: TableImage, later: TableImage) -> Iterator[Run]:
             yield _partial_run(segment, into, start, to)
 
 
-def _partial_run(segment: Segment, into: Segment, start: int, to: int) -> Run:
+def _partial_run(segment: FragmentSegment, into: FragmentSegment, start: int, to: int) -> Run:
     kept = segment.shared_with(into)
     follows = int(np.count_nonzero(kept)) == into.row_count
     places = None if follows else np.flatnonzero(into.shared_with(segment))

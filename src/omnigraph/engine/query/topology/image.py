@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.topology.budget import Key, Shelf
+from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key
 from omnigraph.errors import InternalError
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
@@ -60,21 +60,21 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
-class Chunk:
+class SegmentChunk:
     """One column of one segment."""
 
     arrays: tuple[pa.Array, ...]
     size_bytes: int
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray) -> Chunk:
+    def of(cls, column: pa.ChunkedArray) -> SegmentChunk:
         """Return the chunk of a column, in as few arrays as its type allows."""
         whole = pa.table({"": column}).combine_chunks().column(0)
         return cls(arrays=tuple(whole.chunks), size_bytes=int(whole.nbytes))
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, kw_only=True)
-class Segment:
+class FragmentSegment:
     """The live rows of one fragment.
 
     Args:
@@ -90,8 +90,8 @@ class Segment:
     row_ids: RowIds
     row_id_meta: Any
     deleted: Places
-    wider: ReferenceType[Segment] | None
-    chunks: WeakValueDictionary[str, Chunk] = field(default_factory=WeakValueDictionary)
+    wider: ReferenceType[FragmentSegment] | None
+    chunks: WeakValueDictionary[str, SegmentChunk] = field(default_factory=WeakValueDictionary)
 
     @property
     def row_count(self) -> int:
@@ -108,28 +108,28 @@ class Segment:
         """What the segment takes in memory, its columns aside."""
         return {self.key: self.row_ids.nbytes + self.deleted.nbytes}
 
-    def shared_with(self, other: Segment) -> Mask:
+    def shared_with(self, other: FragmentSegment) -> Mask:
         """Return which of this segment's rows another one of the same files has too."""
         is_shared = np.ones(self.row_count, dtype=np.bool_)
         only_there = np.setdiff1d(other.deleted, self.deleted, assume_unique=True)
         is_shared[only_there - np.searchsorted(self.deleted, only_there)] = False
         return is_shared
 
-    def known_chunk(self, name: str, table: Table) -> Chunk | None:
+    def known_chunk(self, name: str, table: Table) -> SegmentChunk | None:
         """Return a column when it needs no call: it is here, or the rows are in memory for other reasons."""
         found = self.chunks.get(name)
         if found is not None:
             return found
         block = table.datasets.tails.get(self.key)
         if block is not None and block.rows is not None and name in block.rows.column_names:
-            return self.keep(name, Chunk.of(block.rows.column(name)))
+            return self.keep(name, SegmentChunk.of(block.rows.column(name)))
         return self._narrowed(name)
 
-    def keep(self, name: str, chunk: Chunk) -> Chunk:
+    def keep(self, name: str, chunk: SegmentChunk) -> SegmentChunk:
         """Remember a column for as long as somebody holds it."""
         return self.chunks.setdefault(name, chunk)
 
-    def _narrowed(self, name: str) -> Chunk | None:
+    def _narrowed(self, name: str) -> SegmentChunk | None:
         wider = None if self.wider is None else self.wider()
         chunk = None if wider is None else wider.chunks.get(name)
         if wider is None or chunk is None or not chunk.arrays:
@@ -137,17 +137,17 @@ class Segment:
         is_mine = wider.shared_with(self)
         if np.count_nonzero(is_mine) < self.row_count:
             return None
-        return self.keep(name, Chunk.of(pa.chunked_array(chunk.arrays).filter(pa.array(is_mine))))
+        return self.keep(name, SegmentChunk.of(pa.chunked_array(chunk.arrays).filter(pa.array(is_mine))))
 
 
 class SegmentPool:
     """All segments that some image holds, so that no two images hold the same one twice."""
 
     def __init__(self) -> None:
-        self._by_key: WeakValueDictionary[BlockKey, Segment] = WeakValueDictionary()
-        self._newest: WeakValueDictionary[Hashable, Segment] = WeakValueDictionary()
+        self._by_key: WeakValueDictionary[BlockKey, FragmentSegment] = WeakValueDictionary()
+        self._newest: WeakValueDictionary[Hashable, FragmentSegment] = WeakValueDictionary()
 
-    def segments_of(self, table: Table) -> tuple[Segment, ...]:
+    def segments_of(self, table: Table) -> tuple[FragmentSegment, ...]:
         """Return the segments of a table in stored order; only deletion files of unknown ones are read."""
         keys = [BlockKey.of(fragment.metadata, table.fields) for fragment in table.fragments]
         known = [self._known(key, fragment) for key, fragment in zip(keys, table.fragments, strict=True)]
@@ -160,21 +160,21 @@ class SegmentPool:
         keys = ((BlockKey.of(item.metadata, table.fields), item) for item in table.fragments)
         return sum(item.row_count for key, item in keys if self._known(key, item) is None)
 
-    def _known(self, key: BlockKey, fragment: FragmentRef) -> Segment | None:
+    def _known(self, key: BlockKey, fragment: FragmentRef) -> FragmentSegment | None:
         segment = self._by_key.get(key)
         # Files that are listed anew after they had left could come with other row ids.
         if segment is None or segment.row_id_meta != fragment.metadata.row_id_meta:
             return None
         return segment
 
-    def _read(self, table: Table, missing: Sequence[int], keys: Sequence[BlockKey]) -> dict[int, Segment]:
+    def _read(self, table: Table, missing: Sequence[int], keys: Sequence[BlockKey]) -> dict[int, FragmentSegment]:
         if not missing:
             return {}
         has_deletions = any(keys[index].deletions is not None for index in missing)
         rows = read_fragments(table, missing, (ROW_ID, ROW_ADDRESS) if has_deletions else (ROW_ID,))
         return {index: self._add(table.fragments[index], keys[index], rows[index]) for index in missing}
 
-    def _add(self, fragment: FragmentRef, key: BlockKey, rows: pa.Table) -> Segment:
+    def _add(self, fragment: FragmentRef, key: BlockKey, rows: pa.Table) -> FragmentSegment:
         deleted = np.zeros(0, dtype=np.int64)
         if key.deletions is not None:
             is_deleted = np.ones(fragment.metadata.physical_rows, dtype=np.bool_)
@@ -183,7 +183,7 @@ class SegmentPool:
             deleted = np.flatnonzero(is_deleted)
         files = key.files, key.fields
         wider = self._newest.get(files)
-        segment = Segment(
+        segment = FragmentSegment(
             key=key,
             row_ids=rows.column(ROW_ID).to_numpy().astype(np.uint64, copy=False),
             row_id_meta=fragment.metadata.row_id_meta,
@@ -224,7 +224,7 @@ class LoadedColumn:
     """A whole column, together with the chunks it consists of."""
 
     values: pa.ChunkedArray
-    chunks: Mapping[Hashable, Chunk]
+    chunks: Mapping[Hashable, SegmentChunk]
 
     @property
     def parts(self) -> Mapping[Hashable, int]:
@@ -251,7 +251,7 @@ class TableImage:
     threads.
     """
 
-    def __init__(self, table: Table, segments: Sequence[Segment], shelf: Shelf) -> None:
+    def __init__(self, table: Table, segments: Sequence[FragmentSegment], shelf: ByteBudgetCache) -> None:
         self.pin: TablePin = table.pin
         self.segments = tuple(segments)
         self.starts: Codes = np.cumsum([0, *(segment.row_count for segment in segments)], dtype=np.int64)
@@ -297,7 +297,7 @@ class TableImage:
 
     def read_segments(self, indexes: Sequence[int], names: Sequence[str]) -> pa.Table:
         """Return columns of the segments at these positions, one after the other, without keeping them."""
-        known: dict[int, list[Chunk]] = {}
+        known: dict[int, list[SegmentChunk]] = {}
         for index in indexes:
             chunks = [self.segments[index].known_chunk(name, self.table) for name in names]
             if None not in chunks:
@@ -344,7 +344,7 @@ class TableImage:
         missing = [index for index, chunk in chunks.items() if chunk is None]
         if missing:
             for index, rows in read_fragments(self.table, missing, (name,)).items():
-                chunks[index] = self.segments[index].keep(name, Chunk.of(rows.column(name)))
+                chunks[index] = self.segments[index].keep(name, SegmentChunk.of(rows.column(name)))
         held = [chunk for chunk in chunks.values() if chunk is not None]
         arrays = [array for chunk in held for array in chunk.arrays]
         return LoadedColumn(

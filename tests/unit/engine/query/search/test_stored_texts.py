@@ -7,7 +7,7 @@ from tests.text_image import no_limit
 
 from omnigraph.engine.query.search import TextIndexes, nearest, rank_order
 from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import IndexBuild, stage_change, stage_compaction, stage_create, stage_indexes
@@ -38,8 +38,8 @@ class Stored:
     """A table of documents and the caches that read it."""
 
     def __init__(self, root):
-        self.world = World.system()
-        self.datasets = DatasetStore(Storage.open(root), self.world)
+        self.runtime = Runtime.system()
+        self.datasets = DatasetStore(Storage.open(root), self.runtime)
         self.tables = TableStore(self.datasets, self.datasets.control)
         self.topology = TopologyCache()
         self.texts = TextIndexes()
@@ -47,7 +47,7 @@ class Stored:
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
+        return {"operation_id": str(self.runtime.ids.ulid()), "runtime": self.runtime}
 
     @property
     def table(self):
@@ -89,7 +89,7 @@ class Stored:
     def fresh_answers(self):
         """The same from the same rows in a table of their own, with nothing kept in memory and no index."""
         content = self.table.read().sort_by("id")
-        location = f"nodes/{self.world.ids.ulid()}"
+        location = f"nodes/{self.runtime.ids.ulid()}"
         pin, self.pin = (
             self.pin,
             self.land(stage_create(self.datasets, location, SCHEMA, content.select(SCHEMA.names), **self.origin)),

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.runtime import World
+from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.staging import (
@@ -31,8 +31,8 @@ class Graph:
     folder: Path
 
     def __post_init__(self):
-        self.world = World.system()
-        self.datasets = DatasetStore(Storage.open(self.folder), self.world)
+        self.runtime = Runtime.system()
+        self.datasets = DatasetStore(Storage.open(self.folder), self.runtime)
         self.tables = TableStore(self.datasets, self.datasets.control)
         self.pins = {}
         self.rows = {"a": {}, "b": {}, "e": {}}
@@ -42,13 +42,13 @@ class Graph:
 
     @property
     def origin(self):
-        return {"operation_id": str(self.world.ids.ulid()), "world": self.world}
+        return {"operation_id": str(self.runtime.ids.ulid()), "runtime": self.runtime}
 
     def another_process(self):
         """The same tables without anything in memory."""
         other = Graph.__new__(Graph)
-        other.folder, other.world = self.folder, self.world
-        other.datasets = DatasetStore(Storage.open(self.folder), self.world)
+        other.folder, other.runtime = self.folder, self.runtime
+        other.datasets = DatasetStore(Storage.open(self.folder), self.runtime)
         other.tables = TableStore(other.datasets, other.datasets.control)
         other.pins, other.rows = dict(self.pins), {name: dict(rows) for name, rows in self.rows.items()}
         return other

@@ -8,7 +8,7 @@ import pytest
 
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.topology import cache as cache_module
-from omnigraph.engine.query.topology.budget import Key, Shelf
+from omnigraph.engine.query.topology.budget import ByteBudgetCache, Key
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ def put(shelf, name, **parts):
 
 
 def test_the_least_recently_used_leaves_first():
-    shelf = Shelf(30)
+    shelf = ByteBudgetCache(30)
     for name in "abc":
         put(shelf, name, **{name: 10})
     shelf.get(Key("thing", "a"))
@@ -33,7 +33,7 @@ def test_the_least_recently_used_leaves_first():
 
 
 def test_a_shared_part_counts_once_and_until_its_last_holder_leaves():
-    shelf = Shelf(40)
+    shelf = ByteBudgetCache(40)
     put(shelf, "a", shared=20, own=5)
     put(shelf, "b", shared=20)
     assert shelf.size_bytes == 25
@@ -44,14 +44,14 @@ def test_a_shared_part_counts_once_and_until_its_last_holder_leaves():
 
 
 def test_what_is_larger_than_the_shelf_is_handed_out_but_not_kept():
-    shelf = Shelf(10)
+    shelf = ByteBudgetCache(10)
     assert put(shelf, "big", big=11).parts == {"big": 11}
     assert shelf.get(Key("thing", "big")) is None
     assert shelf.size_bytes == 0
 
 
 def test_threads_that_ask_for_the_same_thing_make_it_once():
-    shelf, made, ready = Shelf(100), [], threading.Barrier(8)
+    shelf, made, ready = ByteBudgetCache(100), [], threading.Barrier(8)
 
     def ask():
         ready.wait()
@@ -68,7 +68,7 @@ def test_threads_that_ask_for_the_same_thing_make_it_once():
 
 
 def test_who_waits_for_a_maker_that_fails_makes_it_itself():
-    shelf, begun, fail = Shelf(100), threading.Event(), threading.Event()
+    shelf, begun, fail = ByteBudgetCache(100), threading.Event(), threading.Event()
 
     def broken():
         begun.set()
