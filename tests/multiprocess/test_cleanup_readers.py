@@ -47,7 +47,7 @@ def sweep(root, tmp_path):
         before = {path for path in root.rglob("*.lance") if path.is_file()}
         with omnigraph.open(root, settings=RELAXED, maintenance=AT_ONCE) as other:
             _load(other, tmp_path, ["only"], "overwrite")
-            assert other.cleanup(keep=1, confirm=True).bytes > 0
+            assert other.cleanup(keep=1, dry_run=False).bytes > 0
         assert len(before - {path for path in root.rglob("*.lance") if path.is_file()}) > 10
 
     yield act

@@ -15,7 +15,7 @@ from omnigraph.lang.gq.ast import (
     DateLiteral,
     DateTimeLiteral,
     Delete,
-    FilterClause,
+    Filter,
     FloatLiteral,
     Hops,
     Insert,
@@ -27,7 +27,6 @@ from omnigraph.lang.gq.ast import (
     Now,
     Ordering,
     Parameter,
-    ParameterTypeRef,
     Predicate,
     Projection,
     PropertyAccess,
@@ -38,7 +37,8 @@ from omnigraph.lang.gq.ast import (
     Rrf,
     StringLiteral,
     TextSearch,
-    TraversalClause,
+    Traversal,
+    TypeRef,
     Update,
     Variable,
 )
@@ -67,8 +67,8 @@ variables = words.map(lambda name: Variable(name=name))
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
 types = st.one_of(
-    st.builds(ParameterTypeRef, scalar=st.sampled_from(BASE_TYPES), nullable=st.booleans(), is_list=st.booleans()),
-    st.builds(ParameterTypeRef, scalar=st.just("Vector"), nullable=st.booleans(), dimension=st.integers(0, 2**31)),
+    st.builds(TypeRef, scalar=st.sampled_from(BASE_TYPES), nullable=st.booleans(), is_list=st.booleans()),
+    st.builds(TypeRef, scalar=st.just("Vector"), nullable=st.booleans(), dimension=st.integers(0, 2**31)),
 )
 parameters = st.builds(Parameter, name=words, type=types)
 
@@ -120,7 +120,7 @@ bindings = st.builds(
 )
 hops = st.builds(Hops, minimum=st.integers(0, 2**32 - 1), maximum=st.none() | st.integers(0, 2**32 - 1))
 traversals = st.builds(
-    TraversalClause,
+    Traversal,
     source=variables,
     edge=names,
     destination=variables,
@@ -130,14 +130,14 @@ traversals = st.builds(
 )
 
 
-def _is_filter(clause: FilterClause) -> bool:
+def _is_filter(clause: Filter) -> bool:
     # `$a contains $b` is a traversal.
     words_between = clause.op in {"contains", "starts_with"}
     return not (words_between and isinstance(clause.left, Variable) and isinstance(clause.right, Variable))
 
 
 filters = st.builds(
-    FilterClause, left=expressions, op=st.sampled_from((*_COMPARISONS, "contains", "starts_with")), right=expressions
+    Filter, left=expressions, op=st.sampled_from((*_COMPARISONS, "contains", "starts_with")), right=expressions
 ).filter(_is_filter)
 clauses = st.recursive(
     bindings | traversals | filters | text_searches(simple_expressions),

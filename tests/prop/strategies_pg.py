@@ -13,9 +13,9 @@ from omnigraph.lang.pg.ast import (
     Literal,
     NodeDecl,
     Property,
-    PropertyTypeRef,
     RangeBound,
     SchemaFile,
+    TypeRef,
 )
 from omnigraph.lang.pg.builder import CONSTRAINT_NAMES, MAX_CARDINALITY, MAX_VECTOR_DIMENSION, RESERVED_ON_EDGES
 from omnigraph.lang.source import Ident
@@ -50,19 +50,17 @@ enum_values = st.lists(
 
 
 @st.composite
-def types(draw: st.DrawFn) -> PropertyTypeRef:
+def types(draw: st.DrawFn) -> TypeRef:
     nullable = draw(st.booleans())
     match draw(st.sampled_from(["scalar", "list", "vector", "enum"])):
         case "list":
-            return PropertyTypeRef(scalar=draw(st.sampled_from(SCALARS)), is_list=True, nullable=nullable)
+            return TypeRef(scalar=draw(st.sampled_from(SCALARS)), is_list=True, nullable=nullable)
         case "vector":
-            return PropertyTypeRef(
-                scalar="Vector", dimension=draw(st.integers(1, MAX_VECTOR_DIMENSION)), nullable=nullable
-            )
+            return TypeRef(scalar="Vector", dimension=draw(st.integers(1, MAX_VECTOR_DIMENSION)), nullable=nullable)
         case "enum":
-            return PropertyTypeRef(scalar="enum", enum_values=tuple(draw(enum_values)), nullable=nullable)
+            return TypeRef(scalar="enum", enum_values=tuple(draw(enum_values)), nullable=nullable)
         case _:
-            return PropertyTypeRef(scalar=draw(st.sampled_from([*SCALARS, "Blob"])), nullable=nullable)
+            return TypeRef(scalar=draw(st.sampled_from([*SCALARS, "Blob"])), nullable=nullable)
 
 
 @st.composite

@@ -72,15 +72,15 @@ def count_predicates(clauses: tuple[ast.Clause, ...]) -> int:
         match clause:
             case ast.Binding():
                 total += len(clause.predicates)
-            case ast.FilterClause() | ast.TextSearch():
+            case ast.Filter() | ast.TextSearch():
                 total += 1
             case ast.Negation():
                 total += count_predicates(clause.clauses)
-            case ast.TraversalClause():
+            case ast.Traversal():
                 pass
     return total
 
 
 def count_traversals(clauses: tuple[ast.Clause, ...]) -> int:
     nested = sum(count_traversals(clause.clauses) for clause in clauses if isinstance(clause, ast.Negation))
-    return nested + sum(isinstance(clause, ast.TraversalClause) for clause in clauses)
+    return nested + sum(isinstance(clause, ast.Traversal) for clause in clauses)

@@ -75,7 +75,7 @@ def graph(tmp_path_factory):
         opened.mutate(ADD, {"n": "ada"})
         opened.create_branch("side")
         opened.create_branch("schemas")
-        opened.tag("first")
+        opened.create_tag("first")
         yield opened
 
 

@@ -76,9 +76,9 @@ class _Block:
         match clause:
             case ast.Binding():
                 self._bind(clause)
-            case ast.TraversalClause():
+            case ast.Traversal():
                 self._walk(clause)
-            case ast.FilterClause():
+            case ast.Filter():
                 self._filter(clause)
             case ast.Negation():
                 self._negate(clause)
@@ -94,7 +94,7 @@ class _Block:
             is_list = self.request.schema.kind(self.types[name], matched.property.text).is_list
             self._compare(access, "contains" if is_list else "=", matched.value)
 
-    def _filter(self, clause: ast.FilterClause) -> None:
+    def _filter(self, clause: ast.Filter) -> None:
         self._compare(clause.left, clause.op, clause.right)
 
     def _compare(self, left: ast.Expression, op: str, right: ast.Expression) -> None:
@@ -106,7 +106,7 @@ class _Block:
     def _operand(self, expression: ast.Expression, row: Row) -> Operand:
         return self.request.operand(expression, row)
 
-    def _walk(self, traversal: ast.TraversalClause) -> None:
+    def _walk(self, traversal: ast.Traversal) -> None:
         walk = _orient(traversal, self.request.schema, self.types)
         needed = {walk.source, walk.destination}
         if walk.edge_variable is None:
@@ -162,7 +162,7 @@ def _loop(variables: list[str], block: _Block, fixed: Row) -> Iterator[Row]:
     yield from bind(0, dict(fixed))
 
 
-def _orient(traversal: ast.TraversalClause, schema: Schema, types: Types) -> Walk:
+def _orient(traversal: ast.Traversal, schema: Schema, types: Types) -> Walk:
     shape = schema.edge(traversal.edge.text)
     # No written name holds a space, and the number of known names grows with each one.
     private = f"{ast.ANONYMOUS} {len(types)}"

@@ -9,12 +9,12 @@ from functools import cached_property
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
-from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, PropertyTypeRef, SchemaFile
+from omnigraph.lang.pg.ast import Annotation, EdgeDecl, InterfaceDecl, NodeDecl, Property, SchemaFile, TypeRef
 from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
 
 
-def property_type(written: PropertyTypeRef) -> PropertyType:
+def property_type(written: TypeRef) -> PropertyType:
     """Return the meaning of a written type; enum values are sorted because their order says nothing.
 
     >>> str(property_type(TypeRef(scalar="String", is_list=True, nullable=True)))

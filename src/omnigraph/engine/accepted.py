@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-
 from omnigraph.catalog import Catalog, catalog_from_json, catalog_hash, catalog_to_json
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.runtime import LRUCache
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.manifest.rows import AcceptedSchema
 
@@ -43,19 +41,12 @@ class CatalogCache:
     """Catalogs by the hash of their schema; branches that share a schema share its catalog. Threads may share it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._catalogs: OrderedDict[str, Catalog] = OrderedDict()
+        self._catalogs: LRUCache[str, Catalog] = LRUCache(_CATALOGS)
 
     def get(self, schema: AcceptedSchema) -> Catalog:
         """Return the catalog of an accepted schema, decoded once; raises what :func:`catalog_of` does."""
-        with self._lock:
-            known = self._catalogs.get(schema.hash)
-            if known is not None:
-                self._catalogs.move_to_end(schema.hash)
-                return known
-        decoded = catalog_of(schema)
-        with self._lock:
-            self._catalogs[schema.hash] = decoded
-            while len(self._catalogs) > _CATALOGS:
-                self._catalogs.popitem(last=False)
-        return decoded
+        found = self._catalogs.get(schema.hash)
+        if found is None:
+            found = catalog_of(schema)
+            self._catalogs.put(schema.hash, found)
+        return found

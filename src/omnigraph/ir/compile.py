@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
+from operator import itemgetter
 
 from omnigraph.catalog.model import Catalog
 from omnigraph.errors import BadValue, UsageError, WrongQueryKindError
@@ -13,6 +12,7 @@ from omnigraph.ir.lower import lower_query
 from omnigraph.ir.model import MutationPlan, Plan, ReadPlan
 from omnigraph.lang.gq import ast, parse_queries, select_query
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.values import check_instance
 
 _MAX_TEXT = 4 << 20
@@ -83,15 +83,12 @@ class PlanCache:
         if max_entries < 1:
             details = BadValue(what="max_entries", value=str(max_entries), expected="at least 1")
             raise UsageError(f"a plan cache holds at least one entry: max_entries={max_entries}", details=details)
-        self._max_entries = max_entries
-        self._max_text = max_text
-        self._text = 0
-        self._lock = threading.Lock()
-        self._entries: OrderedDict[tuple[str | bytes, str | None, str], CompiledQuery] = OrderedDict()
+        self._entries: LRUCache[tuple[str | bytes, str | None, str], tuple[int, CompiledQuery]] = LRUCache(
+            max_entries, max_size=max_text, size_of=itemgetter(0)
+        )
 
     def __len__(self) -> int:
-        with self._lock:
-            return len(self._entries)
+        return len(self._entries)
 
     def compile(
         self, text: str | bytes, name: str | None, catalog: Catalog, source_name: str = "<query>"
@@ -99,23 +96,13 @@ class PlanCache:
         """Return the compiled query, from the cache if it is there; raises what :func:`compile_query` does."""
         check_instance("query name", name, str)
         key = (text, name, catalog.shape_hash)
-        with self._lock:
-            found = self._entries.get(key)
-            if found is not None:
-                self._entries.move_to_end(key)
+        _, found = self._entries.get(key) or (0, None)
         # The hash ignores the order of properties, on which a plan depends through ``$x.*``.
         if found is not None and (found.checked.catalog is catalog or found.checked.catalog == catalog):
             return found
         # Two threads may compile one text at once; both plans are equal, and neither waits for the other.
         compiled = compile_query(text, name, catalog, source_name)
-        with self._lock:
-            if key not in self._entries:
-                self._text += len(text)
-            self._entries[key] = compiled
-            self._entries.move_to_end(key)
-            while len(self._entries) > self._max_entries or self._text > self._max_text:
-                (gone, _, _), _ = self._entries.popitem(last=False)
-                self._text -= len(gone)
+        self._entries.put(key, (len(text), compiled))
         return compiled
 
 

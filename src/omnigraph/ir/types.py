@@ -41,7 +41,7 @@ def item_type(of: PropertyType) -> PropertyType:
     return replace(of, is_list=False, nullable=False) if of.is_list or of.nullable else of
 
 
-def resolve_type(written: ast.ParameterTypeRef) -> PropertyType | None:
+def resolve_type(written: ast.TypeRef) -> PropertyType | None:
     """Return the type that a parameter declaration writes, or None if there is no such type."""
     try:
         scalar = Scalar(written.scalar)

@@ -13,6 +13,7 @@ from omnigraph.runtime.environment import (
     SystemRandomness,
 )
 from omnigraph.runtime.failpoints import FAILPOINTS, Failpoints
+from omnigraph.runtime.lru import LRUCache
 from omnigraph.runtime.process import memory_bytes, run_both, start_thread
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Counters",
     "Failpoints",
     "IdSource",
+    "LRUCache",
     "ManualClock",
     "Randomness",
     "Runtime",

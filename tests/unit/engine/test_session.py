@@ -32,7 +32,7 @@ def root(tmp_path):
     return tmp_path / "graph"
 
 
-def test_every_type_gets_an_empty_table_named_by_its_numbers(root):
+def test_every_type_gets_an_empty_table_named_by_its_name_and_numbers(root):
     with open_session(root) as session:
         catalog, snapshot = session.catalog(), session.snapshot()
         owners = [*catalog.nodes.values(), *catalog.edges.values()]
@@ -41,7 +41,7 @@ def test_every_type_gets_an_empty_table_named_by_its_numbers(root):
             entry = snapshot.entry(owner.table_key)
             folder = "nodes" if owner.table_key.startswith("node:") else "edges"
             assert entry.object_id == f"{owner.id:016x}-{owner.incarnation:016x}"
-            assert entry.pin.location.startswith(f"{folder}/{entry.object_id}")
+            assert entry.pin.location.startswith(f"{folder}/{owner.name}-{owner.id:x}-{owner.incarnation:x}-")
             assert entry.row_count == 0
             assert snapshot.table(owner.table_key).schema.equals(arrow_schema(owner), check_metadata=True)
 

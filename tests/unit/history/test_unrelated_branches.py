@@ -57,7 +57,7 @@ def _delete_rows_first(session):
     runtime = Runtime.system()
     tear_at(runtime, "txn.branch_delete.after_end")
     with open_session(session.store.storage.root, runtime=runtime) as other:
-        line = other.store.branch_incarnation(BranchName(SIDE)).line
+        line = other.store.branch_incarnation(BranchName(SIDE)).lance_branch
         with pytest.raises(Torn):
             other.store.delete_branch(BranchName(SIDE))
     for path in session.store.storage.path(f"__manifest/tree/{line}/data").iterdir():

@@ -67,12 +67,12 @@ def test_all_properties_stand_in_return_only() -> None:
 @pytest.mark.parametrize(
     "written",
     [
-        ast.ParameterTypeRef(scalar="Vector", dimension=2, is_list=True),
-        ast.ParameterTypeRef(scalar="Vector"),
-        ast.ParameterTypeRef(scalar="Person"),
+        ast.TypeRef(scalar="Vector", dimension=2, is_list=True),
+        ast.TypeRef(scalar="Vector"),
+        ast.TypeRef(scalar="Person"),
     ],
 )
-def test_a_parameter_of_an_unknown_type_is_refused(written: ast.ParameterTypeRef) -> None:
+def test_a_parameter_of_an_unknown_type_is_refused(written: ast.TypeRef) -> None:
     decl = read(ast.Variable(name="p"))
     typed = dataclasses.replace(decl, parameters=(ast.Parameter(name="x", type=written),))
     assert "'$x'" in refuse(typed).message

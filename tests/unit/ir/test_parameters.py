@@ -156,6 +156,6 @@ def test_any_bytes_give_parameters_or_a_refusal() -> None:
 
 
 def test_a_declared_type_that_does_not_exist_is_refused() -> None:
-    unknown = ast.Parameter(name="v", type=ast.ParameterTypeRef(scalar="Person"))
+    unknown = ast.Parameter(name="v", type=ast.TypeRef(scalar="Person"))
     with pytest.raises(QueryParameterError, match="unknown type"):
         bind_parameters((unknown,), {"v": 3})

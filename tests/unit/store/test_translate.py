@@ -22,7 +22,7 @@ from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.location import Storage
 from omnigraph.store.translate import FaultKind, fault_of, to_omnigraph_error, translating
 from omnigraph.testing.s3 import FOREVER
-from omnigraph.testing.s3 import FaultKind as EndpointFault
+from omnigraph.testing.s3 import Fault as EndpointFault
 
 
 @pytest.mark.parametrize(

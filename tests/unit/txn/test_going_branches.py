@@ -55,7 +55,7 @@ def delete_partly(storage, going):
     runtime = Runtime.system()
     tear_at(runtime, "txn.branch_delete.after_end")
     deleting = open_graph(storage, runtime=runtime)
-    line = deleting.branch_incarnation(DRAFT).line
+    line = deleting.branch_incarnation(DRAFT).lance_branch
     with pytest.raises(Torn):
         deleting.delete_branch(DRAFT)
     forks = storage.path().glob(f"nodes/*/tree/{line}.*")
@@ -109,7 +109,7 @@ def test_whoever_holds_a_state_whose_branch_goes_is_told_so(storage, going):
 def test_files_that_are_missing_from_a_branch_that_is_there_are_no_deletion(storage):
     """What has to be repaired is never told as something that somebody wanted."""
     with open_graph(storage) as graph:
-        line = graph.branch_incarnation(DRAFT).line
+        line = graph.branch_incarnation(DRAFT).lance_branch
     shutil.rmtree(storage.path(f"__manifest/tree/{line}/data"))
     with open_graph(storage, mode="read_only") as graph, pytest.raises(StorageCorruptError):
         graph.snapshot(DRAFT)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -25,7 +23,7 @@ from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
-from omnigraph.runtime import Runtime, counting, counting_each
+from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
@@ -142,22 +140,15 @@ class _PlannedReads:
     """Plans by what they were made from, so that a repeated read is planned once per state of the graph."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._plans: OrderedDict[Hashable, QueryPlan] = OrderedDict()
+        self._plans: LRUCache[Hashable, QueryPlan] = LRUCache(_PLANS)
 
     def get(self, read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
         """Return the plan of a read; it keeps the read alive, so that the read's identity names no other one."""
         key = (id(read), id(facts.catalog), tuple(facts.row_counts.items()), rules_off)
-        with self._lock:
-            known = self._plans.get(key)
-            if known is not None and known.read is read:
-                self._plans.move_to_end(key)
-                return known
-        plan = plan_read(read, facts, rules_off)
-        with self._lock:
-            self._plans[key] = plan
-            while len(self._plans) > _PLANS:
-                self._plans.popitem(last=False)
+        plan = self._plans.get(key)
+        if plan is None or plan.read is not read:
+            plan = plan_read(read, facts, rules_off)
+            self._plans.put(key, plan)
         return plan
 
 

@@ -271,7 +271,7 @@ def _superseded(
     narrowed = [
         base.entry(pair.before.table_key).pin for pair in continued_types(accepted, desired) if pair.drops_columns
     ]
-    after = [replace(pin, version=pin.version + 1) for pin in narrowed]
+    after = [pin.at(pin.version + 1) for pin in narrowed]
     return [pin for pin in (*dropped, *after) if owns(pin)]
 
 

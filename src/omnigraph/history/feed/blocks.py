@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Lock
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +33,7 @@ from omnigraph.history.diff.compare import (
 from omnigraph.history.diff.rows import ChangedRows, find_changed_rows
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
@@ -70,29 +70,18 @@ class Deltas:
     """
 
     def __init__(self, capacity_bytes: int = _KEPT_BYTES) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._lock = Lock()
-        self._known: OrderedDict[tuple[TablePin | None, TablePin | None], ChangedRows] = OrderedDict()
-        self._size_bytes = 0
+        self._known: LRUCache[tuple[TablePin | None, TablePin | None], ChangedRows] = LRUCache(
+            max_size=capacity_bytes, size_of=attrgetter("size_bytes")
+        )
 
     def of(self, opened: OpenPair) -> ChangedRows:
         """Return how a table changed."""
         before, after = opened.before, opened.after
         key = (None if before is None else before.pin, None if after is None else after.pin)
-        with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
-                return known
-        delta = find_changed_rows(before, after)
-        if delta.size_bytes <= self._capacity_bytes:
-            with self._lock:
-                if key not in self._known:
-                    self._known[key] = delta
-                    self._size_bytes += delta.size_bytes
-                while self._size_bytes > self._capacity_bytes:
-                    _, oldest = self._known.popitem(last=False)
-                    self._size_bytes -= oldest.size_bytes
+        delta = self._known.get(key)
+        if delta is None:
+            delta = find_changed_rows(before, after)
+            self._known.put(key, delta)
         return delta
 
 

@@ -56,7 +56,7 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
     return CheckedBinding(variable=name, node=node, matches=tuple(matches))
 
 
-def check_traversal(traversal: ast.TraversalClause, scope: Scope) -> CheckedTraversal:
+def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     """Check a traversal and bring the variables it introduces into scope."""
     edge = _resolve_edge(traversal, scope)
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
@@ -88,7 +88,7 @@ def check_traversal(traversal: ast.TraversalClause, scope: Scope) -> CheckedTrav
     )
 
 
-def _resolve_edge(traversal: ast.TraversalClause, scope: Scope) -> EdgeType:
+def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
     written = traversal.edge.text
     edge = scope.catalog.edge(written)
     if edge is None:
@@ -98,7 +98,7 @@ def _resolve_edge(traversal: ast.TraversalClause, scope: Scope) -> EdgeType:
     return edge
 
 
-def _check_hops(traversal: ast.TraversalClause, scope: Scope) -> tuple[int, int]:
+def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
     hops = traversal.hops
     if hops is None:
         return 1, 1
@@ -113,7 +113,7 @@ def _check_hops(traversal: ast.TraversalClause, scope: Scope) -> tuple[int, int]
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.TraversalClause, hops: tuple[int, int], scope: Scope) -> None:
+def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope: Scope) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
@@ -128,13 +128,13 @@ def _check_edge_variable(traversal: ast.TraversalClause, hops: tuple[int, int], 
         raise scope.violation("T23", f"'${variable.name}' is bound already", variable.span)
 
 
-def _refuse_edge_ends(traversal: ast.TraversalClause, scope: Scope) -> None:
+def _refuse_edge_ends(traversal: ast.Traversal, scope: Scope) -> None:
     for end in (traversal.source, traversal.destination):
         if isinstance(scope.entities.get(end.name), EdgeType):
             raise scope.violation("T23", f"'${end.name}' is an edge, not an end of one", end.span)
 
 
-def _orient(traversal: ast.TraversalClause, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
+def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
     """Infer the direction from the ends that are bound earlier in the text; with none, it is outward."""
     source = _bound_type(traversal.source, scope)
     destination = _bound_type(traversal.destination, scope)
@@ -172,7 +172,7 @@ def _bind(end: ast.Variable, type_name: str, scope: Scope) -> None:
         scope.entities.setdefault(end.name, node)
 
 
-def _edge_name(traversal: ast.TraversalClause) -> str | None:
+def _edge_name(traversal: ast.Traversal) -> str | None:
     variable = traversal.edge_variable
     return None if variable is None or _is_anonymous(variable) else variable.name
 
@@ -188,7 +188,7 @@ def _lower_first(name: str) -> str:
 _TRUE = ast.BooleanLiteral(value=True)
 
 
-def check_filter(clause: ast.FilterClause, scope: Scope) -> CheckedFilter | CheckedText:
+def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedText:
     """Check a filter; ``search(…) = true`` is the text predicate itself."""
     call = clause.left if isinstance(clause.left, ast.TextSearch) else clause.right
     if isinstance(call, ast.TextSearch):
@@ -216,7 +216,7 @@ def _comparand(operand: Operand, scope: Scope) -> PropertyType:
     return operand.type
 
 
-def _check_sides(clause: ast.FilterClause, left: PropertyType, right: PropertyType, scope: Scope) -> None:
+def _check_sides(clause: ast.Filter, left: PropertyType, right: PropertyType, scope: Scope) -> None:
     match clause.op:
         case "contains" if left.is_list:
             # now() is one instant; whether a list holds exactly it is never what was meant.
@@ -263,9 +263,9 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
     match clause:
         case ast.Binding():
             return check_binding(clause, scope)
-        case ast.TraversalClause():
+        case ast.Traversal():
             return check_traversal(clause, scope)
-        case ast.FilterClause():
+        case ast.Filter():
             return check_filter(clause, scope)
         case ast.TextSearch():
             return CheckedText(call=check_text(clause, scope))

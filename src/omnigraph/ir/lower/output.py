@@ -15,7 +15,7 @@ from omnigraph.ir.model import (
     GroupTies,
     NearestRanking,
     OrderKey,
-    OutputColumn,
+    Output,
     OutputExpression,
     OutputRef,
     ParameterRef,
@@ -85,7 +85,7 @@ def _vector(query: Operand, column: PropertyType, lowering: Lowering) -> Constan
 class ResultShape:
     """Everything of a read plan that follows the match."""
 
-    outputs: tuple[OutputColumn, ...]
+    outputs: tuple[Output, ...]
     groups: tuple[int, ...] | None
     ranking: Ranking | None
     order: tuple[OrderKey, ...]
@@ -118,9 +118,9 @@ def _ranking_operand(checked: CheckedRead) -> Operand | None:
     return operand if _is_ranking(operand.expression) else None
 
 
-def _lower_projection(item: CheckedProjection, ranked: Operand | None, lowering: Lowering) -> OutputColumn:
+def _lower_projection(item: CheckedProjection, ranked: Operand | None, lowering: Lowering) -> Output:
     expression = _output_expression(item.operand, ranked, lowering)
-    return OutputColumn(name=item.column, expression=expression, type=item.operand.type or TEXT)
+    return Output(name=item.column, expression=expression, type=item.operand.type or TEXT)
 
 
 def _output_expression(operand: Operand, ranked: Operand | None, lowering: Lowering) -> OutputExpression:
@@ -157,7 +157,7 @@ def _groups(projections: tuple[CheckedProjection, ...]) -> tuple[int, ...] | Non
 @record
 class _OrderKeys:
     checked: CheckedRead
-    outputs: tuple[OutputColumn, ...]
+    outputs: tuple[Output, ...]
     groups: tuple[int, ...] | None
     lowering: Lowering
 

@@ -144,7 +144,7 @@ class ParameterSlot:
 
 
 @record
-class OutputColumn:
+class Output:
     """One column of the result."""
 
     name: str
@@ -199,7 +199,7 @@ class ReadPlan:
     name: str
     parameters: tuple[ParameterSlot, ...]
     operators: tuple[Operator, ...]
-    outputs: tuple[OutputColumn, ...]
+    outputs: tuple[Output, ...]
     groups: tuple[int, ...] | None = None
     ranking: Ranking | None = None
     order: tuple[OrderKey, ...] = ()

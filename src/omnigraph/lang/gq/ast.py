@@ -21,7 +21,7 @@ ANONYMOUS = "_"
 
 
 @record
-class ParameterTypeRef:
+class TypeRef:
     """A parameter type. ``scalar`` is a base type word or ``Vector``."""
 
     scalar: str
@@ -221,7 +221,7 @@ class Hops:
 
 
 @record
-class TraversalClause:
+class Traversal:
     """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``."""
 
     source: Variable
@@ -234,7 +234,7 @@ class TraversalClause:
 
 
 @record
-class FilterClause:
+class Filter:
     """``left op right``."""
 
     left: Expression
@@ -252,7 +252,7 @@ class Negation:
 
 
 # A text predicate stands as a clause of its own.
-Clause = Binding | TraversalClause | FilterClause | TextSearch | Negation
+Clause = Binding | Traversal | Filter | TextSearch | Negation
 
 
 # Bodies and declarations
@@ -350,7 +350,7 @@ class Parameter:
     """``$name: Type``."""
 
     name: str
-    type: ParameterTypeRef
+    type: TypeRef
     span: Span = field(default=NOWHERE, compare=False)
 
 

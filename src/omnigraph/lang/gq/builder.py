@@ -19,7 +19,7 @@ from omnigraph.lang.gq.ast import (
     DateLiteral,
     DateTimeLiteral,
     Delete,
-    FilterClause,
+    Filter,
     FloatLiteral,
     Hops,
     Insert,
@@ -31,7 +31,6 @@ from omnigraph.lang.gq.ast import (
     Now,
     Ordering,
     Parameter,
-    ParameterTypeRef,
     Predicate,
     Projection,
     PropertyAccess,
@@ -41,7 +40,8 @@ from omnigraph.lang.gq.ast import (
     Rrf,
     StringLiteral,
     TextSearch,
-    TraversalClause,
+    Traversal,
+    TypeRef,
     Update,
     Variable,
 )
@@ -223,24 +223,24 @@ class TreeBuilder(ExpressionBuilder):
         variable, type_ref = children
         return Parameter(name=variable.name, type=type_ref, span=variable.span.to(type_ref.span))
 
-    def scalar_type(self, children: list[Any]) -> ParameterTypeRef:
+    def scalar_type(self, children: list[Any]) -> TypeRef:
         name, mark = children
         _require_base_type(name)
-        return ParameterTypeRef(scalar=name.text, nullable=mark is not None, span=span_of(name, mark or name))
+        return TypeRef(scalar=name.text, nullable=mark is not None, span=span_of(name, mark or name))
 
-    def list_type(self, children: list[Any]) -> ParameterTypeRef:
+    def list_type(self, children: list[Any]) -> TypeRef:
         opening, name, closing, mark = children
         _require_base_type(name)
-        return ParameterTypeRef(
+        return TypeRef(
             scalar=name.text, nullable=mark is not None, is_list=True, span=span_of(opening, mark or closing)
         )
 
-    def vector_type(self, children: list[Any]) -> ParameterTypeRef:
+    def vector_type(self, children: list[Any]) -> TypeRef:
         name, dimension, closing, mark = children
         if name.text != VECTOR:
             msg = f"only {VECTOR} takes a dimension, not '{name.text}'"
             raise SyntaxFinding(msg, name.span, suggestion=f"write '{name.text}' or '{VECTOR}({dimension})'")
-        return ParameterTypeRef(
+        return TypeRef(
             scalar=VECTOR,
             nullable=mark is not None,
             dimension=bounded_integer(dimension, _MAX_DIMENSION_TEXT, "dimension"),
@@ -321,19 +321,19 @@ class TreeBuilder(ExpressionBuilder):
         name, value = children
         return PropertyMatch(property=name, value=value, span=span_of(name, value))
 
-    def directed(self, children: list[Any]) -> TraversalClause:
+    def directed(self, children: list[Any]) -> Traversal:
         source, edge, hops, destination = children
         span = source.span.to(destination.span)
-        return TraversalClause(source=source, edge=_edge_name(edge), destination=destination, hops=hops, span=span)
+        return Traversal(source=source, edge=_edge_name(edge), destination=destination, hops=hops, span=span)
 
-    def undirected(self, children: list[Any]) -> TraversalClause:
+    def undirected(self, children: list[Any]) -> Traversal:
         return replace(self.directed(children), is_undirected=True)
 
-    def directed_bound(self, children: list[Any]) -> TraversalClause:
+    def directed_bound(self, children: list[Any]) -> Traversal:
         source, edge_variable, *rest = children
         return replace(self.directed([source, *rest]), edge_variable=edge_variable)
 
-    def undirected_bound(self, children: list[Any]) -> TraversalClause:
+    def undirected_bound(self, children: list[Any]) -> Traversal:
         return replace(self.directed_bound(children), is_undirected=True)
 
     def hops(self, children: list[Any]) -> Hops:
@@ -344,9 +344,9 @@ class TreeBuilder(ExpressionBuilder):
             span=span_of(opening, closing),
         )
 
-    def filter(self, children: list[Any]) -> FilterClause:
+    def filter(self, children: list[Any]) -> Filter:
         left, op, right = children
-        return FilterClause(left=left, op=_word(op), right=right, span=span_of(left, right))
+        return Filter(left=left, op=_word(op), right=right, span=span_of(left, right))
 
     def mutation_body(self, children: list[Any]) -> MutationBody:
         return MutationBody(statements=tuple(children), span=span_of(children[0], children[-1]))

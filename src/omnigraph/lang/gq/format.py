@@ -20,7 +20,7 @@ from omnigraph.lang.gq.ast import (
     DateTimeLiteral,
     Delete,
     Expression,
-    FilterClause,
+    Filter,
     FloatLiteral,
     Insert,
     IntegerLiteral,
@@ -32,7 +32,6 @@ from omnigraph.lang.gq.ast import (
     Now,
     Ordering,
     Parameter,
-    ParameterTypeRef,
     Predicate,
     Projection,
     PropertyAccess,
@@ -44,7 +43,8 @@ from omnigraph.lang.gq.ast import (
     Statement,
     StringLiteral,
     TextSearch,
-    TraversalClause,
+    Traversal,
+    TypeRef,
     Update,
     Variable,
 )
@@ -64,7 +64,7 @@ from omnigraph.lang.source import Comment, Span
 from omnigraph.records import record
 
 
-def format_type(type_ref: ParameterTypeRef) -> str:
+def format_type(type_ref: TypeRef) -> str:
     """Return a parameter type as people write it.
 
     >>> format_type(TypeRef(scalar="String", is_list=True, nullable=True))
@@ -142,9 +142,9 @@ def format_clause(clause: Clause) -> str:
             return binding_head(clause)
         case Binding(predicates=predicates):
             return f"{binding_head(clause)} {{ {', '.join(map(format_pair, predicates))} }}"
-        case TraversalClause():
+        case Traversal():
             return _traversal(clause)
-        case FilterClause(left=left, op=op, right=right):
+        case Filter(left=left, op=op, right=right):
             return f"{format_expression(left)} {op} {format_expression(right)}"
         case TextSearch():
             return format_expression(clause)
@@ -211,7 +211,7 @@ def _call(function: str, *arguments: Expression | None) -> str:
     return f"{function}({', '.join(written)})"
 
 
-def _traversal(traversal: TraversalClause) -> str:
+def _traversal(traversal: Traversal) -> str:
     edge = f"<{traversal.edge.text}>" if traversal.is_undirected else traversal.edge.text
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"

@@ -24,7 +24,7 @@ class Literal:
 
 
 @record
-class PropertyTypeRef:
+class TypeRef:
     """A property type. ``scalar`` is a base type word, or ``Vector`` or ``enum``."""
 
     scalar: str
@@ -68,7 +68,7 @@ class Property:
     """``name: Type @annotation…``."""
 
     name: Ident
-    type: PropertyTypeRef
+    type: TypeRef
     annotations: tuple[Annotation, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 

@@ -21,8 +21,8 @@ from omnigraph.lang.pg.ast import (
     Literal,
     NodeDecl,
     Property,
-    PropertyTypeRef,
     RangeBound,
+    TypeRef,
 )
 from omnigraph.lang.source import Ident, Span
 
@@ -121,12 +121,12 @@ class SchemaBuilder(Transformer[Token, Any]):
         """Build a property name; keywords are ordinary names here."""
         return _ident(children[0])
 
-    def type_ref(self, children: list[Any]) -> PropertyTypeRef:
+    def type_ref(self, children: list[Any]) -> TypeRef:
         """Add nullability to a type."""
         inner, *mark = children
         if not mark:
-            return cast("PropertyTypeRef", inner)
-        return PropertyTypeRef(
+            return cast("TypeRef", inner)
+        return TypeRef(
             scalar=inner.scalar,
             nullable=True,
             is_list=inner.is_list,
@@ -135,19 +135,19 @@ class SchemaBuilder(Transformer[Token, Any]):
             span=inner.span.to(token_span(mark[0])),
         )
 
-    def base_type(self, children: list[Token]) -> PropertyTypeRef:
+    def base_type(self, children: list[Token]) -> TypeRef:
         """Build a scalar type."""
-        return PropertyTypeRef(scalar=str(children[0]), span=token_span(children[0]))
+        return TypeRef(scalar=str(children[0]), span=token_span(children[0]))
 
-    def list_type(self, children: list[Token]) -> PropertyTypeRef:
+    def list_type(self, children: list[Token]) -> TypeRef:
         """Build a list type."""
         opening, scalar, close = children
         span = _between(opening, close)
         if scalar == "Blob":
             _refuse("list_of_blob", "a list of Blob is not supported", span, suggestion="use one node per blob")
-        return PropertyTypeRef(scalar=str(scalar), is_list=True, span=span)
+        return TypeRef(scalar=str(scalar), is_list=True, span=span)
 
-    def vector_type(self, children: list[Token]) -> PropertyTypeRef:
+    def vector_type(self, children: list[Token]) -> TypeRef:
         """Build a vector type, its dimension within what an Arrow fixed-size list can carry."""
         keyword, dimension, close = children
         written = token_span(dimension)
@@ -158,9 +158,9 @@ class SchemaBuilder(Transformer[Token, Any]):
             _refuse("vector_dimension", msg, written)
         if size == 0:
             _refuse("vector_dimension", "Vector dimension must be greater than zero", written)
-        return PropertyTypeRef(scalar="Vector", dimension=size, span=_between(keyword, close))
+        return TypeRef(scalar="Vector", dimension=size, span=_between(keyword, close))
 
-    def enum_type(self, children: list[Token]) -> PropertyTypeRef:
+    def enum_type(self, children: list[Token]) -> TypeRef:
         """Build an enum type."""
         keyword, *values, close = children
         seen: set[str] = set()
@@ -170,7 +170,7 @@ class SchemaBuilder(Transformer[Token, Any]):
                 _refuse("enum_duplicate", what, token_span(value), suggestion="remove the repeated value")
             seen.add(value)
         names = tuple(_ident(value) for value in values)
-        return PropertyTypeRef(scalar="enum", enum_values=names, span=_between(keyword, close))
+        return TypeRef(scalar="enum", enum_values=names, span=_between(keyword, close))
 
     def constraint(self, children: list[Any]) -> Constraint:
         """Build a body constraint."""

@@ -18,9 +18,9 @@ from omnigraph.lang.pg.ast import (
     Literal,
     NodeDecl,
     Property,
-    PropertyTypeRef,
     RangeBound,
     SchemaFile,
+    TypeRef,
 )
 from omnigraph.lang.source import Ident, Span
 
@@ -39,7 +39,7 @@ def format_schema(tree: SchemaFile) -> str:
     return _SchemaWriter(tree).write()
 
 
-def format_type(type_ref: PropertyTypeRef) -> str:
+def format_type(type_ref: TypeRef) -> str:
     """Return a type on one line, as people write it.
 
     >>> format_type(TypeRef(scalar="String", is_list=True, nullable=True))
@@ -101,7 +101,7 @@ class _SchemaWriter:
             inside = between if self._weaver.comments_in(between) else None
         return Item(value=member, span=member.span, inside=inside)
 
-    def _enum_end(self, type_ref: PropertyTypeRef) -> int:
+    def _enum_end(self, type_ref: TypeRef) -> int:
         last = type_ref.enum_values[-1].span.end
         return max(self._weaver.region_after(last, ")", type_ref.span.end).start - 1, last)
 

@@ -5,7 +5,6 @@ While one worker can hold the edges of a type, walking there replaces a join for
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.topology import Adjacency, reach
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.spark.query.held import gathered
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.reading import Bounds
@@ -89,16 +89,16 @@ class _HeldEdges:
     adjacency: Adjacency
 
 
-_kept: OrderedDict[Hashable, _HeldEdges] = OrderedDict()
+_kept: LRUCache[Hashable, _HeldEdges] = LRUCache(_KEPT_TABLES)
 
 
 def _held(edges: EdgesTask) -> _HeldEdges:
     ticket = edges.table.stored.ticket
     key = (ticket.storage.root, ticket.pin, edges.direction)
-    found = _kept.pop(key, None) or _read(edges)
-    _kept[key] = found
-    while len(_kept) > _KEPT_TABLES:
-        _kept.popitem(last=False)
+    found = _kept.get(key)
+    if found is None:
+        found = _read(edges)
+        _kept.put(key, found)
     return found
 
 

@@ -6,7 +6,6 @@ Workers load this and little else, so it knows nothing of schemas and queries.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,6 +21,7 @@ from omnigraph.engine.query.run import result_schema
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.store.location import Storage
@@ -146,22 +146,19 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 # Each has caches of its own, and a process serves one graph, rarely a second.
 _KEPT = 2
 _lock = threading.Lock()
-_kept: OrderedDict[_Key, OpenGraph] = OrderedDict()
+_kept: LRUCache[_Key, OpenGraph] = LRUCache(_KEPT, on_drop=OpenGraph.close)
 
 
 def reading_engine(storage: Storage) -> OpenGraph:
-    """Return this process's session of a graph, open for reading; whoever asks must not close it.
+    """Return this process's engine of a graph, open for reading; the caller must not close it.
 
     Raises:
         GraphMissingError: there is no graph.
     """
     key = (storage.root, tuple(sorted(storage.options.items())))
     with _lock:
-        session = _kept.get(key)
-        if session is None:
-            session = _kept[key] = OpenGraph.open(storage, mode="read_only")
-        _kept.move_to_end(key)
-        while len(_kept) > _KEPT:
-            _, oldest = _kept.popitem(last=False)
-            oldest.close()
-        return session
+        engine = _kept.get(key)
+        if engine is None:
+            engine = OpenGraph.open(storage, mode="read_only")
+            _kept.put(key, engine)
+        return engine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from lance.optimize import CompactionTask
 
 from omnigraph.errors import Effect, InternalError
 from omnigraph.records import record
-from omnigraph.runtime import Runtime
+from omnigraph.runtime import LRUCache, Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.handles import CacheSizes
 from omnigraph.store.location import Storage
@@ -38,7 +37,7 @@ _KEPT = 4
 # What works on whole tables meets each page once, and a version seldom again.
 _CACHES = CacheSizes(index_bytes=16 << 20, metadata_bytes=8 << 20, versions=16)
 _lock = threading.Lock()
-_kept: OrderedDict[_Key, TableStore] = OrderedDict()
+_kept: LRUCache[_Key, TableStore] = LRUCache(_KEPT)
 
 
 def stores_of(storage: Storage) -> TableStore:
@@ -52,10 +51,8 @@ def stores_of(storage: Storage) -> TableStore:
         stores = _kept.get(key)
         if stores is None:
             datasets = DatasetStore(storage, Runtime.system(), _CACHES)
-            stores = _kept[key] = TableStore(datasets, datasets.control)
-        _kept.move_to_end(key)
-        while len(_kept) > _KEPT:
-            _kept.popitem(last=False)
+            stores = TableStore(datasets, datasets.control)
+            _kept.put(key, stores)
     stores.datasets.handles.check_process()
     return stores
 

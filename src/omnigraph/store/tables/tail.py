@@ -6,9 +6,8 @@ only leaves to make room. A writer puts in what it writes, so its own tail costs
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from lance.fragment import FragmentMetadata
 
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.store.tables.pins import data_paths
 
 _CAPACITY_BYTES = 64 << 20
@@ -91,10 +91,9 @@ class TailCache:
     """Blocks by key, least recently used out first."""
 
     def __init__(self, capacity_bytes: int = _CAPACITY_BYTES) -> None:
-        self._capacity_bytes = capacity_bytes
-        self._lock = threading.Lock()
-        self._blocks: OrderedDict[BlockKey, Block] = OrderedDict()
-        self._size_bytes = 0
+        self._blocks: LRUCache[BlockKey, Block] = LRUCache(
+            _MOST_BLOCKS, max_size=capacity_bytes, size_of=attrgetter("size_bytes")
+        )
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -102,25 +101,15 @@ class TailCache:
     @property
     def size_bytes(self) -> int:
         """What all blocks take in memory."""
-        return self._size_bytes
+        return self._blocks.size
 
     def get(self, key: BlockKey) -> Block | None:
         """Return the block, or None when it is not in memory."""
-        with self._lock:
-            block = self._blocks.get(key)
-            if block is not None:
-                self._blocks.move_to_end(key)
-            return block
+        return self._blocks.get(key)
 
     def put(self, key: BlockKey, block: Block) -> None:
         """Keep a block; older ones leave when there is no room."""
-        with self._lock:
-            known = self._blocks.pop(key, None)
-            self._size_bytes += block.size_bytes - (known.size_bytes if known is not None else 0)
-            self._blocks[key] = block
-            while self._size_bytes > self._capacity_bytes or len(self._blocks) > _MOST_BLOCKS:
-                _, oldest = self._blocks.popitem(last=False)
-                self._size_bytes -= oldest.size_bytes
+        self._blocks.put(key, block)
 
 
 # A column that is not in order shows it early.

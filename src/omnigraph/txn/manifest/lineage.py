@@ -11,14 +11,13 @@ number of fragments grows with the logarithm of history: calls and bytes of a pu
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from omnigraph.records import record
+from omnigraph.runtime import LRUCache
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.txn.manifest.codec import decode_commits
 from omnigraph.txn.manifest.rows import Commit
@@ -37,20 +36,15 @@ class CommitCache:
     """Decoded pieces of lineage fragments. Files never change, so branches and versions share what they hold."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pieces: OrderedDict[tuple[tuple[str, ...], int], tuple[Commit, ...]] = OrderedDict()
+        self._pieces: LRUCache[tuple[tuple[str, ...], int], tuple[Commit, ...]] = LRUCache(_PIECES)
 
     def get(self, files: tuple[str, ...], start: int) -> tuple[Commit, ...] | None:
         """Return a piece that was read before, or None."""
-        with self._lock:
-            return self._pieces.get((files, start))
+        return self._pieces.get((files, start))
 
     def put(self, files: tuple[str, ...], start: int, commits: tuple[Commit, ...]) -> None:
-        """Keep a piece; the ones kept longest go first."""
-        with self._lock:
-            self._pieces[files, start] = commits
-            while len(self._pieces) > _PIECES:
-                self._pieces.popitem(last=False)
+        """Keep a piece."""
+        self._pieces.put((files, start), commits)
 
 
 class CommitLine:

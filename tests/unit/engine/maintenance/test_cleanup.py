@@ -190,7 +190,7 @@ def test_a_branch_whose_files_go_while_a_cleanup_records_is_left_out(session, tm
 
     def delete_partly():
         if not gone:
-            gone.append(session.store.branch_incarnation(BranchName("draft")).line)
+            gone.append(session.store.branch_incarnation(BranchName("draft")).lance_branch)
             with (
                 open_session(tmp_path / "g", maintenance=AT_ONCE, runtime=dying) as other,
                 pytest.raises(Torn),

@@ -74,7 +74,7 @@ def test_no_table_of_the_target_rests_on_a_line_of_the_source(session):
     put(session, PERSON, {"c": person("c")}, DRAFT)
     for target in (MAIN, "other"):
         merge_branch(session, DRAFT, target)
-        line = session.store.branch_incarnation(BranchName(DRAFT)).line
+        line = session.store.branch_incarnation(BranchName(DRAFT)).lance_branch
         assert not [pin for pin in _pins(session, target).values() if (pin.branch or "").startswith(line)]
 
 

@@ -21,7 +21,7 @@ from omnigraph.lang.gq.ast import (
     DateTimeLiteral,
     Delete,
     Expression,
-    FilterClause,
+    Filter,
     FloatLiteral,
     Hops,
     Insert,
@@ -33,7 +33,6 @@ from omnigraph.lang.gq.ast import (
     Now,
     Ordering,
     Parameter,
-    ParameterTypeRef,
     Predicate,
     Projection,
     PropertyAccess,
@@ -43,7 +42,8 @@ from omnigraph.lang.gq.ast import (
     Rrf,
     StringLiteral,
     TextSearch,
-    TraversalClause,
+    Traversal,
+    TypeRef,
     Update,
     Variable,
 )
@@ -79,9 +79,9 @@ def test_declaration_holds_name_parameters_annotations_and_body():
     assert query == QueryDecl(
         name=Ident(text="q"),
         parameters=(
-            Parameter(name="a", type=ParameterTypeRef(scalar="String", nullable=True)),
-            Parameter(name="b", type=ParameterTypeRef(scalar="I32", is_list=True)),
-            Parameter(name="c", type=ParameterTypeRef(scalar="Vector", dimension=3)),
+            Parameter(name="a", type=TypeRef(scalar="String", nullable=True)),
+            Parameter(name="b", type=TypeRef(scalar="I32", is_list=True)),
+            Parameter(name="c", type=TypeRef(scalar="Vector", dimension=3)),
         ),
         description="d",
         instruction="i",
@@ -145,7 +145,7 @@ def test_limit_zero_is_not_a_missing_limit():
 )
 def test_traversal_holds_what_was_written(text: str, traversal: dict):
     (clause,) = read(text).match
-    assert clause == TraversalClause(source=P, edge=Ident(text="knows"), destination=Variable(name="q"), **traversal)
+    assert clause == Traversal(source=P, edge=Ident(text="knows"), destination=Variable(name="q"), **traversal)
 
 
 @pytest.mark.parametrize(
@@ -154,20 +154,20 @@ def test_traversal_holds_what_was_written(text: str, traversal: dict):
 @pytest.mark.parametrize("form", ["$p {0} $q", "$p <{0}> $q", "$p $w:{0} $q", "$p $w:<{0}> $q", "$p {0}{{1,2}} $q"])
 def test_edge_named_like_a_keyword_is_traversed(word: str, form: str):
     (clause,) = read(form.format(word)).match
-    assert isinstance(clause, TraversalClause)
+    assert isinstance(clause, Traversal)
     assert clause.edge == Ident(text=word)
 
 
 @pytest.mark.parametrize("op", ["=", "!=", ">", "<", ">=", "<=", "contains", "starts_with"])
 def test_filter_holds_both_sides_in_their_order(op: str):
     (clause,) = read(f"$p.a {op} $x").match
-    assert clause == FilterClause(left=prop("p", "a"), op=op, right=Variable(name="x"))
+    assert clause == Filter(left=prop("p", "a"), op=op, right=Variable(name="x"))
 
 
 def test_negation_holds_its_clauses():
     (clause,) = read("not { $p knows $_ not { $p.a = 1 } }").match
-    traversal = TraversalClause(source=P, edge=Ident(text="knows"), destination=Variable(name="_"))
-    inner = Negation(clauses=(FilterClause(left=prop("p", "a"), op="=", right=ONE),))
+    traversal = Traversal(source=P, edge=Ident(text="knows"), destination=Variable(name="_"))
+    inner = Negation(clauses=(Filter(left=prop("p", "a"), op="=", right=ONE),))
     assert clause == Negation(clauses=(traversal, inner))
 
 

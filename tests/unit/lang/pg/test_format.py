@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnigraph.lang.pg import format_schema, parse_schema
-from omnigraph.lang.pg.ast import Annotation, Literal, NodeDecl, PropertyTypeRef, SchemaFile
+from omnigraph.lang.pg.ast import Annotation, Literal, NodeDecl, SchemaFile, TypeRef
 from omnigraph.lang.pg.format import MAX_COLUMNS, format_type
 from omnigraph.lang.source import Comment, Ident
 
@@ -61,11 +61,11 @@ def test_fractions_are_written_without_exponent_and_read_back_exactly(value: flo
 @pytest.mark.parametrize(
     ("type_ref", "text"),
     [
-        (PropertyTypeRef(scalar="I32", nullable=True), "I32?"),
-        (PropertyTypeRef(scalar="String", is_list=True), "[String]"),
-        (PropertyTypeRef(scalar="Vector", dimension=3), "Vector(3)"),
-        (PropertyTypeRef(scalar="enum", enum_values=(Ident(text="a"), Ident(text="b")), nullable=True), "enum(a, b)?"),
+        (TypeRef(scalar="I32", nullable=True), "I32?"),
+        (TypeRef(scalar="String", is_list=True), "[String]"),
+        (TypeRef(scalar="Vector", dimension=3), "Vector(3)"),
+        (TypeRef(scalar="enum", enum_values=(Ident(text="a"), Ident(text="b")), nullable=True), "enum(a, b)?"),
     ],
 )
-def test_types_have_one_written_form(type_ref: PropertyTypeRef, text: str):
+def test_types_have_one_written_form(type_ref: TypeRef, text: str):
     assert format_type(type_ref) == text

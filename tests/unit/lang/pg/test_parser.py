@@ -24,8 +24,8 @@ from omnigraph.lang.pg.ast import (
     Literal,
     NodeDecl,
     Property,
-    PropertyTypeRef,
     RangeBound,
+    TypeRef,
 )
 from omnigraph.lang.source import MAX_NESTING, MAX_SOURCE_BYTES, Ident, Span
 
@@ -49,11 +49,11 @@ def test_a_node_becomes_a_tree_in_written_order():
         items=(
             Property(
                 name=name("z"),
-                type=PropertyTypeRef(scalar="String", is_list=True, nullable=True),
+                type=TypeRef(scalar="String", is_list=True, nullable=True),
                 annotations=(Annotation(name=name("index")),),
             ),
             Constraint(name="key", arguments=(name("z"), name("a"))),
-            Property(name=name("a"), type=PropertyTypeRef(scalar="Vector", dimension=3)),
+            Property(name=name("a"), type=TypeRef(scalar="Vector", dimension=3)),
         ),
     )
 
@@ -70,11 +70,11 @@ def test_an_edge_and_an_interface_become_a_tree():
             items=(
                 Property(
                     name=name("since"),
-                    type=PropertyTypeRef(scalar="enum", enum_values=(name("b"), name("a")), nullable=True),
+                    type=TypeRef(scalar="enum", enum_values=(name("b"), name("a")), nullable=True),
                 ),
             ),
         ),
-        InterfaceDecl(name=name("I"), properties=(Property(name=name("a"), type=PropertyTypeRef(scalar="Blob")),)),
+        InterfaceDecl(name=name("I"), properties=(Property(name=name("a"), type=TypeRef(scalar="Blob")),)),
     )
 
 

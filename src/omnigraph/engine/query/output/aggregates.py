@@ -19,7 +19,7 @@ from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.entities import Entities
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.output.ordering import PIECE_ROWS, output_type, parts_by_key, scalar_column
-from omnigraph.ir.model import AggregateCall, Column, EntityRef, OutputColumn, RankingValue, ReadPlan, Scalarlike
+from omnigraph.ir.model import AggregateCall, Column, EntityRef, Output, RankingValue, ReadPlan, Scalarlike
 from omnigraph.records import record
 
 _WIDE_BITS = 64
@@ -148,7 +148,7 @@ def merge_groups(context: MatchedRows, read: ReadPlan, groups: pa.Table) -> pa.T
     return _merge_values(context, {name: one_array(groups.column(name)) for name in keys}, groups, measures)
 
 
-def _variable(output: OutputColumn) -> str | None:
+def _variable(output: Output) -> str | None:
     """Return the variable behind a group column; a parameter has none and is the same in every row."""
     expression = output.expression
     return expression.variable if isinstance(expression, Column | EntityRef) else None
@@ -306,7 +306,7 @@ def _by_value(
     context: MatchedRows,
     groups: pa.Table,
     variables: Sequence[str],
-    keys: Sequence[OutputColumn],
+    keys: Sequence[Output],
     measures: Sequence[_Measure],
 ) -> pa.Table:
     """Merge the groups whose entities show the same values."""
