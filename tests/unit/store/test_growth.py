@@ -11,7 +11,6 @@ from omnigraph.store import handles
 from omnigraph.store.staging import IndexBuild, change, stage_compacted, stage_compaction, stage_indexes
 from omnigraph.store.staging.compaction import CompactionPolicy, plan_compaction
 from omnigraph.store.tables import store as tables
-from omnigraph.store.tables import tail
 from omnigraph.store.tables.pinned import Search
 from omnigraph.store.tables.portable import TableTicket, run_compaction_task
 from omnigraph.store.tables.row_versions import flattened, run_versions
@@ -122,7 +121,7 @@ def test_an_index_of_words_knows_which_rows_it_has_seen_whatever_their_fragment_
 def test_a_process_keeps_few_of_the_versions_that_newer_ones_have_followed(local, monkeypatch):
     monkeypatch.setattr(handles, "_PAST_BYTES", 200 << 10)
     monkeypatch.setattr(tables, "_TABLES_BYTES", 300 << 10)
-    monkeypatch.setattr(tail, "_MOST_BLOCKS", 20)
+    monkeypatch.setattr(local.datasets.tails._blocks, "_max_entries", 20)
     pin = local.create("first")
     for after in one_by_one(local, pin, range(60), tail_limit=8):
         assert local.content(after)["first"] == 0

@@ -11,10 +11,9 @@ from contextvars import ContextVar
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from omnigraph.cli.files import read_input
-from omnigraph.cli.operator.document import Section, parse_document
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import (
@@ -27,6 +26,9 @@ from omnigraph.errors import (
     ProfileMissingError,
 )
 from omnigraph.records import record
+
+if TYPE_CHECKING:
+    from omnigraph.cli.operator.document import Section
 
 FORMATS = ("table", "kv", "csv", "jsonl", "json")
 LAYOUTS = ("truncate", "wrap")
@@ -216,6 +218,8 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
         ConfigError: it is no YAML, or a key holds the wrong type.
         SourceEncodingError, SourceTooLargeError: it is no text that could be one.
     """
+    from omnigraph.cli.operator.document import Section, parse_document  # noqa: PLC0415 - there is a file to be parsed
+
     document = parse_document(data, str(path))
     root = Section(document, document.root)
     folder = path.parent
