@@ -33,7 +33,7 @@ _CHANGING = {
     "size": re.compile(r'"\w*bytes\w*": (\d+)|\b(\d+) bytes'),
     "time": re.compile(r"\b(1[6-9]\d{14}|1[6-9]\d{11}|20(?:2[6-9]|[3-9]\d)-\d\d-\d\d[T ][\d:.]+(?:Z|\+00:00)?)(?!\d)"),
     "seconds": re.compile(r'"\w*(?:elapsed|waited|seconds)\w*": (\d+(?:\.\d+)?)|\bin (\d+\.\d+(?:ns|µs|ms|s))\b'),
-    "ms": re.compile(r"(?m)\d ( *\d+\.\d\d)$|\belapsed_ms=(\d+)|\"\w*ms\": (\d+(?:\.\d+)?)"),
+    "ms": re.compile(r"(?m)\d ( *\d+\.\d\d)$|\btook (\d+) ms\b|\"\w*ms\": (\d+(?:\.\d+)?)"),
     "file": re.compile(r"/data/(\w+)\.lance"),
     "process": re.compile(r"([\w.-]+ pid \d+)"),
 }

@@ -99,7 +99,7 @@ class TestFiles:
     def test_directory_is_no_file(self, people: Path):
         found = omnigraph("lint", "--schema", ".", cwd=people)
         assert found.code == 2
-        assert found.err.startswith("error: file is not readable: is a directory: path=.\n")
+        assert found.err.startswith("error: file '.' is not readable: it is a directory\n")
 
     def test_path_through_a_file_is_no_file(self, people: Path):
         found = omnigraph("lint", "--schema", "schema.pg/x", cwd=people)
@@ -213,7 +213,7 @@ class TestLintQueries:
             "        |                         ^^^^^",
             "        = suggestion: did you mean 'Person'?",
             "OK    b (mutation)",
-            "WARN  b (mutation): mutation declares no parameters; it does the same each time it runs",
+            "WARN  b (mutation): mutation declares no parameters, so every run does the same",
         ]
         unset = [line for line in lines if line.startswith("WARN  L201 ")]
         assert len(unset) == 4
@@ -343,7 +343,7 @@ class TestFmt:
         assert found.code == 2
         assert found.out == "formatted city.pg\n"
         assert found.err.startswith("error: bad.gq:1:7: syntax error: unexpected '{'")
-        assert "error: no such file: path=missing.pg\n" in found.err
+        assert "error: file 'missing.pg' was not found\n" in found.err
         assert (people / "bad.gq").read_text() == "query {"
         assert (people / "city.pg").read_text() == self.PRETTY
 

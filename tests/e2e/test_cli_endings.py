@@ -147,5 +147,5 @@ def test_a_report_that_does_not_fit_anywhere_is_an_error_of_the_output(folder: P
         process = WarmProcess("omnigraph", arguments, cwd=folder, env=clean_environment(), out=out, err=err.fileno())
         assert process.wait(300) == 2
     error, hint, code = (folder / "err").read_text().splitlines()
-    assert error == "error: the output cannot be written: no space left on device"
-    assert (hint, code) == ("hint: make room and ask again", "code: file.access")
+    assert error == "error: cannot write the output: no space left on device"
+    assert (hint, code) == ("hint: free some space and try again", "code: file.access")

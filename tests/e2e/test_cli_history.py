@@ -150,7 +150,7 @@ def test_tags_reverts_blame_and_snapshots(graph: Path):
     ]
     blamed = run(graph, "blame", "Person", "ann", "-n", "1")
     assert blamed.out.endswith(" update actor=yan changed=age\n")
-    assert blamed.err == "older changes are not shown; give a larger --limit\n"
+    assert blamed.err == "older changes are not shown; use a larger --limit\n"
     state = document(graph, "snapshot", "--at", "tag:v1")
     assert state["graph_commit_id"] == commit
     assert [dataset["row_count"] for dataset in state["datasets"]] == [1, 2]

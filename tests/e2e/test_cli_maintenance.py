@@ -26,7 +26,7 @@ def graph(tmp_path: Path) -> Path:
 
 def test_a_graph_is_looked_at_optimized_and_cleaned(graph: Path):
     looked = json.loads(omnigraph("status", "g", "--json", cwd=graph).out)
-    assert looked["advice"][0] == "run optimize: node:Person would be read faster"
+    assert looked["advice"][0] == "run optimize to read node:Person faster"
     assert (looked["datasets"][0]["rows"], looked["datasets"][0]["fragments"]) == (4, 4)
     done = omnigraph("optimize", "g", cwd=graph)
     assert done.out == "node:Person: 4 fragments became 1, built 3 indexes on id, name\n2 commits\n"

@@ -84,8 +84,8 @@ def test_config_is_found_in_the_home_of_the_user(folder: Path):
 @pytest.mark.parametrize(
     ("name", "code", "error", "hint"),
     [
-        ("nix", 5, "no profile has this name name=nix", "there are a, b, odd"),
-        ("odd", 2, "home/config.yaml:5:3: profile 'odd' names no store", ""),
+        ("nix", 5, "profile 'nix' was not found", "there are a, b, odd"),
+        ("odd", 2, "home/config.yaml:5:3: profile 'odd' has no store", ""),
     ],
 )
 def test_profile_that_leads_to_no_store_is_refused(home: Path, name: str, code: int, error: str, hint: str):
@@ -100,7 +100,7 @@ def test_nothing_that_names_a_graph_lists_the_ways(home: Path):
     assert done.code == 2
     assert all(way in done.err for way in ("--store", "--profile", "OMNIGRAPH_PROFILE", "defaults.store"))
     served = run(home, "branch", "list", "--uri", "https://kg.acme.test")
-    assert (served.code, served.err.splitlines()[0]) == (2, "error: the address of a server is no graph")
+    assert (served.code, served.err.splitlines()[0]) == (2, "error: the address of a server is not a graph")
 
 
 def test_operator_writes_unless_somebody_else_is_named(folder: Path):
@@ -134,7 +134,7 @@ def test_table_is_no_wider_than_a_real_terminal(folder: Path):
 def test_overwriting_a_remote_graph_needs_consent(home: Path):
     done = run(home, "load", "s3://bucket/g", "--data", "rows.jsonl", "--mode", "overwrite", "--json")
     assert done.code == 2
-    assert json.loads(done.out)["error"]["hint"] == "give --yes to go ahead"
+    assert json.loads(done.out)["error"]["hint"] == "add --yes to continue"
 
 
 def test_alias_takes_parameters_by_name_over_those_by_position_over_its_own(folder: Path):
@@ -154,7 +154,7 @@ def test_alias_takes_parameters_by_name_over_those_by_position_over_its_own(fold
 def test_alias_writes_only_if_it_says_so(folder: Path):
     refused = run(folder, "alias", "sly", "Cy", "7")
     assert refused.code == 2
-    assert "hint: say mutation: true under aliases.sly in home/config.yaml to let it write" in refused.err
+    assert "hint: set mutation: true under aliases.sly in home/config.yaml to let it write" in refused.err
     done = run(folder, "alias", "add", "Cy", "7")
     assert (done.code, done.out.splitlines()[-1]) == (0, "actor_id: mira")
     assert run(folder, "alias", "who", "Cy").out == "name,age\nCy,7\n"
@@ -166,10 +166,10 @@ def test_alias_writes_only_if_it_says_so(folder: Path):
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["nix"], 5, "no alias has this name name=nix"),
-        (["bare"], 2, "home/config.yaml:12:3: alias 'bare' names no file"),
-        (["both"], 2, "home/config.yaml:13:3: alias 'both' does not bind exactly one of store and profile"),
-        (["who", "a", "b"], 2, "alias 'who' is given too many arguments most=1 actual=2"),
+        (["nix"], 5, "alias 'nix' was not found"),
+        (["bare"], 2, "home/config.yaml:12:3: alias 'bare' has no query file"),
+        (["both"], 2, "home/config.yaml:13:3: alias 'both' must set exactly one of store and profile"),
+        (["who", "a", "b"], 2, "too many arguments for alias 'who': 2 instead of at most 1"),
     ],
 )
 def test_alias_that_cannot_run_says_why(home: Path, arguments: list[str], code: int, error: str):

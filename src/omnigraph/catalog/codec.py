@@ -136,7 +136,7 @@ def _contradictions(catalog: Catalog) -> Iterator[str]:
     yield from _bad_numbers(catalog)
     yield from _bad_order(catalog)
     if shape_hash(catalog) != catalog.shape_hash:
-        yield "shape hash differs from the shape"
+        yield "the shape does not match its hash"
 
 
 def _bad_properties(owner: InterfaceType | NodeType | EdgeType) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _bad_numbers(catalog: Catalog) -> Iterator[str]:
 def _bad_order(catalog: Catalog) -> Iterator[str]:
     for types in (catalog.interfaces, catalog.nodes, catalog.edges):
         if list(types) != sorted(types):
-            yield "types are not in the order of their names"
+            yield "types are not ordered by name"
     if len({name.lower() for name in catalog.edges}) != len(catalog.edges):
         yield "edge names differ in letter case only"
 
@@ -226,7 +226,7 @@ def catalog_from_json(data: bytes) -> Catalog:
     contradiction = find_contradiction(catalog)
     # Names that occur twice collapse while reading, and a bound may be written in a way that we never do.
     if contradiction is None and catalog_hash(catalog) != actual:
-        contradiction = "it does not read back as it was written"
+        contradiction = "it does not survive a round trip"
     if contradiction is not None:
         raise _corrupt("catalog contradicts itself", expected="a sound catalog", found=contradiction)
     return catalog
@@ -247,7 +247,7 @@ def _open_envelope(document: Any) -> tuple[Any, str]:
         raise _corrupt("catalog has no format number", expected=str(FORMAT), found=repr(version))
     if version != FORMAT:
         details = FormatMismatch(what="catalog", expected=str(FORMAT), found=str(version))
-        msg = f"catalog format is not supported: expected={FORMAT} found={version}"
+        msg = f"catalog format {version} is not supported, expected {FORMAT}"
         raise CatalogFormatError(msg, details=details)
     claimed = document.get("hash")
     if set(document) != {"format", "hash", "catalog"} or not isinstance(claimed, str):

@@ -54,7 +54,7 @@ def _check_unique_names(tree: SchemaFile) -> None:
         first = seen.setdefault((kind, name.text), name)
         if first is not name:
             msg = f"duplicate {kind} '{name.text}'"
-            suggestion = f"the first one stands in line {tree.source.place(first.span).line}"
+            suggestion = f"the first one is in line {tree.source.place(first.span).line}"
             raise broken_rule(f"duplicate_{kind}", msg, tree.source, name.span, suggestion=suggestion)
 
 
@@ -80,7 +80,7 @@ def _check_edges(tree: SchemaFile) -> None:
                 near = nearest_name(end.text, nodes)
                 suggestion = f"did you mean '{near}'?" if near else None
                 if end.text in interfaces:
-                    suggestion = f"'{end.text}' is an interface; edges join node types"
+                    suggestion = f"'{end.text}' is an interface; edges connect node types"
                 msg = f"edge {edge.name.text} has unknown {word} type '{end.text}'"
                 raise broken_rule(f"unknown_{word}", msg, tree.source, end.span, suggestion=suggestion)
         first = folded.setdefault(edge.name.text.lower(), edge.name.text)
@@ -96,7 +96,7 @@ def _check_contributions(owner: ExpandedType, prop: ExpandedProperty, source: So
         if not _agree(prop, earlier, later):
             one, other = earlier.interface.name.text, later.interface.name.text
             msg = f"interfaces {one} and {other} give property '{prop.name}' incompatible property semantics"
-            suggestion = f"make both alike, or say in {owner.declaration.name.text} what holds for '{prop.name}'"
+            suggestion = f"make them equal, or declare '{prop.name}' in {owner.declaration.name.text}"
             raise broken_rule("interface_conflict", msg, source, later.via.span, suggestion=suggestion)
 
 
@@ -106,8 +106,8 @@ def _check_redeclaration(prop: ExpandedProperty, own: Property, source: SourceTe
         theirs = embed_of(contribution.property.annotations)
         if ours is not None and theirs is not None and ours != theirs:
             interface = contribution.interface.name.text
-            msg = f"property '{prop.name}' has another @embed than interface {interface} gives it"
-            raise broken_rule("interface_mismatch", msg, source, own.name.span, suggestion="leave @embed out")
+            msg = f"property '{prop.name}' has a different @embed from the one in interface {interface}"
+            raise broken_rule("interface_mismatch", msg, source, own.name.span, suggestion="leave out @embed")
 
 
 def _agree(prop: ExpandedProperty, earlier: Contribution, later: Contribution) -> bool:

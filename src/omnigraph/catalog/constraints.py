@@ -59,7 +59,7 @@ def pattern_problem(pattern: str) -> str | None:
         return str(error).removeprefix(_PREFIX)
     size = pattern_size(pattern)
     if size > MAX_PATTERN_SIZE:
-        return f"its repetitions make it {size} steps long, and {MAX_PATTERN_SIZE} is the most"
+        return f"its repetitions make it {size} steps long, the limit is {MAX_PATTERN_SIZE}"
     return None
 
 
@@ -226,7 +226,9 @@ class _Reader:
             raise self._refuse("range_arguments", "expected range bounds made of numbers in @range", literal.span)
         if isinstance(number, float):
             if not math.isfinite(number):
-                raise self._refuse("number_range", "number is out of range: it fits no 64-bit type", literal.span)
+                raise self._refuse(
+                    "number_range", "number is out of range: it does not fit a 64-bit type", literal.span
+                )
             # 1.0 and 1 are one bound, and must be one text wherever the catalog is written.
             return int(number) if number.is_integer() else number
         return number

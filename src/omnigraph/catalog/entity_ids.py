@@ -121,13 +121,13 @@ def _stored(kind: PropertyType, array: pa.Array) -> pa.Array:
     if kind.is_text and (pa.types.is_large_string(value_type) or pa.types.is_string(value_type)):
         return array.cast(demanded)
     details = BadValue(what="key column", value=str(array.type), expected=str(demanded))
-    raise ValueFormatError(f"key column has another type: expected={demanded} found={array.type}", details=details)
+    raise ValueFormatError(f"key column has type {array.type}, expected {demanded}", details=details)
 
 
 def _key(owner: NodeType | EdgeType) -> tuple[str, ...]:
     if owner.key is None:
         details = BadValue(what="type", value=owner.name, expected="a type with @key")
-        raise UsageError(f"ids of {owner.table_key} do not follow from values: it has no @key", details=details)
+        raise UsageError(f"ids of {owner.table_key} cannot be derived from values: it has no @key", details=details)
     return owner.key
 
 
@@ -142,12 +142,12 @@ def _key_type(owner: NodeType | EdgeType, column: str) -> PropertyType:
 
 def _bad_value(expected: str, value: object) -> ValueFormatError:
     details = BadValue(what="key value", value=repr(value), expected=expected)
-    return ValueFormatError(f"key value has no canonical text: expected={expected} value={value!r}", details=details)
+    return ValueFormatError(f"key value {value!r} has no canonical text, expected {expected}", details=details)
 
 
 def _non_finite(value: object) -> ValueFormatError:
     details = BadValue(what="key value", value=repr(value), expected="a finite number")
-    return ValueFormatError(f"key value is non-finite: value={value!r}", details=details)
+    return ValueFormatError(f"non-finite key value {value!r}", details=details)
 
 
 def _float_text(scalar: Scalar, value: float) -> str:

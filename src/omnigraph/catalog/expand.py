@@ -134,7 +134,7 @@ def _own_properties(owner: str, items: Iterable[object], source: SourceText) -> 
         if name in own:
             first = source.place(own[name].leading.name.span)
             msg = f"duplicate property '{name}' in {owner}"
-            suggestion = f"the first one stands in line {first.line}"
+            suggestion = f"the first one is in line {first.line}"
             raise broken_rule("duplicate_property", msg, source, item.name.span, suggestion=suggestion)
         own[name] = ExpandedProperty(own=item)
     return own

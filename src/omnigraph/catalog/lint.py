@@ -58,7 +58,7 @@ class SchemaFinding:
 
 
 UNKNOWN_ANNOTATION = LintCode(
-    code="OG-NM-201", severity=Severity.WARNING, meaning="annotation that nothing reads, perhaps a misspelt one"
+    code="OG-NM-201", severity=Severity.WARNING, meaning="unknown annotation, possibly misspelled"
 )
 NODE_NAME_CASE = LintCode(
     code="OG-NM-202", severity=Severity.WARNING, meaning="node types whose names differ only in letter case"
@@ -73,26 +73,30 @@ TOMBSTONE_NAME = LintCode(
     code="OG-NM-205", severity=Severity.WARNING, meaning="property that load files cannot fill: _tombstone"
 )
 KEYLESS_EDGE = LintCode(
-    code="OG-ED-201", severity=Severity.INFO, meaning="edge type without @key, so that loading a file twice doubles it"
+    code="OG-ED-201",
+    severity=Severity.INFO,
+    meaning="edge type without @key, so loading a file twice duplicates its edges",
 )
 MINIMUM_CARDINALITY = LintCode(
-    code="OG-ED-202", severity=Severity.INFO, meaning="@card minimum, which does not oblige every node to have an edge"
+    code="OG-ED-202", severity=Severity.INFO, meaning="@card minimum, which does not require every node to have an edge"
 )
 KEYLESS_NODE = LintCode(
-    code="OG-OW-201", severity=Severity.INFO, meaning="node type without @key, whose ids the graph makes up"
+    code="OG-OW-201", severity=Severity.INFO, meaning="node type without @key, whose ids are generated"
 )
 UNUSED_INTERFACE = LintCode(
     code="OG-OW-202", severity=Severity.WARNING, meaning="interface that no node type implements"
 )
 EMPTY_RANGE = LintCode(code="OG-MF-201", severity=Severity.ERROR, meaning="@range that no value can satisfy")
 REDUNDANT_UNIQUE = LintCode(
-    code="OG-LK-201", severity=Severity.WARNING, meaning="@unique over the columns that @key makes unique already"
+    code="OG-LK-201", severity=Severity.WARNING, meaning="@unique over columns that @key already makes unique"
 )
 REDUNDANT_INDEX = LintCode(
-    code="OG-LK-202", severity=Severity.WARNING, meaning="@index that builds nothing, its columns being indexed anyway"
+    code="OG-LK-202",
+    severity=Severity.WARNING,
+    meaning="@index that builds nothing, because its columns are always indexed",
 )
 EMBED_WITHOUT_INDEX = LintCode(
-    code="OG-VE-201", severity=Severity.INFO, meaning="@embed vector without @index, searched by a full scan"
+    code="OG-VE-201", severity=Severity.INFO, meaning="@embed vector without @index, so every search is a full scan"
 )
 
 LINT_CODES: Mapping[str, LintCode] = MappingProxyType(
@@ -184,7 +188,7 @@ class _Linter:
     def _node(self, node: NodeDecl) -> Iterator[SchemaFinding]:
         name = node.name
         if self.catalog.nodes[name.text].key is None:
-            msg = f"node type {name.text} has no @key: its ids are generated and loading a row twice makes two nodes"
+            msg = f"node type {name.text} has no @key: its ids are generated, and loading a row twice creates two nodes"
             yield self._finding(KEYLESS_NODE, msg, name.text, None, name.span)
         for item in node.items:
             if isinstance(item, Constraint) and item.name == "range":
@@ -202,14 +206,16 @@ class _Linter:
     def _edge(self, edge: EdgeDecl) -> Iterator[SchemaFinding]:
         name = edge.name
         if self.catalog.edges[name.text].key is None:
-            msg = f"edge type {name.text} has no @key: loading a file twice doubles its edges; consider @key(src, dst)"
+            msg = (
+                f"edge type {name.text} has no @key: loading a file twice duplicates its edges; consider @key(src, dst)"
+            )
             yield self._finding(KEYLESS_EDGE, msg, name.text, None, name.span)
         card = edge.cardinality
         if card is not None and card.minimum > 0:
             source = edge.source.text
             msg = (
-                f"the minimum {card.minimum} of {name.text} is checked where edges change; "
-                f"it does not oblige every {source} to have one"
+                f"the minimum {card.minimum} of {name.text} is checked when edges change; "
+                f"it does not require every {source} to have one"
             )
             yield self._finding(MINIMUM_CARDINALITY, msg, name.text, None, card.span)
 
@@ -230,7 +236,7 @@ class _Linter:
             is_told_elsewhere = origins[first.text] & origins[later.text] or {first.text, later.text} <= own
             if not is_told_elsewhere:
                 msg = (
-                    f"property {later.text}, received from an interface, differs from {first.text} only in letter case"
+                    f"property {later.text}, inherited from an interface, differs from {first.text} only in letter case"
                 )
                 yield self._finding(PROPERTY_NAME_CASE, msg, node.name.text, later.text, later.span)
 
@@ -240,7 +246,7 @@ class _Linter:
             msg = f"property {owner}._tombstone cannot be loaded: the name is reserved in load files"
             yield self._finding(TOMBSTONE_NAME, msg, owner, name.text, name.span)
         if isinstance(declaration, EdgeDecl) and name.text in ("from", "to"):
-            msg = f"property {owner}.{name.text} cannot be set by mutations: there the name is an endpoint"
+            msg = f"property {owner}.{name.text} cannot be set by mutations, where the name is an endpoint"
             yield self._finding(ENDPOINT_NAME, msg, owner, name.text, name.span)
         known = _EDGE_PROPERTY_ANNOTATIONS if isinstance(declaration, EdgeDecl) else _PROPERTY_ANNOTATIONS
         for annotation in prop.annotations:
@@ -283,7 +289,7 @@ class _Linter:
                 msg = f"@unique({written}) on {owner} repeats the @key"
                 yield self._finding(REDUNDANT_UNIQUE, msg, owner, column, span)
             if word == "index" and set(columns) <= indexed:
-                msg = f"@index({written}) on {owner} builds nothing: keys and the ends of edges are always indexed"
+                msg = f"@index({written}) on {owner} builds nothing: keys and edge endpoints are always indexed"
                 yield self._finding(REDUNDANT_INDEX, msg, owner, column, span)
 
     def _key(self, declaration: Declaration) -> frozenset[str]:

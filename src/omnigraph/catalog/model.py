@@ -296,7 +296,7 @@ def index_intents(owner: NodeType | EdgeType) -> tuple[IndexIntent, ...]:
             continue
         if prop.id == NO_PROPERTY_ID:
             details = BadValue(what="property id", value=str(prop.id), expected="an assigned id")
-            msg = f"indexes of {owner.table_key} cannot be named before ids are assigned: property={prop.name}"
+            msg = f"indexes of {owner.table_key} cannot be named before property '{prop.name}' has an id"
             raise UsageError(msg, details=details)
         intents.extend(
             IndexIntent(column=prop.name, kind=kind, name=f"og_p{prop.id}_{kind.value}") for kind in _kinds(prop.type)

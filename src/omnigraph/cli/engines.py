@@ -41,14 +41,14 @@ class Engine(StrEnum):
 EngineName = Annotated[
     Engine | None,
     typer.Option(
-        "--engine", help="Work in this process, on Spark, or on Spark when there is much to do (auto, the default)."
+        "--engine", help="Run in this process, on Spark, or on Spark for large inputs only (auto, the default)."
     ),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Where Spark runs, such as local[4] or spark://host:7077.")
+    str | None, typer.Option("--master", metavar="URL", help="The Spark master, such as local[4] or spark://host:7077.")
 ]
 SparkConf = Annotated[
-    list[str] | None, typer.Option("--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated.")
+    list[str] | None, typer.Option("--spark-conf", metavar="NAME=VALUE", help="A Spark setting; may be repeated.")
 ]
 Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server, sc://host:15002.")]
 
@@ -111,21 +111,21 @@ def spark_request(
     for text in conf or ():
         name, equals, value = text.partition("=")
         if not (name.startswith("spark.") and equals):
-            raise usage_error(f"--spark-conf is not of its form value={name}", value=name, expected="spark.NAME=VALUE")
+            raise usage_error(f"invalid --spark-conf '{name}'", value=name, expected="spark.NAME=VALUE")
         settings[name] = value
     request = SparkRequest(engine=engine, master=master, remote=remote, conf=settings)
     if master is not None and remote is not None:
-        raise usage_error("--master and --remote exclude each other", value=remote, expected="one of them")
+        raise usage_error("--master and --remote cannot be combined", value=remote, expected="one of them")
     if engine is Engine.LOCAL and request.names_spark:
-        raise usage_error("--master, --remote and --spark-conf are for Spark", value="local", expected="--engine spark")
+        raise usage_error("--master, --remote and --spark-conf need Spark", value="local", expected="--engine spark")
     return request
 
 
 def choose_plainly(request: SparkRequest) -> Choice:
     """Return the engine of a command that goes to Spark only when it is told to."""
     if request.engine is Engine.SPARK or (request.engine is not Engine.LOCAL and request.names_spark):
-        return Choice(engine="spark", reason="it was asked for", is_told=False)
-    reason = "it was asked for" if request.engine is Engine.LOCAL else "nothing asks for Spark"
+        return Choice(engine="spark", reason="it was requested", is_told=False)
+    reason = "it was requested" if request.engine is Engine.LOCAL else "nothing requests Spark"
     return Choice(engine="local", reason=reason, is_told=False)
 
 
@@ -140,18 +140,18 @@ def choose_for_load(request: SparkRequest, size: InputSize, *, local_only: str |
     told = request.engine is Engine.AUTO
     if request.engine is Engine.LOCAL or request.engine is Engine.SPARK:
         engine: Literal["local", "spark"] = "spark" if request.engine is Engine.SPARK else "local"
-        return Choice(engine=engine, reason="it was asked for", is_told=False)
+        return Choice(engine=engine, reason="it was requested", is_told=False)
     if request.names_spark:
-        return Choice(engine="spark", reason="settings of Spark are given", is_told=told)
+        return Choice(engine="spark", reason="Spark settings are given", is_told=told)
     amount = _amount(size)
     if not _is_large(size):
-        return Choice(engine="local", reason=f"{amount} is little", is_told=told)
+        return Choice(engine="local", reason=f"{amount} is small", is_told=told)
     if local_only is not None:
         return Choice(engine="local", reason=local_only, is_told=True)
     missing = _missing()
     if missing is not None:
-        return Choice(engine="local", reason=f"{amount} is much for one process, but {missing}", is_told=True)
-    return Choice(engine="spark", reason=f"{amount} is much for one process", is_told=True)
+        return Choice(engine="local", reason=f"{amount} is large for one process, but {missing}", is_told=True)
+    return Choice(engine="spark", reason=f"{amount} is large for one process", is_told=True)
 
 
 def input_size(sources: Sequence[Source]) -> InputSize:

@@ -61,7 +61,7 @@ def refuse_second_stdin(paths: Sequence[str]) -> None:
             what="path",
             value=STDIN,
             expected="- at most once",
-            hint="put one of the texts in a file",
+            hint="put one of the inputs in a file",
         )
 
 
@@ -96,7 +96,7 @@ def replace_file(path: str, text: str) -> None:
 def _missing(path: str) -> FileMissingError:
     near = _near_names(Path(path))
     return FileMissingError(
-        f"no such file: path={path}",
+        f"file '{path}' was not found",
         details=MissingThing(what="file", name=path, near=near),
         hint=f"did you mean {near[0]}?" if near else "check the path; it is relative to the working directory",
     )
@@ -113,14 +113,14 @@ def _near_names(path: Path) -> tuple[str, ...]:
 
 def _unusable(path: str, problem: Exception, expected: str) -> FileAccessError:
     if isinstance(problem, IsADirectoryError):
-        reason, hint = "is a directory", "name the files in it"
+        reason, hint = "it is a directory", "name the files in it"
     elif isinstance(problem, PermissionError):
         reason, hint = "permission denied", f"make it {expected} for this user"
     else:
         reason = (getattr(problem, "strerror", None) or str(problem)).lower()
         hint = f"check that the path names a {expected} file"
     return FileAccessError(
-        f"file is not {expected}: {reason}: path={path}",
+        f"file '{path}' is not {expected}: {reason}",
         details=BadValue(what="file", value=path, expected=f"a {expected} file"),
         hint=hint,
     )

@@ -26,7 +26,7 @@ def graph_address(uri: str | None, store: str | None) -> str:
     """
     if uri is not None and store is not None:
         raise usage_error(
-            "the graph is named twice", value=uri, expected="URI or --store", hint="give its address once"
+            "the graph is given twice", value=uri, expected="URI or --store", hint="give its address once"
         )
     address = store if uri is None else uri
     return _stored(default_store() if address is None else address)
@@ -61,7 +61,7 @@ def _stored(address: str) -> str:
     if not address.lower().startswith(("http://", "https://")):
         return address
     raise usage_error(
-        "the address of a server is no graph",
+        "the address of a server is not a graph",
         what="graph",
         value=address,
         expected="the storage of a graph",
@@ -88,12 +88,12 @@ def ask_consent(label: str, address: str, *, is_given: bool, as_json: bool) -> N
     if is_given or _is_local(address):
         return
     if not as_json and sys.stdin.isatty():
-        sys.stderr.write(f"{label} cannot be undone on {address}; go on? [y/N] ")
+        sys.stderr.write(f"{label} cannot be undone on {address}; continue? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() in _CONSENT:
             return
     raise usage_error(
-        f"{label} cannot be undone on a remote graph", what="consent", expected="--yes", hint="give --yes to go ahead"
+        f"{label} cannot be undone on a remote graph", what="consent", expected="--yes", hint="add --yes to continue"
     )
 
 

@@ -51,7 +51,7 @@ class HelpfulGroup(TyperGroup):
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
             near = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+            advice = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(known)}"
             ctx.fail(f"no such command '{name}'; {advice}")
         return super().resolve_command(ctx, args)
 

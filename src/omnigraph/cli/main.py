@@ -106,8 +106,8 @@ def _forget_stdout() -> None:
 
 def _output_error(problem: OSError) -> FileAccessError:
     why = (problem.strerror or str(problem)).lower()
-    details = BadValue(what="file", value="<stdout>", expected="a place that can be written to")
-    return FileAccessError(f"the output cannot be written: {why}", details=details, hint="make room and ask again")
+    details = BadValue(what="file", value="<stdout>", expected="a writable destination")
+    return FileAccessError(f"cannot write the output: {why}", details=details, hint="free some space and try again")
 
 
 def _fail(error: OmnigraphError, output: Output) -> int:
@@ -148,15 +148,15 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "any": {
         "load": ("load:app", "Load rows from files."),
         "export": ("export:app", "Write all rows to files that can be loaded again."),
-        "query": ("query:query_app", "Read rows by a query."),
-        "explain": ("query:explain_app", "Show how a query would be read."),
-        "mutate": ("mutate:app", "Insert, update and delete by a query."),
+        "query": ("query:query_app", "Run a read query."),
+        "explain": ("query:explain_app", "Show how a query would run."),
+        "mutate": ("mutate:app", "Insert, update and delete with a query."),
         "branch": ("branch:app", "Create, list, merge and delete branches."),
         "commit": ("commit:app", "List and show commits, and what they changed."),
         "diff": ("commit:diff_app", "Show what differs between two states."),
         "changes": ("changes:app", "Follow what is committed to a branch."),
         "tag": ("tag:app", "Name states of a graph."),
-        "revert": ("commit:revert_app", "Undo one commit by another."),
+        "revert": ("commit:revert_app", "Undo one commit with a new one."),
         "blame": ("commit:blame_app", "Show which commits changed an entity."),
         "snapshot": ("commit:snapshot_app", "Show what a state of the graph consists of."),
         "schema": ("schema:app", "Show, plan and apply schemas."),
@@ -165,16 +165,16 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "init": ("init:init_app", "Create a graph from a schema."),
         "lint": ("lint:lint_app", "Check a schema, and queries against it."),
         "optimize": ("maintenance:optimize_app", "Compact tables and bring indexes up to date."),
-        "cleanup": ("maintenance:cleanup_app", "Give back the storage of old states."),
-        "status": ("maintenance:status_app", "Show how a graph fares, with advice."),
-        "repair": ("maintenance:repair_app", "Settle what something else did to a table."),
+        "cleanup": ("maintenance:cleanup_app", "Reclaim the storage of old states."),
+        "status": ("maintenance:status_app", "Show the condition of a graph, with advice."),
+        "repair": ("maintenance:repair_app", "Adopt or discard outside changes to tables."),
     },
     "local": {
         "alias": ("query:alias_app", "Run a query that the operator config names."),
         "fmt": ("fmt:fmt_app", "Rewrite schema and query files in canonical form."),
         "profile": ("profile:app", "List and show the operator's profiles."),
-        "completion": ("completion:app", "Print what completes commands in a shell."),
-        "version": ("version:version_app", "Show the versions of package and storage format."),
+        "completion": ("completion:app", "Print a shell completion script."),
+        "version": ("version:version_app", "Show the package and storage format versions."),
     },
 }
 _LEGEND = (
@@ -201,8 +201,8 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "Exit codes: 0 success, 2 invalid input or usage, 3 conflict, 4 another head than expected, "
-        "5 not found, 9 too large, 14 not in this version, 1 a bug in omnigraph; the errors page lists them all."
+        "Exit codes: 0 success, 2 invalid input or usage, 3 conflict, 4 unexpected branch head, 5 not found, "
+        "9 too large, 14 not supported in this version, 1 a bug in omnigraph; the errors page lists them all."
     ),
 )
 

@@ -27,7 +27,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="The graph that the operator config gives this name.",
+        help="The graph with this name in the operator config.",
         callback=choose_profile,
         expose_value=False,
     ),
@@ -37,16 +37,14 @@ Actor = Annotated[
     typer.Option(
         "--as",
         metavar="ACTOR",
-        help="Who asks for it, kept with the commit; the operator by default.",
+        help="The actor recorded with the commit; the operator by default.",
         callback=default_actor,
     ),
 ]
 DesiredSchema = Annotated[
     str, typer.Option("--schema", metavar="FILE", help="The schema to move to; - reads standard input.")
 ]
-AllowDataLoss = Annotated[
-    bool, typer.Option("--allow-data-loss", help="Make every drop a hard one, which cannot be undone.")
-]
+AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Make every drop hard, which cannot be undone.")]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
 ]
@@ -58,24 +56,26 @@ ParamsFile = Annotated[
 ]
 Param = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON, or else text; may be repeated."),
+    typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON or plain text; may be repeated."),
 ]
 UriOption = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which graph the command works on.")]
-Consent = Annotated[bool, typer.Option("--yes", help="Go ahead with what cannot be undone, on a remote graph too.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="How many at most.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print which graph the command works on.")]
+Consent = Annotated[bool, typer.Option("--yes", help="Confirm what cannot be undone, on a remote graph too.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The maximum number to show.")]
 IfCommit = Annotated[
     str | None, typer.Option("--if-commit", metavar="ID", help="Change nothing unless the branch is at this commit.")
 ]
-Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="What the commit says.")]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may repeat.")]
-Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may repeat.")]
-Ops = Annotated[list[str] | None, typer.Option("--op", metavar="OP", help="Only insert, update or delete; may repeat.")]
+Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="The commit message.")]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may be repeated.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated.")]
+Ops = Annotated[
+    list[str] | None, typer.Option("--op", metavar="OP", help="Only insert, update or delete; may be repeated.")
+]
 Resolve = Annotated[
     str | None,
-    typer.Option("--resolve", metavar="WAY", help="Decide rows changed on both sides: ours, theirs or properties."),
+    typer.Option("--resolve", metavar="WAY", help="Resolve rows changed on both sides: ours, theirs or properties."),
 ]
 
 # In the order in which they are refused; each with what it is for.
@@ -134,11 +134,11 @@ def _phrase(path: str, taken: set[str]) -> str:
 
 def _remedy(path: str, flag: str, taken: set[str]) -> str:
     if path == "alias":
-        return "the alias says which graph is meant; change it in the operator config"
+        return "the alias determines the graph; change it in the operator config"
     if path == "init":
         return "give the address of the graph by position"
     if flag == "--as" and "--store" in taken:
-        return "leave it out; this command keeps no author"
+        return "leave it out; this command records no actor"
     return f"leave {flag} out; this command opens no graph"
 
 

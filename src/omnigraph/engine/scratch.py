@@ -42,11 +42,9 @@ class ScratchFolder:
                     return cls(path=path, lock=lock)
         except OSError as error:
             where = str(error.filename or "")
-            details = BadValue(what="folder", value=where, expected="room for temporary files")
+            details = BadValue(what="folder", value=where, expected="space for temporary files")
             reason = (error.strerror or str(error)).lower()
-            raise FileAccessError(
-                f"temporary files cannot be written: {reason}: path={where}", details=details
-            ) from error
+            raise FileAccessError(f"cannot write temporary files to '{where}': {reason}", details=details) from error
 
     def close(self) -> None:
         """Remove the folder and everything in it."""

@@ -70,7 +70,7 @@ class GraphView:
         if owner is None:
             near = tuple(item.table_key for item in owners.values())
             details = MissingThing(what="type", name=table_key, near=near)
-            raise TypeMissingError(f"type does not exist in this schema type={table_key}", details=details)
+            raise TypeMissingError(f"type '{table_key}' does not exist in this schema", details=details)
         return arrow_schema(owner)
 
     def row_count(self, table_key: str) -> int:

@@ -48,9 +48,9 @@ class Diff:
         return "\n".join([counts_line(stats), *lines, *more])
 
     def __reduce__(self) -> NoReturn:
-        details = BadValue(what="difference", value=repr(self), expected="to_json() of it")
+        details = BadValue(what="difference", value=repr(self), expected="the result of to_json()")
         raise UsageError(
-            "a difference cannot be sent to another process", details=details, hint="send what to_json() returns"
+            "a difference cannot be sent to another process", details=details, hint="send the result of to_json()"
         )
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ class Log(Sequence[Commit]):
             return None
         if self._backend is None:
             details = BadValue(what="log", value=repr(self), expected="a log of a graph that is open here")
-            raise UsageError("this log came from another process and knows no graph", details=details)
+            raise UsageError("this log came from another process and has no graph", details=details)
         return Log(self._backend, replace(self._request, after=following))
 
     def __getstate__(self) -> dict[str, Any]:

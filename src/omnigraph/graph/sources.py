@@ -73,7 +73,7 @@ def _path_text(argument: object) -> str:
         return str(argument)
     found = type(argument).__name__
     details = BadValue(what="source", value=found, expected="a path or a Source")
-    raise UsageError(f"cannot load from this: type={found}", details=details)
+    raise UsageError(f"cannot load from a value of type {found}", details=details)
 
 
 def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:
@@ -84,7 +84,7 @@ def _text_or_file(argument: object, suffix: str, name: str) -> NamedText:
     if not isinstance(argument, str | bytes):
         found = type(argument).__name__
         details = BadValue(what="text", value=found, expected="str, bytes or a path")
-        raise UsageError(f"{name} is not a text: type={found}", details=details)
+        raise UsageError(f"{name} must be text, not {found}", details=details)
     return NamedText(text=argument, name=name)
 
 
@@ -99,4 +99,4 @@ def _read(path: Path) -> NamedText:
         if not isinstance(problem.__cause__, FileNotFoundError):
             raise
         details = MissingThing(what="file", name=name)
-        raise FileMissingError(f"no such file: path={name}", details=details) from problem
+        raise FileMissingError(f"file '{name}' was not found", details=details) from problem

@@ -82,7 +82,7 @@ class PlanCache:
     def __init__(self, max_entries: int = 256, max_text: int = _MAX_TEXT) -> None:
         if max_entries < 1:
             details = BadValue(what="max_entries", value=str(max_entries), expected="at least 1")
-            raise UsageError(f"a plan cache holds at least one entry: max_entries={max_entries}", details=details)
+            raise UsageError(f"a plan cache holds at least one entry, not {max_entries}", details=details)
         self._entries: LRUCache[tuple[str | bytes, str | None, str], tuple[int, CompiledQuery]] = LRUCache(
             max_entries, max_size=max_text, size_of=itemgetter(0)
         )

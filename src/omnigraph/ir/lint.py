@@ -21,10 +21,10 @@ Status = Literal["ok", "error"]
 
 CODES: dict[str, str] = {
     "Q000": "the file does not parse",
-    "L201": "a nullable property of an updated node type is set by no update of the file",
+    "L201": "no update in the file sets a nullable property of an updated node type",
 }
 
-NO_PARAMETERS = "mutation declares no parameters; it does the same each time it runs"
+NO_PARAMETERS = "mutation declares no parameters, so every run does the same"
 
 _RANK: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 

@@ -156,7 +156,7 @@ def _json_integer(value: Any, of: PropertyType, *, is_javascript: bool) -> int:
         raise Unfit(f"expected an integer, found {describe_value(value)}")
     if is_javascript and abs(value) > _JAVASCRIPT_MAX:
         hint = "send the number as a decimal string"
-        raise Unfit(f"{describe_value(value)} is beyond what a JavaScript number holds exactly", hint=hint)
+        raise Unfit(f"{describe_value(value)} is too large for an exact JavaScript number", hint=hint)
     return _in_range(value, of)
 
 
@@ -314,7 +314,7 @@ def decoder_of(form: ParamsForm) -> Decode:
 def _check_undeclared(types: ParameterTypes, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not isinstance(name, str):
-            raise _problem(str(name), "a name", describe_value(name), "is not named by text")
+            raise _problem(str(name), "a name", describe_value(name), "does not have a text name")
         # A scalar nobody asked for is harmless; an object has no type that could be ignored.
         if name not in types and isinstance(value, Mapping):
             raise _problem(name, "a value", "an object", "is not declared and is an object")

@@ -168,4 +168,4 @@ def _unfit(value: Any, target: PropertyType) -> ValueFormatError:
     shown = str(value)
     shown = shown if len(shown) <= 80 else shown[:79] + "…"
     details = BadValue(what="value", value=shown, expected=str(target))
-    return ValueFormatError(f"value does not fit {target}: value={shown}", details=details)
+    return ValueFormatError(f"value {shown} does not fit {target}", details=details)

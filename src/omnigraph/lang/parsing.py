@@ -194,7 +194,7 @@ def _refuse_deep_nesting(source: SourceText) -> None:
         if depth > MAX_NESTING:
             place = source.place(Span(*match.span()))
             details = LimitExceeded(resource="nesting", limit=MAX_NESTING, actual=depth, place=place)
-            msg = f"source is nested too deeply: {source.name}:{place.line}:{place.column} limit={MAX_NESTING}"
+            msg = f"source is nested more than {MAX_NESTING} levels deep: {source.name}:{place.line}:{place.column}"
             raise SourceTooLargeError(msg, details=details)
 
 

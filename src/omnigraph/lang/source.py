@@ -101,7 +101,7 @@ def read_source(data: bytes | str, name: str) -> SourceText:
         head = SourceText(name, raw[:MAX_SOURCE_BYTES].decode("utf-8", "replace"))
         place = head.place(Span(len(head.text), len(head.text)))
         raise SourceTooLargeError(
-            f"source is too large: {name} limit={MAX_SOURCE_BYTES} actual={len(raw)}",
+            f"source {name} is too large: {len(raw)} bytes, the limit is {MAX_SOURCE_BYTES}",
             details=LimitExceeded(resource="source_bytes", limit=MAX_SOURCE_BYTES, actual=len(raw), place=place),
         )
     try:

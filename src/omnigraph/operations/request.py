@@ -178,8 +178,8 @@ def _to_json(value: Any) -> Any:
         # Scalars and arrays of numpy, which users hand in as vectors.
         return _to_json(value.tolist())
     found = type(value).__name__
-    details = BadValue(what="value", value=found, expected="a value that JSON can hold")
-    raise UsageError(f"this cannot be part of a request: type={found}", details=details)
+    details = BadValue(what="value", value=found, expected="a JSON value")
+    raise UsageError(f"a value of type {found} cannot be part of a request", details=details)
 
 
 # In this order: an enumeration of texts is a text too, and a datetime is a date.

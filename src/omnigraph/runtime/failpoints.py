@@ -70,7 +70,7 @@ class Failpoints:
         """
         if name not in self._catalogue:
             details = BadValue(what="failpoint", value=name, expected=", ".join(sorted(self._catalogue)))
-            raise ValueFormatError(f"no failpoint of that name: {name!r}", details=details)
+            raise ValueFormatError(f"failpoint {name!r} was not found", details=details)
         with self._lock:
             self._active = {**(self._active or {}), name: action}
 
@@ -146,7 +146,7 @@ def _send_self(number: signal.Signals) -> Action:
 def _bad_action(text: str) -> ValueFormatError:
     expected = "kill, stop, error or pause:<file>, optionally followed by @<n>"
     details = BadValue(what="failpoint action", value=text, expected=expected)
-    return ValueFormatError(f"not a failpoint action: {text!r}", details=details)
+    return ValueFormatError(f"invalid failpoint action {text!r}", details=details)
 
 
 FAILPOINTS: Mapping[str, str] = MappingProxyType(

@@ -73,8 +73,8 @@ def start_host(conf: Mapping[str, str], environment: Mapping[str, str], *, log: 
             gateway = launch_gateway(given, {"stdout": file, "stderr": file})  # type: ignore[no-untyped-call]  # Spark's door
         except PySparkRuntimeError as problem:
             raise SparkStartError(
-                "the process that hosts spark did not start",
-                details=JobFault(doing="start", reason=_last_line(path) or "it ended without a word"),
+                "the Spark driver process did not start",
+                details=JobFault(doing="start", reason=_last_line(path) or "it ended without output"),
                 hint=f"its log is {path}",
             ) from problem
     host = Host(process=gateway.proc, gateway=gateway, log=path, is_log_kept=log is not None)

@@ -68,11 +68,11 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
     if outdated:
         origin, version = outdated[0]
         raise JavaTooOldError(
-            f"spark needs java {OLDEST} or newer, and the one of {origin} is older version={version}",
+            f"Spark needs Java {OLDEST} or newer, but {origin} has version {version}",
             details=FormatMismatch(what="java", expected=f"{OLDEST} or newer", found=str(version)),
         )
     raise JavaMissingError(
-        f"spark needs java {OLDEST} or newer, and there is none",
+        f"Spark needs Java {OLDEST} or newer, but no Java was found",
         details=MissingThing(what="program", name="java"),
     )
 

@@ -151,5 +151,5 @@ class StateTable:
         except VersionMissingError as error:
             gone = self.state
             raise HistoryGoneError(
-                f"the state of commit '{gone.commit_id}' was reclaimed table={gone.table_key}", details=gone
+                f"the state of commit '{gone.commit_id}' was reclaimed: table '{gone.table_key}'", details=gone
             ) from error

@@ -141,7 +141,7 @@ def job_error(doing: str, error: Exception) -> OmnigraphError:
         return error_from_json(msgspec.json.decode(base64.b64decode(inside[1])))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = lines[-1] if lines else type(error).__name__
-    return SparkJobError(f"a job failed: {doing}: {reason}", details=JobFault(doing=doing, reason=reason))
+    return SparkJobError(f"Spark job failed to {doing}: {reason}", details=JobFault(doing=doing, reason=reason))
 
 
 def _work(

@@ -63,7 +63,7 @@ def session(
     check_flags(is_short=is_short)
     if master is not None and remote is not None:
         raise UsageError(
-            "a session has a master or a remote, not both",
+            "master and remote cannot be combined",
             details=BadValue(what="session", value=remote, expected="master or remote"),
         )
     # Two threads must not start one each: a process can have only one.
@@ -85,7 +85,7 @@ def given_or_started(spark: SparkSession | None) -> SparkSession:
     if spark is None:
         return session()
     if isinstance(spark, type) or not callable(getattr(spark, "createDataFrame", None)):
-        raise unfit("spark", spark, "a session of Spark")
+        raise unfit("spark", spark, "a Spark session")
     check_workers(spark)
     return spark
 
@@ -154,7 +154,7 @@ def _check_conf(conf: object) -> None:
     if conf is None:
         return
     if not isinstance(conf, Mapping):
-        raise unfit("conf", conf, "settings of Spark by name")
+        raise unfit("conf", conf, "Spark settings by name")
     for name, value in conf.items():
         check_text("conf", name)
         check_text(name, value)
@@ -222,7 +222,7 @@ def _connect(remote: str, conf: Mapping[str, str]) -> SparkSession:
         return builder.getOrCreate()
     except ImportError as problem:
         raise SparkMissingError(
-            "spark connect needs further libraries",
+            "Spark Connect needs more libraries",
             details=MissingThing(what="library", name="pyspark[connect]"),
             hint="install them with `pip install 'pyspark[connect]'`, or give a master",
         ) from problem
@@ -265,9 +265,7 @@ def _require_pyspark() -> None:
 
 def _not_started(problem: Exception) -> SparkStartError:
     first = next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
-    return SparkStartError(
-        f"spark did not start reason={first[:300]}", details=JobFault(doing="start", reason=first[:300])
-    )
+    return SparkStartError(f"Spark did not start: {first[:300]}", details=JobFault(doing="start", reason=first[:300]))
 
 
 def engine_of(graph: Graph | LocalBackend | OpenGraph) -> OpenGraph:

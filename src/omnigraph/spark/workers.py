@@ -88,15 +88,11 @@ def _check_answer(python: str, version: str, missing: tuple[str, ...]) -> None:
     expected = f"{sys.version_info.major}.{sys.version_info.minor}"
     fault = WorkerFault(python=python, expected_python=expected, missing=missing)
     if python != expected:
-        raise SparkWorkerError(
-            f"spark's workers run another python than the driver expected={expected} found={python}", details=fault
-        )
+        raise SparkWorkerError(f"Spark workers run Python {python}, the driver runs {expected}", details=fault)
     if missing:
-        raise SparkWorkerError(f"spark's workers lack packages missing={','.join(missing)}", details=fault)
+        raise SparkWorkerError(f"Spark workers lack packages: {','.join(missing)}", details=fault)
     if version != __version__:
-        raise SparkWorkerError(
-            f"spark's workers have another version of omnigraph expected={__version__} found={version}", details=fault
-        )
+        raise SparkWorkerError(f"Spark workers have omnigraph {version}, the driver has {__version__}", details=fault)
 
 
 def _unfit_by_failure(problem: Exception) -> SparkWorkerError:
@@ -107,6 +103,6 @@ def _unfit_by_failure(problem: Exception) -> SparkWorkerError:
         (line for line in reversed(lines) if "Error" in line or line.startswith("[")), lines[0] if lines else ""
     )
     return SparkWorkerError(
-        f"spark's workers cannot run python code of ours reason={reason[:200]}",
+        f"Spark workers cannot run omnigraph's Python code: {reason[:200]}",
         details=WorkerFault(python="", expected_python=expected),
     )

@@ -68,7 +68,7 @@ class Branches:
             # A ref without a tree: Lance has written the missing tree before it met the ref, so the branch is whole.
             return self._handles.open(target)
         raise AlreadyExistsError(
-            f"the branch exists already location={source.location} branch={new_branch}",
+            f"branch '{new_branch}' of '{source.location}' already exists",
             details=TableRef(location=source.location, branch=new_branch),
         )
 
@@ -255,7 +255,7 @@ class DatasetStore:
         self.handles.check_process()
         written = write_into(dataset.handle, table, dataset.location)
         if len(written) != 1:
-            raise InternalError(f"rows became {len(written)} fragments instead of one location={dataset.location}")
+            raise InternalError(f"rows of '{dataset.location}' became {len(written)} fragments instead of one")
         return FragmentRef.of(written[0])
 
     def replace(
@@ -281,7 +281,7 @@ class DatasetStore:
             raise self._lost(dataset)
         if handle.version != dataset.version + 1:
             raise InternalError(
-                f"a strict overwrite landed elsewhere location={dataset.location} version={handle.version}",
+                f"a strict overwrite of '{dataset.location}' landed at version {handle.version}",
                 effect=Effect.UNKNOWN,
             )
         return _dataset(dataset.pin.at(handle.version), handle)
@@ -307,8 +307,7 @@ class DatasetStore:
         except OmnigraphError:
             actual = None
         return CompareAndSwapLostError(
-            f"another writer replaced the dataset first location={dataset.location}"
-            f" expected={dataset.version} actual={actual}",
+            f"another writer replaced '{dataset.location}' first: expected version {dataset.version}, found {actual}",
             details=HeadMoved(
                 location=dataset.location, branch=dataset.branch, expected=dataset.version, actual=actual
             ),
@@ -321,6 +320,4 @@ def _dataset(pin: TablePin, handle: LanceDataset) -> ReplaceableDataset:
 
 
 def _exists(location: str) -> AlreadyExistsError:
-    return AlreadyExistsError(
-        f"a dataset exists there already location={location}", details=TableRef(location=location)
-    )
+    return AlreadyExistsError(f"dataset '{location}' already exists", details=TableRef(location=location))

@@ -152,7 +152,7 @@ class Handles:
         if os.getpid() != self._process_id:
             raise ForkedProcessError("this graph was opened before the process was forked")
         if _user.setdefault("process", self._process_id) != self._process_id:
-            raise ForkedProcessError("a graph was open when the process was forked, so it can open none")
+            raise ForkedProcessError("the process was forked while a graph was open, so it cannot open one")
 
     def uri(self, location: str, branch: str | None) -> str:
         """Return the address of a dataset, or of one of its branches."""
@@ -177,7 +177,7 @@ class Handles:
             # Only this road of an error pays for the second look.
             self._open(pin.location, pin.branch, None)
             raise VersionMissingError(
-                f"that version does not exist location={pin.location} version={pin.version}",
+                f"version {pin.version} of '{pin.location}' does not exist",
                 details=TableRef(location=pin.location, branch=pin.branch, version=pin.version),
             ) from None
         return self.remember(pin, handle)
@@ -202,7 +202,7 @@ class Handles:
         if handle.version == 0:
             # Lance takes a version file full of zeros for an empty dataset.
             details = StorageFault(doing="open a dataset", location=location, reason="the newest version has no number")
-            raise StorageCorruptError(f"the newest version cannot be read location={location}", details=details)
+            raise StorageCorruptError(f"cannot read the newest version of '{location}'", details=details)
         pin = TablePin(location=location, branch=branch, version=handle.version)
         return pin, self.remember(pin, handle)
 
@@ -322,10 +322,8 @@ def _is_of(pin: TablePin, location: str, branch: str | None) -> bool:
 def _other_version(key: str, found: int) -> StorageCorruptError:
     reason = f"it says that it is version {found}"
     details = StorageFault(doing="open a dataset", location=key, reason=reason)
-    return StorageCorruptError(f"a stored object is damaged object={key}", details=details)
+    return StorageCorruptError(f"stored object '{key}' is damaged", details=details)
 
 
 def _missing(location: str, branch: str | None) -> TableMissingError:
-    return TableMissingError(
-        f"no dataset is stored there location={location}", details=TableRef(location=location, branch=branch)
-    )
+    return TableMissingError(f"dataset '{location}' was not found", details=TableRef(location=location, branch=branch))

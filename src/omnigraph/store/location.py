@@ -88,18 +88,18 @@ class Storage:
 
 
 def _checked_options(options: object) -> dict[str, str]:
-    """Return storage options, which are texts by name; none of them is ever shown."""
+    """Return storage options, which are a mapping of strings; none of them is ever shown."""
     found = dict(options) if isinstance(options, Mapping) else None if options is not None else {}
     if found is None or not all(isinstance(text, str) for pair in found.items() for text in pair):
-        details = BadValue(what="storage_options", value="…", expected="texts by name")
-        raise UsageError("storage_options must be texts by name", details=details)
+        details = BadValue(what="storage_options", value="…", expected="a mapping of strings")
+        raise UsageError("storage_options must be a mapping of strings", details=details)
     return found
 
 
 def _checked_root(root: str | Path) -> str:
     """Return an address as text, when it is one that can be written down."""
     if not isinstance(root, str | PurePath):
-        raise _bad_root(repr(root)[:_SHOWN], "it is neither a text nor a path")
+        raise _bad_root(repr(root)[:_SHOWN], "it is neither a string nor a path")
     text = str(root)
     if any(ord(character) < _FIRST_PRINTABLE or character == _DELETE for character in text):
         raise _bad_root(text[:_SHOWN], "it holds a control character")
@@ -114,9 +114,9 @@ def _folder(text: str) -> str:
     for part in path.parts[1:]:
         depth += -1 if part == ".." else 1
         if depth < 0:
-            raise _bad_root(text[:_SHOWN], "it leads out of the root of the file system")
+            raise _bad_root(text[:_SHOWN], "it leads outside the file system root")
     if len(os.fsencode(path)) > _MAX_PATH_BYTES or any(len(os.fsencode(part)) > _MAX_PART_BYTES for part in path.parts):
-        raise _bad_root(text[:_SHOWN], f"a name is longer than {_MAX_PART_BYTES} bytes, or all of it too long")
+        raise _bad_root(text[:_SHOWN], f"a name is longer than {_MAX_PART_BYTES} bytes, or the path is too long")
     return str(path)
 
 
@@ -128,12 +128,12 @@ def _checked(relative: str) -> str:
     # A key that climbs out of the root would let a damaged manifest row address foreign data.
     if relative.startswith("/") or any(part in {"", ".", ".."} for part in relative.split("/")):
         details = BadValue(what="storage key", value=relative, expected="a relative path without empty or dot segments")
-        raise ValueFormatError("not a key below the graph's root", details=details)
+        raise ValueFormatError("the key is not below the graph's root", details=details)
     return relative
 
 
 def _bad_root(text: str, problem: str | None = None) -> ValueFormatError:
     details = BadValue(what="graph root", value=text.partition("?")[0], expected="a path or s3://bucket/prefix")
     hint = "give a path, file:// or s3://bucket/prefix"
-    message = "not a place a graph can live at" + ("" if problem is None else f": {problem}")
+    message = "not a valid graph location" + ("" if problem is None else f": {problem}")
     return ValueFormatError(message, details=details, hint=hint)

@@ -175,7 +175,7 @@ def find_landed(handles: Handles, target: TablePin, uuid: str) -> LanceDataset |
 def unknown_outcome(target: TablePin, uuid: str) -> OutcomeUnknownError:
     """Return the error of a commit that may or may not have made ``target``."""
     return OutcomeUnknownError(
-        f"storage did not say whether the commit landed location={target.location} version={target.version}",
+        f"storage did not report whether version {target.version} of '{target.location}' was committed",
         details=UnknownOutcome(location=target.location, branch=target.branch, version=target.version, uuid=uuid),
     )
 

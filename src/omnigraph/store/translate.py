@@ -270,19 +270,19 @@ def to_omnigraph_error(
     match fault_of(error):
         case FaultKind.UNAUTHENTICATED:
             return StorageUnauthenticatedError(
-                f"storage does not know who asks to {doing} location={location}",
+                f"storage rejected the credentials: could not {doing} at '{location}'",
                 details=details,
                 effect=effect,
             )
         case FaultKind.DENIED:
-            return StorageDeniedError(f"storage refused to {doing} location={location}", details=details, effect=effect)
-        case FaultKind.UNAVAILABLE | FaultKind.OUTCOME_UNKNOWN:
-            return StorageUnavailableError(
-                f"storage could not {doing} location={location}", details=details, effect=effect
+            return StorageDeniedError(
+                f"storage denied permission to {doing} at '{location}'", details=details, effect=effect
             )
+        case FaultKind.UNAVAILABLE | FaultKind.OUTCOME_UNKNOWN:
+            return StorageUnavailableError(f"storage could not {doing} at '{location}'", details=details, effect=effect)
         case FaultKind.EXISTS:
             return AlreadyExistsError(
-                f"a dataset exists there already location={location}",
+                f"dataset '{location}' already exists",
                 details=TableRef(location=location),
                 effect=effect,
             )
@@ -290,19 +290,19 @@ def to_omnigraph_error(
             return corrupt(error, "a stored object is missing", doing, location, effect=effect, handle=handle)
         case FaultKind.MISSING:
             return TableMissingError(
-                f"nothing is stored there location={location}", details=TableRef(location=location), effect=effect
+                f"nothing is stored at '{location}'", details=TableRef(location=location), effect=effect
             )
         case FaultKind.DAMAGED:
             return corrupt(error, "a stored object is damaged", doing, location, effect=effect, handle=handle)
         case FaultKind.BAD_ADDRESS:
-            expected = "a folder, and names that this disk takes"
+            expected = "a folder with names that the file system allows"
             return ValueFormatError(
-                f"the disk takes no such address: {details.reason}",
+                f"the file system rejects this path: {details.reason}",
                 details=BadValue(what="address", value=location, expected=expected),
                 effect=effect,
             )
         case _:
-            return InternalError(f"could not {doing}: {details.reason} location={location}", effect=effect)
+            return InternalError(f"could not {doing} at '{location}': {details.reason}", effect=effect)
 
 
 def corrupt(
@@ -317,7 +317,7 @@ def corrupt(
     """Return the error for damage, with the name of the damaged object, or of the dataset when that cannot be told."""
     name = damaged_object(location, str(error), handle)
     details = StorageFault(doing=doing, location=name, reason=_reason(error))
-    return StorageCorruptError(f"{message} object={name}", details=details, effect=effect)
+    return StorageCorruptError(f"{message}: '{name}'", details=details, effect=effect)
 
 
 @contextmanager

@@ -130,8 +130,8 @@ def _has_graph(stores: GraphStores) -> bool:
 
 def _exists(stores: GraphStores) -> GraphExistsError:
     root = stores.datasets.storage.root
-    details = BadValue(what="graph", value=root, expected="a place without a graph")
-    return GraphExistsError(f"there is a graph already at {root}", details=details)
+    details = BadValue(what="graph", value=root, expected="a location without a graph")
+    return GraphExistsError(f"there is already a graph at {root}", details=details)
 
 
 OpenMode = Literal["read_write", "read_only"]
@@ -419,7 +419,7 @@ class GraphStore:
     def _refuse_reading(self) -> None:
         if self._mode == "read_only":
             details = BadValue(what="open mode", value="read_only", expected="read_write")
-            raise ReadOnlyError("the graph is open for reading only", details=details)
+            raise ReadOnlyError("the graph is open read-only", details=details)
 
     @counted
     def reclaim_older(self, pins: Sequence[TablePin]) -> int:

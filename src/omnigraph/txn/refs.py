@@ -104,7 +104,7 @@ def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None)
     given: object = limit
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         details = BadValue(what="limit", value=str(limit), expected="a positive number")
-        raise ValueFormatError(f"not a number of commits: limit={limit}", details=details)
+        raise ValueFormatError(f"invalid limit {limit}", details=details)
     before = len(line) if after is None else _position(line, after)
     if wanted.until_ms is not None:
         newest = line.newest_until(wanted.until_ms)
@@ -131,8 +131,8 @@ def _position(line: CommitLine, after: str) -> int:
                 return found
         elif _POSITION.fullmatch(number) and int(number) < len(line) and line.at(int(number)).id == commit_id:
             return int(number)
-    details = BadValue(what="log position", value=after[:64], expected="what an earlier page of this branch gave")
-    raise ValueFormatError(f"not a place in the history of this branch: {after[:64]!r}", details=details)
+    details = BadValue(what="log position", value=after[:64], expected="a position from an earlier page of this branch")
+    raise ValueFormatError(f"{after[:64]!r} is not in the history of this branch", details=details)
 
 
 @record
@@ -244,7 +244,7 @@ class RefResolver:
                 assert_never(ref)
         if position is None or position < 0:
             details = MissingThing(what="commit", name=str(ref))
-            raise CommitMissingError(f"the history of branch '{ref.branch}' begins later ref={ref}", details=details)
+            raise CommitMissingError(f"'{ref}' is before the start of branch '{ref.branch}'", details=details)
         commit = line.at(position)
         return self._resolved(ref, commit, self.snapshot_of(commit), commit.branch)
 

@@ -45,7 +45,7 @@ class GraphSnapshot:
         entry = self.state.table(table_key)
         if entry is None:
             details = MissingThing(what="type", name=table_key, near=tuple(self.state.tables))
-            raise TypeMissingError(f"type does not exist at this snapshot type={table_key}", details=details)
+            raise TypeMissingError(f"type '{table_key}' does not exist at this snapshot", details=details)
         return entry
 
     def table(self, table_key: str) -> Table:
@@ -89,4 +89,6 @@ class GraphSnapshot:
     def _gone(self, table_key: str) -> HistoryGoneError:
         head = self.state.head
         details = GoneState(commit_id=head.commit, branch=head.branch, table_key=table_key)
-        return HistoryGoneError(f"the state of commit '{head.commit}' was reclaimed table={table_key}", details=details)
+        return HistoryGoneError(
+            f"the state of commit '{head.commit}' was reclaimed: table '{table_key}'", details=details
+        )

@@ -97,7 +97,7 @@ class StoredCodec(Generic[T]):
             return self._checked(data)
         except ValueError as error:
             details = FormatMismatch(what=key, expected=self._expected, found=str(error)[:_SHOWN])
-            raise self._error(f"{self._subject} cannot be read key={key}", details=details) from error
+            raise self._error(f"cannot read {self._subject} '{key}'", details=details) from error
 
     def _checked(self, data: bytes) -> T:
         return self._decode(data)

@@ -188,7 +188,7 @@ class WriteTxn:
             details = BadValue(
                 what="change", value=type(change).__name__, expected=f"no {type(present).__name__} before"
             )
-            raise UsageError(f"a table takes one kind of change per commit table={change.table_key}", details=details)
+            raise UsageError(f"table '{change.table_key}' takes one kind of change per commit", details=details)
 
     def set_schema(self, schema: AcceptedSchema) -> None:
         """Accept another schema with this commit."""
@@ -230,4 +230,4 @@ def combine(earlier: RowChange, later: RowChange) -> RowChange:
 def key_exists(table_key: str, ids: Sequence[str]) -> KeyExistsError:
     """Return the error for ids that a strict insert found taken."""
     details = ExistingKeys(location=table_key, ids=tuple(ids[:20]), count=len(ids))
-    return KeyExistsError(f"the table already has this id table={table_key} id={ids[0]!r}", details=details)
+    return KeyExistsError(f"table '{table_key}' already has this id: {ids[0]!r}", details=details)

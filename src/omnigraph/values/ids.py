@@ -32,7 +32,7 @@ class Ulid(str):
             expected = "26 upper-case Crockford base-32 characters"
             shown = str(text)[:64]
             details = BadValue(what="ulid", value=shown, expected=expected)
-            raise ValueFormatError(f"not a ULID: {shown!r}", details=details)
+            raise ValueFormatError(f"invalid ULID {shown!r}", details=details)
         return cls(text)
 
     @classmethod

@@ -73,7 +73,7 @@ def _check_ref_name(what: str, name: str) -> None:
     if problem is not None:
         expected = "letters, digits, '.', '-' and '_' in segments separated by single '/'"
         details = BadValue(what=f"{what} name", value=name[:128], expected=expected)
-        raise ValueFormatError(f"not a {what} name: {problem} name={name[:128]!r}", details=details)
+        raise ValueFormatError(f"invalid {what} name {name[:128]!r}: {problem}", details=details)
 
 
 def _ref_name_problem(name: str) -> str | None:
@@ -82,13 +82,13 @@ def _ref_name_problem(name: str) -> str | None:
     if len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
         return f"it is longer than {MAX_NAME_BYTES} bytes"
     if any(not _SEGMENT.fullmatch(segment) for segment in name.split("/")):
-        return "a segment is empty or holds a character that names may not hold"
+        return "a segment is empty or holds a character that is not allowed"
     if ".." in name or name.endswith(".lock") or any(segment == "." for segment in name.split("/")):
         return "it holds '..', a segment '.', or ends in '.lock'"
     if name in INTERNAL_REFS:
         return "it does not allow internal system ref names"
     if name != MAIN and name.lower() == MAIN:
-        return "only the spelling 'main' is that branch"
+        return "the main branch is spelled 'main'"
     if is_ulid(name):
         # Otherwise a reference could mean a branch or a commit.
         return "it has the form of a commit id"

@@ -92,6 +92,6 @@ def parse_ref(text: str) -> Ref:
         match = _ANCESTOR.fullmatch(trimmed)
         if match is None:
             details = BadValue(what="reference", value=trimmed[:128], expected="<branch>~<number of commits>")
-            raise ValueFormatError(f"not a reference: {trimmed[:128]!r}", details=details)
+            raise ValueFormatError(f"invalid reference {trimmed[:128]!r}", details=details)
         return AncestorRef(BranchName.parse(match["branch"]), int(match["steps"] or 1))
     return BranchRef(BranchName.parse(trimmed))

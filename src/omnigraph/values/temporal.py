@@ -49,7 +49,7 @@ def check_date_range(days: int) -> int:
     """
     if not _MIN_DAYS <= days <= _MAX_DAYS:
         details = BadValue(what="Date", value=str(days), expected="days since 1970-01-01 in 32 bits")
-        raise ValueFormatError(f"Date value out of range: days={days}", details=details)
+        raise ValueFormatError(f"Date value out of range: {days} days", details=details)
     return days
 
 
@@ -168,4 +168,4 @@ def _civil_from_days(days: int) -> tuple[int, int, int]:
 def _malformed(what: str, text: str, form: str) -> ValueFormatError:
     shown = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…"
     details = BadValue(what=what, value=shown, expected=form)
-    return ValueFormatError(f"invalid {what} literal: text={shown!r}", details=details)
+    return ValueFormatError(f"invalid {what} literal {shown!r}", details=details)

@@ -138,11 +138,11 @@ def test_a_whole_state_becomes_a_network(graph):
 def test_what_cannot_be_drawn_or_held_is_refused(graph, monkeypatch):
     with pytest.raises(ResultWithoutNodesError):
         rows(graph, "$p: Person", "$p.name").to_svg()
-    with pytest.raises(ViewTooLargeError, match="limit=6 found=7"):
+    with pytest.raises(ViewTooLargeError, match="7, the limit is 6"):
         graph.to_networkx(limit=6)
     people = rows(graph, "$p: Person", "$p")
-    with pytest.raises(ViewTooLargeError, match="limit=1 found=2"):
+    with pytest.raises(ViewTooLargeError, match="2, the limit is 1"):
         people.to_networkx(limit=1)
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(LibraryMissingError, match="library=networkx"):
+    with pytest.raises(LibraryMissingError, match="needs networkx"):
         people.to_networkx()

@@ -75,5 +75,5 @@ def test_names_hold_property_ids_and_survive_renames():
 
 def test_indexes_cannot_be_named_without_ids():
     node = compile_schema(parse_schema("node A { a: Date @index }")).nodes["A"]
-    with pytest.raises(UsageError, match="before ids are assigned"):
+    with pytest.raises(UsageError, match="cannot be named before property"):
         index_intents(node)

@@ -45,13 +45,13 @@ def test_large_input_goes_to_spark(size, engine):
 
 def test_choice_of_spark_is_told_with_its_reason():
     choice = choose_for_load(request(), LARGE)
-    assert list(choice.to_remarks()) == ["engine: spark, because input of 256.0 MiB is much for one process"]
+    assert list(choice.to_remarks()) == ["engine: spark, because input of 256.0 MiB is large for one process"]
 
 
 def test_small_loads_say_nothing_unless_somebody_asks():
     assert list(choose_for_load(request(), SMALL).to_remarks()) == []
     assert list(choose_for_load(request(Engine.AUTO), SMALL).to_remarks()) == [
-        "engine: local, because input of 0.0 MiB is little"
+        "engine: local, because input of 0.0 MiB is small"
     ]
 
 
@@ -62,7 +62,7 @@ def test_without_java_a_large_load_stays_and_says_why(monkeypatch):
     monkeypatch.setattr(java, "find_java", missing)
     choice = choose_for_load(request(), LARGE)
     assert (choice.engine, choice.is_told) == ("local", True)
-    assert choice.reason == "input of 256.0 MiB is much for one process, but java is old"
+    assert choice.reason == "input of 256.0 MiB is large for one process, but java is old"
 
 
 def test_without_pyspark_a_large_load_stays_and_says_why(monkeypatch):
@@ -71,8 +71,8 @@ def test_without_pyspark_a_large_load_stays_and_says_why(monkeypatch):
 
 
 def test_what_spark_cannot_do_stays():
-    choice = choose_for_load(request(), LARGE, local_only="a patch is made in one process")
-    assert (choice.engine, choice.reason) == ("local", "a patch is made in one process")
+    choice = choose_for_load(request(), LARGE, local_only="a patch runs in one process")
+    assert (choice.engine, choice.reason) == ("local", "a patch runs in one process")
 
 
 def test_settings_of_spark_ask_for_it():

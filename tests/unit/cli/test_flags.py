@@ -106,7 +106,7 @@ def test_first_offender_in_a_fixed_order_is_the_one_that_is_told():
 def test_alias_tells_all_of_them_at_once():
     with pytest.raises(UsageError, match=r"--store names .*, --profile names .* and do not apply") as caught:
         refuse_flags("alias", COMMANDS["alias"], ["who", "--profile", "p", "--store", "s"])
-    assert caught.value.hint == "the alias says which graph is meant; change it in the operator config"
+    assert caught.value.hint == "the alias determines the graph; change it in the operator config"
 
 
 def test_what_stands_behind_two_dashes_is_no_option():

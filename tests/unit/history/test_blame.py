@@ -120,5 +120,5 @@ def test_a_state_on_the_way_that_goes_while_it_is_read_is_history_that_is_gone(s
         opened = [reader.snapshot_of(commit).table(PERSON) for commit in commits]
         store.reclaim_older([store.snapshot(BranchName("main")).entry(PERSON).pin])
         assert [table.row_count for table in opened] == [1, 1, 1]
-        with pytest.raises(HistoryGoneError, match="was reclaimed table=node:Person"):
+        with pytest.raises(HistoryGoneError, match="was reclaimed: table 'node:Person'"):
             blame(reader, PERSON, "a")

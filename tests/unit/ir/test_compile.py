@@ -99,7 +99,7 @@ def test_a_refused_query_is_not_cached() -> None:
 
 
 def test_a_cache_holds_at_least_one_plan() -> None:
-    with pytest.raises(UsageError, match="max_entries=0"):
+    with pytest.raises(UsageError, match="at least one entry, not 0"):
         PlanCache(0)
 
 

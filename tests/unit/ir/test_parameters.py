@@ -85,7 +85,7 @@ def test_host_values_are_refused(written: str, value: Any, reason: str) -> None:
 def test_host_parameters_are_a_mapping_of_names() -> None:
     with pytest.raises(QueryParameterError, match="must be a mapping"):
         bind_parameters(declare("$v: I32"), [("v", 3)])
-    with pytest.raises(QueryParameterError, match="not named by text"):
+    with pytest.raises(QueryParameterError, match="does not have a text name"):
         bind_parameters(declare("$v: I32"), {3: 3})
 
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none that would do."""
+"""Which Java is taken, and what is said when no Java was found that would do."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_a_home_that_would_not_do_gives_way_to_the_path(tmp_path, home):
 
 def test_old_java_is_named_with_its_version(tmp_path):
     old = fake_java(tmp_path / "old", "1.8.0_292")
-    with pytest.raises(JavaTooOldError, match=r"17 or newer.*JAVA_HOME.*version=8") as caught:
+    with pytest.raises(JavaTooOldError, match=r"17 or newer.*JAVA_HOME.*version 8") as caught:
         find_java(environment(tmp_path, JAVA_HOME=old, PATH=""))
     assert "spark-jre" in caught.value.hint
 
 
 def test_without_java_the_error_says_how_to_get_one(tmp_path):
-    with pytest.raises(JavaMissingError, match="there is none") as caught:
+    with pytest.raises(JavaMissingError, match="no Java was found") as caught:
         find_java(environment(tmp_path, PATH=tmp_path))
     assert "JAVA_HOME" in caught.value.hint
     assert "omnigraph[spark-jre]" in caught.value.hint

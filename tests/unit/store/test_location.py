@@ -33,7 +33,7 @@ def test_an_s3_address_loses_stray_slashes():
 
 @pytest.mark.parametrize("root", ["", "gs://bucket/x", "s3://", "s3:///x", "s3://b/x?sig=1", "file://host/x"])
 def test_other_roots_are_refused(root):
-    with pytest.raises(ValueFormatError, match="not a place a graph can live at"):
+    with pytest.raises(ValueFormatError, match="not a valid graph location"):
         Storage.open(root)
 
 

@@ -54,7 +54,7 @@ def storage(tmp_path):
 @pytest.mark.parametrize(("stamp", "hint"), [("0", "export the graph"), ("2", "upgrade omnigraph")])
 def test_a_format_outside_the_range_is_refused_in_both_modes(storage, mode, stamp, hint):
     _make_format(storage, stamp)
-    with pytest.raises(FormatUnsupportedError, match=f"storage format {stamp}; this version serves 1 to 1") as caught:
+    with pytest.raises(FormatUnsupportedError, match=f"storage format {stamp}; this version supports 1 to 1") as caught:
         open_graph(storage, mode=mode)
     assert hint in caught.value.hint
     assert (caught.value.details.found, caught.value.details.newest) == (int(stamp), 1)

@@ -39,9 +39,9 @@ def test_ordinary_branch_names_are_accepted(text):
     ],
 )
 def test_names_that_break_a_rule_are_refused(text):
-    with pytest.raises(ValueFormatError, match="not a branch name"):
+    with pytest.raises(ValueFormatError, match="invalid branch name"):
         BranchName.parse(text)
-    with pytest.raises(ValueFormatError, match="not a tag name"):
+    with pytest.raises(ValueFormatError, match="invalid tag name"):
         TagName.parse(text)
 
 

@@ -39,7 +39,7 @@ def test_text_sorts_as_time_then_entropy(first_ms, first_entropy, second_ms, sec
 )
 def test_text_that_is_no_ulid_is_refused(text):
     assert not is_ulid(text)
-    with pytest.raises(ValueFormatError, match="not a ULID"):
+    with pytest.raises(ValueFormatError, match="invalid ULID"):
         Ulid.parse(text)
 
 

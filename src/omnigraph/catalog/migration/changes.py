@@ -276,7 +276,7 @@ def _added_enum_values(before: PropertyType, after: PropertyType) -> tuple[str, 
 def _origin_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> Iterator[Step]:
     entity = f"{pair.entity}.{after.name}"
     if before.declared_directly != after.declared_directly:
-        words = {True: "declared in the type", False: "received from an interface"}
+        words = {True: "declared in the type", False: "inherited from an interface"}
         change = f"from {words[before.declared_directly]} to {words[after.declared_directly]}"
         yield UnsupportedChange(entity=entity, reason=f"changing {reasons.PROVENANCE} is not supported: {change}")
     links = sorted(pair.interface_properties.get(link, link) for link in before.satisfies)

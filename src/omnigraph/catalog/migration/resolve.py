@@ -78,7 +78,7 @@ def inert_hint(hint: RenameHint, source: SourceText) -> HintDiagnostic:
     return HintDiagnostic(
         code="inert_initialization_rename_hint",
         entity=hint.entity,
-        message=f'@rename_from("{hint.old_name}") has no effect on {hint.entity} while the graph is created',
+        message=f'@rename_from("{hint.old_name}") has no effect on {hint.entity} when the graph is created',
         place=source.place(hint.span),
     )
 

@@ -89,9 +89,9 @@ def delete(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Delete a branch and the commits that are its own, for good.
+    """Permanently delete a branch and its own commits.
 
-    A branch that another branch or a tag depends on is refused.
+    Fails if another branch or a tag depends on it.
     """
     address = graph_address(uri, store)
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
@@ -110,7 +110,7 @@ list_app = new_app()
 def list_branches(
     *,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show head, parent, commits ahead and behind, and the last actor too.")
+        bool, typer.Option("--verbose", help="Also show head, parent, commits ahead and behind, and the last actor.")
     ] = False,
     uri: UriOption = None,
     store: Store = None,
@@ -154,9 +154,9 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Merge a branch into another, row by row against their common commit, as one commit or not at all.
+    """Merge one branch into another, row by row against their common commit, in a single atomic commit.
 
-    Rows that both sides changed are conflicts unless --resolve decides them. Exits with 3 on conflicts; --preview
+    Rows changed on both sides are conflicts unless --resolve settles them. Exits with 3 on conflicts; --preview
     shows them and exits with 0.
     """
     address = graph_address(uri, store)

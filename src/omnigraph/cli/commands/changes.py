@@ -49,13 +49,13 @@ poll_app = new_app()
 def poll(
     *,
     cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where an earlier poll ended.")
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue where an earlier poll ended.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="PLACE", help="now, beginning or after:COMMIT; now unless given.")
+        str | None, typer.Option("--start", metavar="PLACE", help="now (the default), beginning or after:COMMIT.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="How many commits to look at in one page.")
+        int | None, typer.Option("--limit", metavar="N", help="Maximum number of commits per page.")
     ] = None,
     branch: Branch = "main",
     kinds: Kinds = None,
@@ -65,9 +65,9 @@ def poll(
     store: Store = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show the commits of a branch since a cursor with what each changed, oldest first, and the cursor to go on with.
+    """Show the commits of a branch since a cursor, oldest first, with their changes and the next cursor.
 
-    Every commit is delivered at least once and whole; an answer that is lost is asked for again with the same cursor.
+    Every commit is delivered whole and at least once; if a response is lost, poll again with the same cursor.
     """
     request = PollChangesRequest(
         branch=branch,
@@ -138,9 +138,9 @@ def baseline(
     store: Store = None,
     as_json: AsJson = False,
 ) -> int:
-    """Export one state of a branch together with the cursor that a feed goes on from.
+    """Export one state of a branch, together with the cursor a feed continues from.
 
-    The file appears whole or not at all; a failure leaves the one that was there.
+    The file is written completely or not at all; a failure leaves an existing file unchanged.
     """
     request = BaselineRequest(branch=branch, kinds=kinds or (), types=types or (), ops=ops or ())
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
@@ -181,6 +181,6 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        details = BadValue(what="file", value=str(path), expected="a file that can be written")
+        details = BadValue(what="file", value=str(path), expected="a writable file")
         why = (error.strerror or str(error)).lower()
-        raise FileAccessError(f"the file cannot be written: {why}: path={path}", details=details) from error
+        raise FileAccessError(f"cannot write '{path}': {why}", details=details) from error

@@ -80,17 +80,19 @@ def list_commits(
     branch: Branch = "main",
     limit: Limit = 20,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="PLACE", help="Go on behind this commit, or where a page ended.")
+        str | None, typer.Option("--after", metavar="PLACE", help="Continue after this commit, or where a page ended.")
     ] = None,
     filters: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="FIELD=VALUE", help="Only commits with this actor, operation or type."),
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Only from this moment on.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only up to this moment.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Only commits from this time on.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only commits up to this time.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List the commits of a branch, newest first; the cost does not depend on how many there are."""
+    """List the commits of a branch, newest first; the cost does not depend on the length of the history."""
     wanted = _filters(filters or [])
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         request = LogRequest(
@@ -116,9 +118,7 @@ def _filters(texts: list[str]) -> dict[str, str]:
         field, equals, value = text.partition("=")
         if not equals or field not in _FILTERS or field in found:
             expected = "each at most once: " + ", ".join(f"{name}=VALUE" for name in _FILTERS)
-            raise usage_error(
-                f"not a filter of commits: {text!r}", what="filter", value=text, expected=expected, hint=expected
-            )
+            raise usage_error(f"invalid filter {text!r}", what="filter", value=text, expected=expected, hint=expected)
         found[field] = value
     return found
 
@@ -141,7 +141,7 @@ def show(
     store: Store = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit, whichever branch has it; times are in microseconds since 1970."""
+    """Show one commit of any branch; times are in microseconds since 1970."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         document = backend.execute(GetCommitRequest(commit_id=commit_id)).to_json()
     lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
@@ -165,13 +165,15 @@ def changes(
     kinds: Kinds = None,
     types: Types = None,
     ops: Ops = None,
-    limit: Annotated[int | None, typer.Option("--limit", metavar="N", help="How many changes a page may hold.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="Maximum number of changes per page.")
+    ] = None,
     page_token: Annotated[
-        str | None, typer.Option("--page-token", metavar="TOKEN", help="Fetch this one page instead of all.")
+        str | None, typer.Option("--page-token", metavar="TOKEN", help="Fetch only this page.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a commit changed against its first parent, entity by entity."""
+    """Show what a commit changed compared with its first parent, entity by entity."""
     request = CommitChangesRequest(
         commit_id=commit_id,
         page_token=page_token,
@@ -207,7 +209,7 @@ def blame(
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="The entity's id.")],
     branch: Branch = "main",
     at: Annotated[
-        str | None, typer.Option("--at", metavar="REF", help="Begin at this state: a commit, tag:NAME or @TIME.")
+        str | None, typer.Option("--at", metavar="REF", help="Start at this state: a commit, tag:NAME or @TIME.")
     ] = None,
     limit: Limit = 20,
     uri: UriOption = None,
@@ -218,7 +220,7 @@ def blame(
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
-    remarks = [] if found.is_complete else ["older changes are not shown; give a larger --limit"]
+    remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
     lines = list(map(_event_line, found.events)) or ["(no changes)"]
     choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
     return 0
@@ -244,7 +246,9 @@ def diff(
     kinds: Kinds = None,
     types: Types = None,
     ops: Ops = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may repeat.")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may be repeated.")
+    ] = None,
     uri: UriOption = None,
     store: Store = None,
     as_json: AsJson = False,
@@ -298,10 +302,10 @@ def revert(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Undo what one commit changed, as a commit of its own; what came after it stays.
+    """Undo the changes of one commit in a new commit; later changes stay.
 
-    Rows that later commits changed too are conflicts unless --resolve decides them: ours keeps the rows as they are,
-    theirs takes them back.
+    Rows also changed by later commits are conflicts unless --resolve settles them: ours keeps the rows as they are,
+    theirs restores the earlier ones.
     """
     address = graph_address(uri, store)
     echo_target("revert", address, is_quiet=quiet)
@@ -315,7 +319,7 @@ def revert(
             expected_head=expected_head,
         )
         done = backend.execute(request)
-    outcome = "nothing was left to undo" if done.commit is None else f"commit {done.commit.id}"
+    outcome = "nothing left to undo" if done.commit is None else f"commit {done.commit.id}"
     report = PlainReport(document=done.to_json(), lines=[f"reverted {done.reverted} on {done.branch}: {outcome}"])
     choose_output(as_json=as_json).show(report)
     return 0
@@ -335,7 +339,7 @@ def snapshot(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show a state of the graph: its commit, and for every type the dataset, version and rows it consists of."""
+    """Show a state of the graph: its commit, and the dataset, version and row count of each type."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         state = backend.execute(ReadStateRequest(branch=branch, at=at)).state
     datasets = [_dataset(state.tables[key]) for key in sorted(state.tables)]

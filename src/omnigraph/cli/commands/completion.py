@@ -99,7 +99,7 @@ def _values(parameter: Any) -> tuple[str, ...]:
 
 
 _HEAD = """\
-# Completion of omnigraph in fish; print it again after an upgrade.
+# omnigraph completion for fish; generate it again after an upgrade.
 function __omnigraph_after
     set -l before (commandline -opc)
     set -e before[1]
@@ -154,7 +154,7 @@ def _quote(text: str) -> str:
 
 
 _BASH = """\
-# Completion of omnigraph in bash; print it again after an upgrade.
+# omnigraph completion for bash; generate it again after an upgrade.
 _omnigraph() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} known=
     COMPREPLY=()
@@ -173,7 +173,7 @@ complete -o default -F _omnigraph omnigraph
 """
 _ZSH = """\
 #compdef omnigraph
-# Completion of omnigraph in zsh; print it again after an upgrade.
+# omnigraph completion for zsh; generate it again after an upgrade.
 _omnigraph() {
     local current=${words[CURRENT]} previous=${words[CURRENT-1]} known=
     local -a before found
@@ -285,9 +285,9 @@ def completion(
     shell: Annotated[Shell | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")] = None,
     names: Annotated[NameKind | None, typer.Option("--names", hidden=True)] = None,
 ) -> int:
-    """Print the script that completes commands, options, values, profiles and aliases in a shell.
+    """Print a shell script that completes commands, options, values, profiles and aliases.
 
-    Keep it where the shell looks for such scripts, or source it; print it again after an upgrade.
+    Save it where the shell looks for completions, or source it; generate it again after an upgrade.
     """
     if names is not None:
         config = operator_config()
@@ -296,7 +296,7 @@ def completion(
             write_line(name, sys.stdout)
         return 0
     if shell is None:
-        raise usage_error("no shell is named", what="shell", expected="bash, zsh or fish")
+        raise usage_error("no shell given", what="shell", expected="bash, zsh or fish")
     root = context.find_root()
     sys.stdout.write(_script(shell, collect_words(root.command, root)))
     return 0

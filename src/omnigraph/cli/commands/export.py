@@ -92,9 +92,11 @@ def export(  # noqa: PLR0913 - one parameter per option
     uri: Uri = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="FOLDER", help="An empty folder, or s3://bucket/prefix; standard output if none."),
+        typer.Option(
+            "--to", metavar="FOLDER", help="An empty folder or s3://bucket/prefix; standard output by default."
+        ),
     ] = None,
-    form: Annotated[FileFormat | None, typer.Option("--format", help="How files are written; jsonl if none.")] = None,
+    form: Annotated[FileFormat | None, typer.Option("--format", help="The file format; jsonl by default.")] = None,
     types: Types = None,
     engine: EngineName = None,
     master: Master = None,
@@ -105,11 +107,11 @@ def export(  # noqa: PLR0913 - one parameter per option
     snapshot: AtSnapshot = None,
     as_json: AsJson = False,
 ) -> int:
-    """Write every row of one state of a graph, so that it can be loaded again.
+    """Export every row of one state of a graph, so that it can be loaded again.
 
-    Without --to all rows go to standard output as JSONL: edges first, then nodes, by type and id. With --to each type
-    gets a folder of its own, and a manifest says at the end that all of it is there; `load --data FOLDER` reads it.
-    With --engine spark, or a setting of Spark, executors write the files.
+    Without --to, all rows go to standard output as JSONL: edges first, then nodes, by type and id. With --to, each type
+    gets its own folder, and a manifest written last marks the export as complete; `load --data FOLDER` reads it.
+    With --engine spark or a Spark setting, executors write the files.
     """
     address = graph_address(uri, store)
     output = choose_output(as_json=as_json)
@@ -174,8 +176,8 @@ def _check(
     to: str | None, form: FileFormat | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
 ) -> None:
     if branch is not None and snapshot is not None:
-        raise usage_error("--branch and --snapshot exclude each other", expected="one of them")
+        raise usage_error("--branch and --snapshot cannot be combined", expected="one of them")
     if to is None and form is not None and form is not FileFormat.JSONL:
-        raise usage_error("only JSONL goes to standard output", value=form.value, expected="--to FOLDER")
+        raise usage_error("only JSONL can be written to standard output", value=form.value, expected="--to FOLDER")
     if to is None and needs_folder:
-        raise usage_error("--json and Spark need a folder to export to", expected="--to FOLDER")
+        raise usage_error("--json and Spark need a destination folder", expected="--to FOLDER")

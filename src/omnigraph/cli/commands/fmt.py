@@ -114,10 +114,12 @@ class FormatReport:
 
 @fmt_app.command()
 def fmt(
-    paths: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files ending in .pg or .gq; - is a filter.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files ending in .pg or .gq; - formats standard input.")
+    ],
     *,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 2 if something would.")] = False,
-    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; print what would.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 2 if a file would change.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Change nothing; print the differences.")] = False,
     language: Annotated[
         Language | None, typer.Option("--language", help="The language of - and of files with another suffix.")
     ] = None,
@@ -125,7 +127,7 @@ def fmt(
 ) -> int:
     """Rewrite schema and query files in canonical form; comments stay.
 
-    A file that does not parse is reported and left alone, and the others are still formatted. The exit code is that
+    A file that does not parse is reported and left unchanged; the others are still formatted. The exit code is that
     of the first error.
     """
     refuse_second_stdin(paths)
@@ -156,13 +158,13 @@ def _language_of(path: str, language: Language | None) -> Language:
             return known
     if language is not None:
         return language
-    what = "standard input" if path == STDIN else "the suffix"
+    what = "its content" if path == STDIN else "its suffix"
     raise usage_error(
-        f"cannot tell the language from {what}: path={path}",
+        f"cannot tell the language of '{path}' from {what}",
         what="path",
         value=path,
         expected="a file ending in .pg or .gq",
-        hint="say --language pg or --language gq",
+        hint="use --language pg or --language gq",
     )
 
 

@@ -40,13 +40,13 @@ class InitReport:
 def init(
     *,
     uri: Annotated[
-        str, typer.Argument(metavar="URI", help="Where the graph will live: a path, file:// or s3://bucket/prefix.")
+        str, typer.Argument(metavar="URI", help="Where to create the graph: a path, file:// or s3://bucket/prefix.")
     ],
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="Its schema; - reads standard input.")],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The schema file; - reads standard input.")],
 ) -> int:
-    """Create a graph with an empty table per type of a schema.
+    """Create a graph with an empty table for each type of a schema.
 
-    A place that holds a graph already is refused; what a failed attempt left behind never stands in the way.
+    Fails if there is already a graph; leftovers of a failed attempt are not in the way.
     """
     source = read_input(schema)
     init_graph(Storage.open(uri), source.data, source_name=source.name)

@@ -125,7 +125,7 @@ def lint(
     *,
     uri: Uri = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="The schema; - reads standard input.")
+        str | None, typer.Option("--schema", metavar="FILE", help="The schema file; - reads standard input.")
     ] = None,
     query: Annotated[
         list[str] | None,
@@ -133,13 +133,13 @@ def lint(
     ] = None,
     store: Store = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="The branch of the graph whose schema counts.")
+        str | None, typer.Option("--branch", metavar="NAME", help="The branch of the graph whose schema is used.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Check a schema by itself, or query files against it.
+    """Check a schema on its own, or query files against it.
 
-    The schema is that of the file; without one, that of a branch of the graph. Exits with 2 if there is an error.
+    The schema is read from the file, or else from a branch of the graph. Exits with 2 if there is an error.
     Warnings and infos never fail.
     """
     query_paths = query or []
@@ -160,7 +160,7 @@ def _of_file(path: str, uri: str | None, store: str | None, branch: str | None) 
     graph = uri or store or branch
     if graph is not None:
         raise usage_error(
-            "both a schema and a graph are given",
+            "--schema and a graph cannot be combined",
             value=graph,
             expected="--schema or a graph",
             hint="leave out one of them",

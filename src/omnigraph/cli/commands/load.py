@@ -118,7 +118,7 @@ def run_load(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> tup
     choice = choose_for_load(order.spark, size, local_only=_local_only(order))
     if not choice.is_spark:
         if order.cluster_by is not None:
-            raise usage_error("--cluster-by is for Spark", value="local", expected="--engine spark")
+            raise usage_error("--cluster-by needs Spark", value="local", expected="--engine spark")
         return _run_local(backend, order, shows_bar=shows_bar), choice
     try:
         return _run_on_spark(backend, order, size, shows_bar=shows_bar), choice
@@ -160,7 +160,7 @@ def _size(backend: LocalBackend, order: LoadOrder) -> InputSize:
 
 
 def _local_only(order: LoadOrder) -> str | None:
-    return "a patch is made in one process" if order.patch else None
+    return "a patch runs in one process" if order.patch else None
 
 
 def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> LoadResult:
@@ -180,7 +180,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
 def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, shows_bar: bool) -> LoadResult:
     if order.patch:
         raise SparkUnsupportedError(
-            "a patch cannot be loaded on spark",
+            "a patch cannot be loaded on Spark",
             details=BadValue(what="load", value="--patch", expected="a load of whole rows"),
         )
     from omnigraph.spark import load  # noqa: PLC0415 - loaded for the loads that run on it
@@ -236,7 +236,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         Mode,
         typer.Option(
             "--mode",
-            help="append refuses rows that exist, merge replaces them, overwrite replaces whole types.",
+            help="append rejects existing rows, merge replaces them, overwrite replaces whole types.",
         ),
     ],
     data: Annotated[
@@ -254,17 +254,18 @@ def load(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--column",
             metavar="TYPE.PROPERTY=COLUMN",
-            help="The column of a CSV or Parquet file that gives a property; may be repeated.",
+            help="Read a property from this column of a CSV or Parquet file; may be repeated.",
         ),
     ] = None,
     patch: Annotated[
-        bool, typer.Option("--patch", help="With merge: keep what a row does not mention, instead of making it null.")
+        bool,
+        typer.Option("--patch", help="With merge: keep what a row does not mention instead of setting it to null."),
     ] = False,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
     ] = None,
     check_sums: Annotated[
-        bool, typer.Option("--check-sums", help="Compare the files of an exported folder with their checksums first.")
+        bool, typer.Option("--check-sums", help="Verify the checksums of an exported folder first.")
     ] = False,
     cluster_by: Annotated[
         list[str] | None,
@@ -281,18 +282,19 @@ def load(  # noqa: PLR0913 - one parameter per option
     store: Store = None,
     branch: Branch = "main",
     base: Annotated[
-        str | None, typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it is missing.")
+        str | None,
+        typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     ] = None,
     actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Load rows from files as one commit, or not at all.
+    """Load rows from files in a single atomic commit.
 
-    JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, which
-    --table or else the file's name tells. gzip and zstd are recognised, and so are folders that export wrote. Exits
-    with 2 if a row is bad or breaks a rule, with 3 if one exists already.
+    JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, given by
+    --table or else by the file name. gzip, zstd and exported folders are recognised. Exits with 2 if a row is invalid
+    or breaks a rule, with 3 if a row already exists.
     """
     address = graph_address(uri, store)
     if mode is Mode.OVERWRITE:
@@ -344,19 +346,19 @@ def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[s
         UsageError: nothing is named, or an option is not of its form.
     """
     if not data and not tables:
-        raise usage_error("nothing to load is named", expected="--data FILE or --table TYPE=FILE")
+        raise usage_error("no input given", expected="--data FILE or --table TYPE=FILE")
     mapped: dict[str, dict[str, str]] = {}
     for text in columns:
         target, equals, name = text.partition("=")
         owner, dot, prop = target.rpartition(".")
         if not (equals and dot and owner and prop and name):
-            raise usage_error(f"--column is not of its form value={text}", value=text, expected="TYPE.PROPERTY=COLUMN")
+            raise usage_error(f"invalid --column '{text}'", value=text, expected="TYPE.PROPERTY=COLUMN")
         mapped.setdefault(owner, {})[prop] = name
     sources = [_with_columns(Source(path=path), mapped) for path in data]
     for text in tables:
         owner, equals, path = text.partition("=")
         if not (equals and owner and path):
-            raise usage_error(f"--table is not of its form value={text}", value=text, expected="TYPE=FILE")
+            raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
         sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
     return sources
 
@@ -375,9 +377,7 @@ def read_clusters(texts: Sequence[str]) -> ClusterBy | None:
     for text in texts:
         owner, equals, name = text.partition("=")
         if not (owner and equals and name):
-            raise usage_error(
-                f"--cluster-by is not of its form value={text}", value=text, expected="TYPE=COLUMN, or key alone"
-            )
+            raise usage_error(f"invalid --cluster-by '{text}'", value=text, expected="TYPE=COLUMN, or key alone")
         chosen[owner] = name
     return chosen
 

@@ -36,7 +36,7 @@ from omnigraph.txn.claims.store import PendingClaim
 status_app = new_app()
 
 Storage = Annotated[
-    bool, typer.Option("--storage", help="Look at every stored file, too; takes longer the more states are kept.")
+    bool, typer.Option("--storage", help="Also look at every stored file; takes longer the more states are kept.")
 ]
 
 
@@ -44,7 +44,7 @@ Storage = Annotated[
 def status(
     *, uri: Uri = None, store: Store = None, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False
 ) -> int:
-    """Show rows, fragments, index coverage and writes under way, with advice. Nothing is written."""
+    """Show rows, fragments, index coverage and writes in progress, with advice. Writes nothing."""
     address = graph_address(uri, store)
     with open_graph(address, mode="read_only") as backend:
         found = backend.execute(StatusRequest(branch=branch, storage=storage))
@@ -74,10 +74,10 @@ def _status_lines(found: GraphStatus) -> Iterator[str]:
         yield f"{table.table_key}: {size}, {_coverage(table)}"
     if found.stored_bytes is not None:
         dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
-        yield f"storage: {found.stored_bytes} bytes, {dead} of old states and left-overs"
+        yield f"storage: {found.stored_bytes} bytes, {dead} of it in old states and leftovers"
     if found.pending:
-        yield f"writes under way: {len(found.pending)}"
-    for line in found.advice or ("all is well",):
+        yield f"writes in progress: {len(found.pending)}"
+    for line in found.advice or ("no problems found",):
         yield f"advice: {line}" if found.advice else line
 
 
@@ -103,11 +103,11 @@ def optimize(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compact the tables of a branch and build or extend the indexes that its schema asks for.
+    """Compact the tables of a branch and build or extend the indexes that its schema declares.
 
-    Runs beside writers, changes no answer and removes nothing. Tables that the branch only inherits are left to the
-    branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark, or a setting of
-    Spark, executors do the work.
+    Runs concurrently with writers, changes no query result and removes nothing. Tables that the branch only inherits
+    are left to the branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark
+    or a Spark setting, executors do the work.
     """
     spark = spark_request(engine, master, remote, spark_conf)
     address = graph_address(uri, store)
@@ -173,9 +173,9 @@ def parse_duration(text: str) -> int:
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        expected = "a number with s, m, h, d or w behind it"
-        hint = f"give {expected}, such as 30d"
-        raise usage_error(f"not a duration: {text!r}", what="duration", value=text, expected=expected, hint=hint)
+        expected = "a number followed by s, m, h, d or w"
+        hint = f"use {expected}, such as 30d"
+        raise usage_error(f"invalid duration {text!r}", what="duration", value=text, expected=expected, hint=hint)
     return int(found["count"]) * _SECONDS[found["unit"]]
 
 
@@ -193,19 +193,21 @@ def cleanup(
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="TIME", help="Keep states that were current within this time, such as 30d."
+            "--older-than", metavar="TIME", help="Keep states that were current within this period, such as 30d."
         ),
     ] = None,
-    confirm: Annotated[bool, typer.Option("--confirm", help="Do it; otherwise only show what would go.")] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Remove them; otherwise only show what would be removed.")
+    ] = False,
     yes: Consent = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Remove states that are older than what is to be kept, with the files that only they need.
+    """Remove old states, and the files that only they need.
 
-    Give --keep, --older-than or both; with both a state goes only when neither keeps it. The newest state of every
-    branch, everything that a tag names, and what branches started or could be merged from always stay. A state that
-    went can never be read again, though its commit stays listed.
+    Give --keep, --older-than or both; with both, a state is removed only if neither keeps it. The newest state of
+    every branch, tagged states, and the states that branches started from or could be merged from always stay. A
+    removed state can never be read again, though its commit stays listed.
     """
     address = graph_address(uri, store)
     older_than_s = None if older_than is None else parse_duration(older_than)
@@ -225,7 +227,7 @@ def cleanup(
         "branches": [{"branch": name, "oldest_version": floor} for name, floor in result.floors.items()],
         "protected": [{"branch": name, "version": version, "by": why} for name, version, why in result.protected],
     }
-    remarks = [] if confirm else ["nothing was removed; give --confirm to do it"]
+    remarks = [] if confirm else ["nothing was removed; add --confirm to remove"]
     choose_output(as_json=as_json).show(
         PlainReport(document=document, lines=list(_cleanup_lines(result)), remarks=remarks)
     )
@@ -257,17 +259,17 @@ def repair(
     store: Store = None,
     branch: Branch = "main",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Adopt compactions and end silent writes; otherwise only look.")
+        bool, typer.Option("--confirm", help="Adopt compactions and end abandoned writes; otherwise only look.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="With --confirm: adopt every other change too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="With --confirm: also adopt every other change.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show tables that something other than omnigraph has changed, and adopt or discard what was done to them.
+    """Show tables that something other than omnigraph has changed, and adopt or discard the changes.
 
-    A compaction, which changes no row, is adopted by --confirm alone; anything else also needs --force or --discard.
-    Exits with 11 when a change was left that needs such a decision.
+    A compaction, which changes no row, is adopted by --confirm alone; any other change also needs --force or --discard.
+    Exits with 11 if a change is left that needs this decision.
     """
     address = graph_address(uri, store)
     RepairOrder(confirm=confirm, force=force, discard=discard)
@@ -303,7 +305,7 @@ def _claim(claim: PendingClaim) -> dict[str, Any]:
 def _remarks(result: RepairResult) -> Iterator[str]:
     actions = {table.action for table in result.tables}
     if "preview" in actions or (result.claims and not result.tables):
-        yield "nothing was changed; give --confirm to do it"
+        yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"
 

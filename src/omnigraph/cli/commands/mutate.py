@@ -40,7 +40,7 @@ def read_params(text: str | None, path: str | None, each: Sequence[str] = ()) ->
         QueryParameterError: they are not JSON.
     """
     if text is not None and path is not None:
-        raise usage_error("--params and --params-file exclude each other", expected="one of the two")
+        raise usage_error("--params and --params-file cannot be combined", expected="one of the two")
     if text is None and path is None:
         return _with_each(None, each)
     from omnigraph.ir import decode_parameter_text  # noqa: PLC0415 - for calls with parameters
@@ -62,9 +62,7 @@ def parameter_value(text: str, origin: str) -> Any:
     except QueryParameterError:
         return text
     except UnicodeEncodeError as problem:
-        raise usage_error(
-            f"{origin} holds bytes that are no text", value=ascii(text), expected="UTF-8 text"
-        ) from problem
+        raise usage_error(f"{origin} is not valid UTF-8", value=ascii(text), expected="UTF-8 text") from problem
 
 
 def _with_each(given: Any, each: Sequence[str]) -> Any:
@@ -75,9 +73,9 @@ def _with_each(given: Any, each: Sequence[str]) -> Any:
     for text in each:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise usage_error(f"--param is not of its form value={text}", value=text, expected="NAME=VALUE")
+            raise usage_error(f"invalid --param '{text}'", value=text, expected="NAME=VALUE")
         if name in single:
-            raise usage_error(f"--param names a parameter twice name={name}", value=text, expected="each name once")
+            raise usage_error(f"parameter '{name}' is given twice", value=text, expected="each name once")
         single[name] = parameter_value(value, "--param")
     return {**(given or {}), **single}
 
@@ -89,7 +87,7 @@ app = new_app()
 def mutate(  # noqa: PLR0913 - one parameter per option
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
+        str | None, typer.Argument(metavar="[NAME]", help="The query to run, if the source holds several.")
     ] = None,
     query_path: QueryFile = None,
     query_text: QueryText = None,
@@ -102,9 +100,9 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
-    """Insert, update and delete by a query; all of its statements become one commit, or nothing does.
+    """Insert, update and delete with a query; all of its statements form a single atomic commit.
 
-    Exits with 4 if --if-commit names another commit than the head of the branch.
+    Exits with 4 if the commit of --if-commit is not the head of the branch.
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
@@ -142,14 +140,14 @@ def read_query(path: str | None, text: str | None, name: str | None) -> InputFil
     """
     if path is not None and text is not None:
         raise usage_error(
-            "--query and --query-string exclude each other", expected="one of them", hint="give one of the two"
+            "--query and --query-string cannot be combined", expected="one of them", hint="use one of the two"
         )
     if path is not None:
         return read_input(path)
     if text is None:
         named = f"query '{name}'" if name else "a query"
         raise usage_error(
-            f"{named} needs its text", expected="--query or -e", hint="give it with --query FILE or -e TEXT"
+            f"no text given for {named}", expected="--query or -e", hint="give it with --query FILE or -e TEXT"
         )
     if not text.strip():
         raise usage_error("the query text is empty", expected="a query", hint="write the query after -e")

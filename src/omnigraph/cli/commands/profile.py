@@ -19,7 +19,7 @@ from omnigraph.records import record
 class _Commands(LazyGroup):
     entries: ClassVar[Mapping[str, Entry]] = {
         "list": Entry(
-            app="omnigraph.cli.commands.profile:list_app", summary="List the profiles and what they lead to."
+            app="omnigraph.cli.commands.profile:list_app", summary="List the profiles and the graphs they name."
         ),
         "show": Entry(
             app="omnigraph.cli.commands.profile:show_app", summary="Show what a command works on by default."
@@ -75,7 +75,7 @@ class ProfileListReport:
 
 @list_app.command("list")
 def list_profiles(*, as_json: AsJson = False) -> int:
-    """List the profiles of the operator config and what they lead to; a star marks the one in use."""
+    """List the profiles of the operator config and the graphs they name; a star marks the one in use."""
     config, active = operator_config(), active_profile()
     lines = tuple(_describe(profile, active) for profile in config.profiles.values())
     choose_output(as_json=as_json).show(ProfileListReport(profiles=lines))
@@ -137,11 +137,11 @@ class ProfileReport:
 def show(
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile; by default what OMNIGRAPH_PROFILE says.")
+        str | None, typer.Argument(metavar="[NAME]", help="The profile; OMNIGRAPH_PROFILE by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show what a profile leads to; without one, what commands work on by the defaults of the operator config."""
+    """Show what a profile resolves to; without one, what commands work on by default."""
     config = operator_config()
     wanted = name or active_profile()
     target = config.defaults.store if wanted is None else find_named(config, "profile", wanted).storage()

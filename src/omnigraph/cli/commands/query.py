@@ -50,9 +50,11 @@ class Traversal(StrEnum):
 
 
 QueryName = Annotated[
-    str | None, typer.Argument(metavar="[NAME]", help="Which query of the source, if it holds several.")
+    str | None, typer.Argument(metavar="[NAME]", help="The query to run, if the source holds several.")
 ]
-ReadBranch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main if none.")]
+ReadBranch = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
+]
 AtSnapshot = Annotated[
     str | None,
     typer.Option("--snapshot", metavar="REF", help="Read an earlier state: a commit id, main~3, tag:v1 or @TIME."),
@@ -60,12 +62,13 @@ AtSnapshot = Annotated[
 RowLimit = Annotated[
     int | None, typer.Option("--limit-rows", metavar="N", min=0, help="Fail if there are more rows than this.")
 ]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Fail if it takes longer.")]
+Timeout = Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="Fail if the query takes longer.")]
 Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Fail if it needs more memory, such as 256M or 2G.")
+    str | None,
+    typer.Option("--memory", metavar="SIZE", help="Fail if the query needs more memory, such as 256M or 2G."),
 ]
 TraversalMode = Annotated[
-    Traversal, typer.Option("--mode", help="Walk edges through indexes, through memory, or by what seems cheaper.")
+    Traversal, typer.Option("--mode", help="Traverse edges by index, in memory, or whichever seems cheaper.")
 ]
 
 
@@ -89,7 +92,7 @@ def read_request(
         QueryParameterError: the parameters are not JSON.
     """
     if branch is not None and snapshot is not None:
-        raise usage_error("--branch and --snapshot exclude each other", expected="one of them")
+        raise usage_error("--branch and --snapshot cannot be combined", expected="one of them")
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
     return QueryRequest(
@@ -123,16 +126,14 @@ def read_options(limit_rows: int | None, timeout_s: float | None, memory: str | 
 def _milliseconds(timeout_s: float) -> int:
     timeout_ms = timeout_s * 1000
     if not (math.isfinite(timeout_ms) and timeout_ms >= 0):
-        raise usage_error(
-            f"--timeout is no time value={timeout_s}", value=str(timeout_s), expected="seconds, such as 2.5"
-        )
+        raise usage_error(f"invalid timeout '{timeout_s}'", value=str(timeout_s), expected="seconds, such as 2.5")
     return math.ceil(timeout_ms)
 
 
 def _size(text: str) -> int:
     size = size_of(text)
     if size is None:
-        raise usage_error(f"--memory is no size value={text}", value=text, expected="a size, such as 256M or 2G")
+        raise usage_error(f"invalid memory size '{text}'", value=text, expected="a size, such as 256M or 2G")
     return size
 
 
@@ -148,7 +149,7 @@ class ResultFormat(StrEnum):
 
 RowFormat = Annotated[
     ResultFormat | None,
-    typer.Option("--format", help="How to write the rows; a table unless the operator config says else."),
+    typer.Option("--format", help="The output format; a table unless the operator config says otherwise."),
 ]
 
 
@@ -228,10 +229,10 @@ def query(  # noqa: PLR0913 - one parameter per option
     form: RowFormat = None,
     as_json: AsJson = False,
 ) -> int:
-    """Read rows by a query, from the newest state of a branch or from an earlier one.
+    """Run a read query on the newest state of a branch or on an earlier one.
 
-    --json is --format json, and has errors as JSON too. Nothing is written unless the read succeeds as a whole.
-    A read runs on Spark only when --engine spark or a setting of Spark asks for it; its rows are the same.
+    --json is --format json, with errors as JSON too. Nothing is printed unless the whole read succeeds.
+    A read runs on Spark only if --engine spark or a Spark setting asks for it; the rows are the same.
     """
     spark = spark_request(engine, master, remote, spark_conf)
     request = read_request(
@@ -299,11 +300,11 @@ def explain(  # noqa: PLR0913 - one parameter per option
     memory: Memory = None,
     mode: TraversalMode = Traversal.AUTO,
     run: Annotated[
-        bool, typer.Option("--run", help="Run the query too, and show rows, calls and time of each step.")
+        bool, typer.Option("--run", help="Also run the query, and show rows, calls and time of each step.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show how a query would be read, step by step, with the rows that each step is expected to have."""
+    """Show how a query would run, step by step, with the expected rows of each step."""
     request = read_request(
         name=name,
         query_path=query_path,
@@ -329,10 +330,10 @@ _MAIN = "main"
 @alias_app.command()
 def alias(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The alias, as the operator config calls it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the alias in the operator config.")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Its parameters, in the order of its args: JSON, or else text."),
+        typer.Argument(metavar="[ARGS]...", help="Its parameters, in the order of its args: JSON or plain text."),
     ] = None,
     params: Params = None,
     params_path: ParamsFile = None,
@@ -340,10 +341,10 @@ def alias(
     form: RowFormat = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a query that the operator config gives a short name, on the graph that stands there.
+    """Run a query that the operator config gives a short name, on the graph given there.
 
-    --params and --param win over arguments, and arguments over the parameters of the config. A mutation runs only if
-    the alias says `mutation: true`.
+    --params and --param override arguments, and arguments override the parameters of the config. A mutation runs only
+    if the alias sets `mutation: true`.
     """
     config = operator_config()
     chosen = find_named(config, "alias", name)
@@ -365,7 +366,7 @@ def alias(
             )
             result = backend.execute(request)
         except WrongQueryKindError as problem:
-            hint = f"say mutation: true under aliases.{name} in {config.path} to let it write"
+            hint = f"set mutation: true under aliases.{name} in {config.path} to let it write"
             raise WrongQueryKindError(problem.message, details=problem.details, hint=hint) from problem
         write_result(result, form, sys.stdout)
     return 0
@@ -380,10 +381,10 @@ def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
     if len(arguments) > len(alias.args):
         names = ", ".join(alias.args)
         raise usage_error(
-            f"alias '{alias.name}' is given too many arguments most={len(alias.args)} actual={len(arguments)}",
+            f"too many arguments for alias '{alias.name}': {len(arguments)} instead of at most {len(alias.args)}",
             value=arguments[len(alias.args)],
             expected=names or "no arguments",
-            hint=f"its arguments are {names}" if names else "it takes none; parameters can be given with --params",
+            hint=f"its arguments are {names}" if names else "it takes none; pass parameters with --params",
         )
     if not (given is None or isinstance(given, dict)):
         # Parameters that are no object are refused with everybody else's, where the query is known.
@@ -396,11 +397,11 @@ def merge_parameters(alias: Alias, arguments: Sequence[str], given: Any) -> Any:
 def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
     """Return the storage and the file of an alias."""
     if (alias.store is None) == (alias.profile is None):
-        raise alias.problem("does not bind exactly one of store and profile", expected="store or profile")
+        raise alias.problem("must set exactly one of store and profile", expected="store or profile")
     if alias.file is None:
-        raise alias.problem("names no file that holds its query", expected="file")
+        raise alias.problem("has no query file", expected="file")
     if alias.mutation and alias.format is not None:
-        raise alias.problem("is a mutation, which writes no rows and has no format", expected="one of the two")
+        raise alias.problem("is a mutation, which returns no rows and has no format", expected="one of the two")
     if alias.store is not None:
         return alias.store, alias.file
     return find_named(config, "profile", alias.profile or "").storage(), alias.file
@@ -427,5 +428,5 @@ def _wants_json(form: ResultFormat | None, *, as_json: bool) -> bool:
     if form in {None, ResultFormat.JSON}:
         return as_json or form is ResultFormat.JSON
     raise usage_error(
-        "a mutation writes no rows and has no format", value="--format", expected="--json", hint="leave --format out"
+        "a mutation returns no rows and has no format", value="--format", expected="--json", hint="leave out --format"
     )

@@ -33,12 +33,12 @@ class _Commands(LazyGroup):
         ),
         "apply": Entry(
             app="omnigraph.cli.commands.schema:apply_app",
-            summary="Bring a graph to another schema, rows included.",
+            summary="Migrate a graph to another schema, rows included.",
             capability="any",
         ),
         "show": Entry(
             app="omnigraph.cli.commands.schema:show_app",
-            summary="Print the schema that a graph follows.",
+            summary="Print the schema of a graph.",
             capability="any",
         ),
     }
@@ -71,11 +71,11 @@ def apply(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Bring a graph to another schema: tables, rows and schema change in one commit, or nothing does.
+    """Migrate a graph to another schema: tables, rows and schema change in a single atomic commit.
 
-    Rules that are added are checked against the rows there are. Drops are soft unless --allow-data-loss is given:
-    earlier commits still show what was dropped. Exits with 2 if a step is refused or a row breaks an added rule, with 3
-    if somebody else wrote to a table that had to be changed.
+    Added rules are checked against the existing rows. Drops are soft unless --allow-data-loss is given: earlier
+    commits still show what was dropped. Exits with 2 if a step is refused or a row breaks an added rule, with 3 if
+    another process wrote to a table that had to change.
     """
     address = graph_address(uri, store)
     desired = read_input(desired_path)
@@ -157,13 +157,13 @@ def plan(
     allow_data_loss: AllowDataLoss = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the steps from the schema of a graph, or of a file, to another one, without changing anything.
+    """Show the steps from the schema of a graph or a file to another one, without changing anything.
 
-    Every step is listed, the refused ones too. Exits with 2 if one of them is refused.
+    Every step is listed, including refused ones. Exits with 2 if a step is refused.
     """
     if accepted_path is not None and (uri is not None or store is not None):
         raise usage_error(
-            "--from and a graph exclude each other", expected="one of them", hint="plan from a file or from a graph"
+            "--from and a graph cannot be combined", expected="one of them", hint="plan from a file or from a graph"
         )
     refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
     if accepted_path is None:
@@ -214,7 +214,7 @@ class SchemaReport:
 
 @show_app.command()
 def show(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
-    """Print the schema that a branch of a graph follows, as it was written."""
+    """Print the schema of a branch, as it was written."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         source = backend.execute(ReadStateRequest(branch=branch)).state.schema.source
     choose_output(as_json=as_json).show(SchemaReport(source=source))

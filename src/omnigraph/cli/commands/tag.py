@@ -29,7 +29,7 @@ app = new_app(cls=_Commands)
 
 @app.callback()
 def tag() -> None:
-    """Name states of a graph; what a tag names is never cleaned up."""
+    """Name states of a graph; a tagged state is never cleaned up."""
 
 
 create_app = new_app()
@@ -67,7 +67,7 @@ def delete(
     store: Store = None,
     as_json: AsJson = False,
 ) -> int:
-    """Delete a tag. The state that it named may then be cleaned up."""
+    """Delete a tag. The state it named may then be cleaned up."""
     with open_graph(graph_address(uri, store)) as backend:
         gone = backend.execute(DeleteTagRequest(name=name))
     report = PlainReport(document=gone.to_json(), lines=[f"deleted tag {gone.name}"])
@@ -80,7 +80,7 @@ list_app = new_app()
 
 @list_app.command("list")
 def list_tags(*, uri: UriOption = None, store: Store = None, as_json: AsJson = False) -> int:
-    """List the tags by name, with the commits that they name."""
+    """List the tags by name, with their commits."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         found = backend.execute(ListTagsRequest())
     report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(_line, found)))

@@ -52,7 +52,7 @@ class Profile:
         if self.store is not None:
             return self.store
         details = Diagnostic(place=self.place, expected=("store",), found="nothing")
-        raise ConfigError(f"profile '{self.name}' names no store", details=details)
+        raise ConfigError(f"profile '{self.name}' has no store", details=details)
 
 
 @record
@@ -115,7 +115,7 @@ def find_named(config: OperatorConfig, what: Literal["profile", "alias"], name: 
     missing = ProfileMissingError if what == "profile" else AliasMissingError
     known = tuple(defined)
     raise missing(
-        f"no {what} has this name name={name}",
+        f"{what} '{name}' was not found",
         details=MissingThing(what=what, name=name, near=known),
         hint=f"there are {', '.join(known)}" if known else f"no {what} is defined in {config.path}",
     )
@@ -191,7 +191,7 @@ def default_store() -> str:
         return find_named(config, "profile", name).storage()
     if config.defaults.store is None:
         raise usage_error(
-            "no graph is named",
+            "no graph given",
             what="graph",
             expected="--store URI",
             hint=(
@@ -230,7 +230,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
         defaults=_defaults(root.section("defaults"), folder),
         aliases={name: _alias(name, one, folder) for name, one in root.sections("aliases").items()},
         warnings=tuple(
-            f"unknown key `{key}` (of a later version, or a typo); ignored in {path}:{line}"
+            f"unknown key `{key}` (from a later version, or a typo); ignored in {path}:{line}"
             for key, line in root.unknown()
         ),
     )

@@ -98,12 +98,12 @@ class _Builder:
 
     def _node(self, event: yaml.Event, events: Iterator[yaml.Event], *, depth: int) -> Node:
         if depth > MAX_NESTING:
-            raise self._refusal(f"nested too deeply limit={MAX_NESTING}", event)
+            raise self._refusal(f"nested more than {MAX_NESTING} levels deep", event)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise self._refusal("anchors and aliases of YAML are not supported", event)
+            raise self._refusal("YAML anchors and aliases are not supported", event)
         tag = getattr(event, "tag", None)
         if tag not in {None, "!"}:
-            raise self._refusal("tags of YAML are not supported", event, found=str(tag))
+            raise self._refusal("YAML tags are not supported", event, found=str(tag))
         if isinstance(event, yaml.ScalarEvent):
             is_plain = event.implicit[0]
             return Node(value=_scalar(event.value) if is_plain else event.value, span=self._span(event))
@@ -119,11 +119,11 @@ class _Builder:
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             key = self._node(event, events, depth=depth + 1)
             if isinstance(key.value, tuple | dict):
-                raise self._document.problem("a key is no text", key.span, expected="a name")
+                raise self._document.problem("a key is not text", key.span, expected="a name")
             # A name that looks like a number or a truth value is still a name.
             name = event.value if isinstance(event, yaml.ScalarEvent) else ""
             if name in entries:
-                raise self._document.problem(f"key is given twice key={name}", key.span, expected="each key once")
+                raise self._document.problem(f"key '{name}' is given twice", key.span, expected="each key once")
             node = self._node(next(events), events, depth=depth + 1)
             entries[name] = Node(value=node.value, span=node.span, key_span=key.span)
         return entries
@@ -215,7 +215,7 @@ class Section:
         found: list[str] = []
         for place, item in enumerate(node.value):
             if not isinstance(item.value, str) or not item.value or item.value in found:
-                raise self._mistyped(item, f"{self._name(key)}[{place}]", "text that stands there once")
+                raise self._mistyped(item, f"{self._name(key)}[{place}]", "text that occurs only once")
             found.append(item.value)
         return tuple(found)
 

@@ -148,7 +148,7 @@ def translated(rule: str, settings: KernelSettings, size: Callable[[], int]) -> 
     except duckdb.OutOfMemoryException as error:
         limit = settings.memory_limit_bytes
         details = LimitExceeded(resource="constraint memory", limit=limit, actual=size())
-        msg = f"checking the change takes more memory than allowed rule={rule} limit={limit}"
+        msg = f"checking rule '{rule}' needs more memory than the limit of {limit}"
         raise MemoryBudgetError(msg, details=details) from error
     except duckdb.Error as error:
-        raise InternalError(f"a constraint text cannot be run rule={rule}: {error}") from error
+        raise InternalError(f"cannot run the text of rule '{rule}': {error}") from error

@@ -75,7 +75,7 @@ def describe_edge_count(edge: EdgeType, source: str, edges: int, at: RowPlace | 
 
 def describe_taken_id(owner: NodeType | EdgeType, at: RowPlace) -> Violation:
     """Describe a row whose id must not be there yet and is."""
-    message = f"the table already has this id table={owner.table_key} id={at.entity_id!r}"
+    message = f"table '{owner.table_key}' already has this id: {at.entity_id!r}"
     return describe_row(owner, "id", at, message, name="id", value=at.entity_id)
 
 

@@ -44,15 +44,15 @@ def unit_vectors(found: Sequence[Sequence[float]], *, count: int, dimension: int
             no direction.
     """
     if len(found) != count:
-        raise _unusable(provider, f"the number of vectors is wrong: expected={count} actual={len(found)}")
+        raise _unusable(provider, f"expected {count} vectors, got {len(found)}")
     for vector in found:
         if len(vector) != dimension:
-            raise _unusable(provider, f"a vector has another dimension: expected={dimension} actual={len(vector)}")
+            raise _unusable(provider, f"expected vectors of {dimension} dimensions, got {len(vector)}")
     try:
         with np.errstate(over="ignore"):
             values = np.asarray(found, dtype=np.float64).reshape(count, dimension).astype(np.float32)
     except (TypeError, ValueError) as error:
-        raise _unusable(provider, "a vector has components that are no numbers") from error
+        raise _unusable(provider, "a vector has a component that is not a number") from error
     if not np.isfinite(values).all():
         raise _unusable(provider, "a vector has a component that is not finite")
     # Summed in double: squares of many small components would vanish otherwise.
@@ -65,9 +65,7 @@ def unit_vectors(found: Sequence[Sequence[float]], *, count: int, dimension: int
 
 def _unusable(provider: str, reason: str) -> EmbeddingAnswerError:
     details = ProviderFault(provider=provider, address="", reason=reason)
-    return EmbeddingAnswerError(
-        f"the embedding provider's answer is unusable: {reason} provider={provider}", details=details
-    )
+    return EmbeddingAnswerError(f"unusable response from embedding provider '{provider}': {reason}", details=details)
 
 
 CONFIGURE_HINT = "name an embedding provider in OMNIGRAPH_EMBED_PROVIDER and set its API key"
@@ -158,8 +156,8 @@ class Embedder:
         if model is not None and model != provider.model:
             details = ModelMismatch(property=field, declared=model, active=provider.model)
             raise EmbeddingModelMismatchError(
-                f"vectors of two models cannot be compared: property={field} declared={model!r}"
-                f" active={provider.model!r}",
+                f"vectors of two models cannot be compared: property '{field}' declares {model!r},"
+                f" but {provider.model!r} is active",
                 details=details,
             )
         return provider
@@ -187,7 +185,7 @@ class Embedder:
         if not self.is_configured:
             details = BadValue(what="provider", value="", expected="OMNIGRAPH_EMBED_PROVIDER")
             raise EmbeddingSettingsError(
-                "text must be embedded, and no embedding provider is configured",
+                "text must be embedded, but no embedding provider is configured",
                 details=details,
                 hint=CONFIGURE_HINT,
             )
@@ -219,4 +217,4 @@ def _check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         details = BadValue(what="text", value=ascii(text[:80]), expected="valid Unicode")
-        raise ValueFormatError("text to embed holds half of a surrogate pair", details=details) from error
+        raise ValueFormatError("the text to embed is not valid Unicode", details=details) from error

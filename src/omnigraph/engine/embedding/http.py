@@ -80,21 +80,21 @@ class HttpCaller:
             now_s = self._clock.monotonic_s()
             if now_s >= until_s or (attempt < self._settings.attempts and now_s + pause_s >= until_s):
                 raise EmbeddingDeadlineError(
-                    f"no embedding in time, the last attempt met: {fault.reason} address={url}", details=fault
+                    f"no embedding from {url} in time; the last attempt failed: {fault.reason}", details=fault
                 )
             if attempt >= self._settings.attempts:
                 raise EmbeddingUnavailableError(
-                    f"the embedding provider is not available: {fault.reason} address={url} attempts={attempt}",
+                    f"embedding provider at {url} is not available after {attempt} attempts: {fault.reason}",
                     details=fault,
                 )
-            _log.info("embedding failed, trying again: %s address=%s attempt=%d", fault.reason, url, attempt)
+            _log.info("embedding failed, trying again: %s (address %s, attempt %d)", fault.reason, url, attempt)
             self._clock.sleep(pause_s)
 
     def garbled(self, path: str, reason: str) -> EmbeddingAnswerError:
         """Return the error for an answer that is not what the provider's interface promises."""
         url = f"{self._settings.address}/{path}"
         return EmbeddingAnswerError(
-            f"the embedding provider's answer is unusable: {reason} address={url}", details=self._fault(url, reason)
+            f"unusable response from embedding provider at {url}: {reason}", details=self._fault(url, reason)
         )
 
     def close(self) -> None:
@@ -109,7 +109,7 @@ class HttpCaller:
             # The cause may quote the address of a proxy, password included, so it is not repeated.
             details = BadValue(what="environment", value="…", expected="usable proxies and certificates")
             raise EmbeddingSettingsError(
-                "no HTTP client can be made with the proxies and certificates of the environment", details=details
+                "cannot create an HTTP client with the proxies and certificates of the environment", details=details
             ) from error
         return client
 
@@ -122,19 +122,19 @@ class HttpCaller:
         started_s = self._clock.monotonic_s()
         allowed_s = min(self._settings.timeout_ms / 1000, until_s - started_s)
         if allowed_s <= 0:
-            return _Passing(reason="there was no time left")
+            return _Passing(reason="no time was left")
         try:
             with self._client.stream("POST", url, content=data, timeout=allowed_s) as response:
                 body = self._read(response, url, started_s + allowed_s)
                 status = response.status_code
         except self._library.TimeoutException:
-            return _Passing(reason="no answer within the time of one request")
+            return _Passing(reason="the request timed out")
         except (self._library.NetworkError, self._library.RemoteProtocolError, self._library.ProxyError) as error:
             return _Passing(reason=f"the connection failed: {self._said(str(error))}")
         except (self._library.HTTPError, self._library.InvalidURL) as error:
             raise self.garbled(url.removeprefix(f"{self._settings.address}/"), self._said(str(error))) from error
         if body is None:
-            return _Passing(reason="no answer within the time of one request")
+            return _Passing(reason="the request timed out")
         if status == 429 or status >= 500:
             return _Passing(reason=f"HTTP status {status}", status=status)
         if not 200 <= status < 300:
@@ -157,11 +157,11 @@ class HttpCaller:
         if status in {401, 403}:
             # Providers repeat parts of the key here, so nothing of what they say is passed on.
             variables = " or ".join(DEFAULTS[self._settings.provider].key_variables)
-            reason, hint = "the API key is not accepted", f"check {variables}"
+            reason, hint = "the API key was not accepted", f"check {variables}"
         else:
-            reason, hint = self._said(_explanation(body)) or "no reason is given", None
+            reason, hint = self._said(_explanation(body)) or "no reason given", None
         return EmbeddingRefusedError(
-            f"the embedding provider refused: {reason} address={url} status={status}",
+            f"embedding provider at {url} refused the request with status {status}: {reason}",
             details=self._fault(url, reason, status),
             hint=hint,
         )
@@ -192,7 +192,7 @@ def _library() -> Any:
         return import_module("httpx")
     except ImportError as error:
         raise EmbeddingLibraryError(
-            "embedding over HTTP needs a library that is not installed: library=httpx",
+            "embedding over HTTP needs httpx, which is not installed",
             details=MissingThing(what="library", name="httpx"),
             hint=f"install {_EXTRA}",
         ) from error

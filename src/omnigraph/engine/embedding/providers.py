@@ -105,10 +105,10 @@ class OpenAiProvider:
         try:
             items = _OPENAI_DECODER.decode(answer).data
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._http.garbled(_PATH, "it is no list of embeddings") from error
+            raise self._http.garbled(_PATH, "it is not a list of embeddings") from error
         by_index = {at if item.index is None else item.index: item.embedding for at, item in enumerate(items)}
         if len(items) != count or set(by_index) != set(range(count)):
-            raise self._http.garbled(_PATH, f"it has other embeddings than were asked for: expected={count}")
+            raise self._http.garbled(_PATH, f"it does not hold the {count} embeddings that were requested")
         return [by_index[at] for at in range(count)]
 
 
@@ -181,7 +181,7 @@ class GeminiProvider:
         try:
             return _GEMINI_DECODER.decode(answer).embedding.values
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise self._http.garbled(self._path, "it is no embedding") from error
+            raise self._http.garbled(self._path, "it is not an embedding") from error
 
 
 class _Embedding(msgspec.Struct):
@@ -251,7 +251,7 @@ class LocalProvider:
         if model != LOCAL_MODEL:
             details = BadValue(what="model", value=model, expected=LOCAL_MODEL)
             raise EmbeddingSettingsError(
-                f"the local embedding provider has one model only: model={model!r}",
+                f"the local embedding provider does not have model {model!r}",
                 details=details,
                 hint=f"set OMNIGRAPH_EMBED_MODEL to {LOCAL_MODEL}, or leave it out",
             )
@@ -292,7 +292,7 @@ def _load() -> Any:
         return package.load_model()
     except (ImportError, OSError) as error:
         raise EmbeddingLibraryError(
-            f"the local embedding model cannot be loaded: library={_PACKAGE}",
+            f"cannot load the local embedding model: {_PACKAGE} is not usable",
             details=MissingThing(what="library", name=_PACKAGE),
             hint=f"install {_EXTRA}",
         ) from error

@@ -137,7 +137,7 @@ def unknown_provider(name: object) -> EmbeddingSettingsError:
     shown = ascii(name)[:_SHOWN]
     details = BadValue(what="provider", value=name if isinstance(name, str) else shown, expected=" | ".join(PROVIDERS))
     return EmbeddingSettingsError(
-        f"no embedding provider has this name: provider={shown}",
+        f"unknown embedding provider {shown}",
         details=details,
         hint=meant(name, PROVIDERS) or f"set OMNIGRAPH_EMBED_PROVIDER to one of: {', '.join(PROVIDERS)}",
     )
@@ -148,7 +148,7 @@ def missing_key(provider: ProviderKind) -> EmbeddingSettingsError:
     variables = " or ".join(DEFAULTS[provider].key_variables)
     details = BadValue(what="api_key", value="", expected=variables)
     return EmbeddingSettingsError(
-        f"the embedding provider needs an API key and {variables} is not set: provider={provider}",
+        f"embedding provider '{provider}' needs an API key, but {variables} is not set",
         details=details,
         hint=f"set {variables}, or name another provider in OMNIGRAPH_EMBED_PROVIDER",
     )

@@ -133,7 +133,7 @@ def check_finite(column: pa.Array, name: str) -> None:
     if not pc.all(finite, min_count=0).as_py():
         found = str(column.filter(pc.invert(finite))[0].as_py())
         details = BadValue(what=name, value=found, expected="a finite number")
-        raise ChangeValueError(f"a value cannot be exported property={name} value={found}", details=details)
+        raise ChangeValueError(f"value {found} of property '{name}' cannot be exported", details=details)
 
 
 def _blobs(column: pa.Array) -> pa.Array:

@@ -206,8 +206,8 @@ class ExportJob:
         check_choice("format", form, FORMATS)
         storage = _storage(target, graph)
         if f"{storage.root}/".startswith(f"{graph.root}/"):
-            details = BadValue(what="folder", value=storage.root, expected="a folder outside of the graph")
-            raise ExportTargetError(f"the folder lies inside the graph path={storage.root}", details=details)
+            details = BadValue(what="folder", value=storage.root, expected="a folder outside the graph")
+            raise ExportTargetError(f"folder '{storage.root}' is inside the graph", details=details)
         parts: list[ExportPart] = []
         for owner in cut.owners:
             table = cut.snapshot.table(owner.table_key)
@@ -253,8 +253,8 @@ class ExportJob:
         root = self.folder.storage.root
         mark = f"an export began here at {format_datetime(runtime.clock.now_ms())} and has not finished\n".encode()
         if not self.folder.is_empty() or not self.folder.claim(MARKER, mark):
-            details = BadValue(what="folder", value=root, expected="an empty folder, or none")
-            raise ExportTargetError(f"there is something in the folder already path={root}", details=details)
+            details = BadValue(what="folder", value=root, expected="an empty or new folder")
+            raise ExportTargetError(f"folder '{root}' is not empty", details=details)
         try:
             yield
         except BaseException:

@@ -109,7 +109,7 @@ def read_manifest(folder: FileFolder) -> ExportManifest | None:
         return ExportManifest.from_bytes(data, name)
     if folder.size_of(MARKER) is not None:
         raise ExportManifestError(
-            f"the export in this folder was not finished path={folder.storage.root}",
+            f"the export in '{folder.storage.root}' was not finished",
             details=FormatMismatch(what="export", expected=MANIFEST, found=MARKER),
         )
     return None
@@ -156,7 +156,7 @@ def _type(found: Mapping[str, Any]) -> TypeFiles:
 
 def _unreadable(name: str, found: str) -> ExportManifestError:
     details = FormatMismatch(what="export manifest", expected=f"{_NAME} {_VERSION}", found=found)
-    return ExportManifestError(f"not a manifest that this version can read path={name}", details=details)
+    return ExportManifestError(f"this version cannot read manifest '{name}'", details=details)
 
 
 def _damaged(folder: FileFolder, file: ExportedFile, message: str, found: str) -> ExportDamagedError:

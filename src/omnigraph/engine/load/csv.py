@@ -159,18 +159,18 @@ class _Scan:
         if self._bad is not None and not self._is_inside[self._bad]:
             return BrokenQuote(
                 line=self._line_of(self._bad),
-                message="a quote stands inside of a cell without quotes; quote the cell and double it",
+                message="a quote inside an unquoted cell; quote the cell and double the quote",
             )
         if self._bad is not None:
             begins, ends = self._line_of(self._opening_before(self._bad)), self._line_of(self._bad)
             where = "" if begins == ends else f" on line {ends}"
             return BrokenQuote(
-                line=begins, message=f"the quoted cell that begins here goes on after its closing quote{where}"
+                line=begins, message=f"the quoted cell that starts here continues after its closing quote{where}"
             )
         if self._is_end and np.count_nonzero(self._is_quote) % 2:
             return BrokenQuote(
                 line=self._line_of(self._opening_before(len(self._at))),
-                message="the quoted cell that begins here is never closed",
+                message="the quoted cell that starts here is never closed",
             )
         return None
 
@@ -312,7 +312,7 @@ def _open(
 ) -> _RecordReader | RowProblem:
     names = ["" if cell is None else cell.decode(errors="replace") for cell in header.cells.to_pylist()]
     if _texts(header.cells) is None:
-        line, text = int(header.lines[0]), "invalid UTF-8 in the name of a column"
+        line, text = int(header.lines[0]), "invalid UTF-8 in a column name"
         return RowProblem(line=line, rule="csv", message=text, type_name=owner.name, value=show(",".join(names)))
     binding = bind(source, owner, names)
     if isinstance(binding, RowProblem):
@@ -353,7 +353,7 @@ class _RecordReader:
         return RowProblem(
             line=int(block.lines[at]),
             rule="csv",
-            message=f"a record has {width} cells where the header has {len(self._header)}",
+            message=f"a record has {width} cells, but the header has {len(self._header)}",
             type_name=self._owner.name,
             value=show(b",".join(cell or b"" for cell in some)),
         )

@@ -127,7 +127,7 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         except OSError as error:
             details = BadValue(what="file", value=str(path), expected="a writable file")
             reason = (error.strerror or str(error)).lower()
-            raise FileAccessError(f"file is not writable: {reason}: path={path}", details=details) from error
+            raise FileAccessError(f"file '{path}' is not writable: {reason}", details=details) from error
 
 
 _ALPHABET = np.frombuffer(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ", np.uint8)

@@ -100,7 +100,7 @@ def _count_lines(data: bytes) -> int:
 def too_long(name: str, line: int, limit: int, actual: int) -> SourceTooLargeError:
     """Return the error of a line, or of a record of several lines, that is longer than a load takes."""
     details = LimitExceeded(resource="line_bytes", limit=limit, actual=actual)
-    return SourceTooLargeError(f"a line is too long source={name} line={line} limit_bytes={limit}", details=details)
+    return SourceTooLargeError(f"line {line} of '{name}' is longer than {limit} bytes", details=details)
 
 
 @record

@@ -97,7 +97,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
-        raise UsageError("only a merge can patch", details=details)
+        raise UsageError("only a merge can be a patch", details=details)
     settings = settings or LoadSettings()
     services = branch_writer.services
     files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
@@ -208,7 +208,7 @@ def _refuse_moved(txn: WriteTxn, view: CommitView) -> None:
         if base != found or table_key in view.before:
             details = VersionMismatch(table_key=table_key, expected=base.version, actual=found.version)
             raise ExpectedVersionMismatchError(
-                f"rows to patch have changed meanwhile table={table_key}", details=details
+                f"rows of table '{table_key}' were changed concurrently with the patch", details=details
             )
 
 
@@ -221,7 +221,7 @@ def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
     found = txn.snapshot.state.schema.hash
     if schema_hash is not None and found != schema_hash:
         details = BadValue(what="schema", value=found, expected=schema_hash)
-        raise SchemaMovedError("the accepted schema changed while the input was read", details=details)
+        raise SchemaMovedError("the accepted schema changed while the input was being read", details=details)
 
 
 def _result(

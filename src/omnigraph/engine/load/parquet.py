@@ -203,7 +203,7 @@ def read_parquet(
                 yield ReadChunk(decoded=decoded, bytes_read=size * row // max(file.metadata.num_rows, 1))
         if row != last:
             with reading(source.name):
-                raise pa.ArrowInvalid(f"its footer promises rows up to number {last}, and its pages end with {row}")
+                raise pa.ArrowInvalid(f"its footer promises {last} rows, but its pages end at row {row}")
 
 
 @contextmanager
@@ -220,7 +220,7 @@ def open_parquet(source: Source) -> Iterator[pq.ParquetFile]:
         with reading(source.name):
             file = stack.enter_context(pq.ParquetFile(place, page_checksum_verification=True))
             if file.metadata.num_rows != _count_rows(file, None):
-                raise pa.ArrowInvalid("its footer contradicts itself about the number of rows")
+                raise pa.ArrowInvalid("its footer gives contradictory row counts")
         packed = (file.metadata.row_group(number) for number in range(file.num_row_groups))
         unpacked = max(sum(group.total_byte_size for group in packed), file.metadata.num_rows * _LEAST_ROW_BYTES)
         refuse_bomb(source.name, source.size_bytes or 0, unpacked)

@@ -94,7 +94,7 @@ class Source:
         found = "jsonl" if self.path == STDIN else _FORMATS.get(extension)
         if found is None:
             details = BadValue(what="file", value=self.path, expected=" ".join(sorted(_FORMATS)))
-            raise UsageError(f"the extension does not tell the format path={self.path}", details=details)
+            raise UsageError(f"cannot tell the format of '{self.path}' from its extension", details=details)
         return found
 
     @property
@@ -286,9 +286,9 @@ def refuse_bomb(name: str, stored: int, unpacked: int) -> None:
     if unpacked > limit:
         details = LimitExceeded(resource="unpacked_bytes", limit=limit, actual=unpacked)
         raise SourceTooLargeError(
-            f"the file holds far more than it stores source={name} stored_bytes={stored} limit_bytes={limit}",
+            f"'{name}' expands from {stored} to more than {limit} bytes",
             details=details,
-            hint="unpack it first, if it is meant to be so",
+            hint="decompress it first if this is intended",
         )
 
 
@@ -322,7 +322,7 @@ def reading(name: str) -> Iterator[None]:
         reason = (os.linesep.join(reason.splitlines()[:1]) or "unknown reason").rstrip(".")
         details = BadValue(what="file", value=name, expected="a readable file")
         raise FileAccessError(
-            f"file is not readable: {reason[:1].lower()}{reason[1:]}: path={name}", details=details
+            f"file '{name}' is not readable: {reason[:1].lower()}{reason[1:]}", details=details
         ) from error
 
 

@@ -63,7 +63,7 @@ class Spool:
         """Take over rows of a type.
 
         Raises:
-            FileAccessError: there is no room for temporary files.
+            FileAccessError: there is no space for temporary files.
         """
         part = self._parts.setdefault(owner.table_key, _Part(owner))
         part.is_fresh = part.is_fresh and has_fresh_ids
@@ -117,9 +117,9 @@ class Spool:
                     self._failpoints.hit("engine.spool.after_file")
         except (OSError, pa.ArrowException) as error:
             where = str(self._folder.path)
-            details = BadValue(what="folder", value=where, expected="room for temporary files")
+            details = BadValue(what="folder", value=where, expected="space for temporary files")
             raise FileAccessError(
-                f"temporary files cannot be written: {str(error).lower()}: path={where}", details=details
+                f"cannot write temporary files to '{where}': {str(error).lower()}", details=details
             ) from error
         self._held_bytes = 0
 

@@ -54,14 +54,14 @@ def owner_of(source: Source, catalog: Catalog) -> NodeType | EdgeType:
     edge = catalog.edge(name) if kind in {"", "edge"} else None
     if node is not None and edge is not None:
         details = BadValue(what="type", value=name, expected=f"node:{name} or edge:{name}")
-        raise UsageError(f"a node type and an edge type have this name name={name}", details=details)
+        raise UsageError(f"'{name}' is both a node type and an edge type", details=details)
     owner = node if node is not None else edge
     if owner is None:
         near = tuple(difflib.get_close_matches(name, [*catalog.nodes, *catalog.edges], n=3))
         details_missing = MissingThing(what="type", name=name, near=near)
         hint = f"did you mean {near[0]}?" if near else "name the type of the file, as in Person=people.csv"
         raise TypeMissingError(
-            f"the schema has no type for this file type={name} path={source.name}", details=details_missing, hint=hint
+            f"the schema has no type '{name}' for file '{source.name}'", details=details_missing, hint=hint
         )
     return owner
 
@@ -75,7 +75,7 @@ def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> C
             return _problem(owner, f"unknown input field '{name}' for {owner.name}", name)
         if column not in header:
             return _problem(
-                owner, f"property '{name}' is mapped to a column that the file does not have: '{column}'", name
+                owner, f"property '{name}' is mapped to column '{column}', which the file does not have", name
             )
         wanted[column] = known[name]
     columns: dict[str, str] = {}
@@ -86,7 +86,7 @@ def bind(source: Source, owner: NodeType | EdgeType, header: Sequence[str]) -> C
             advice = f"; did you mean '{near[0]}'?" if near else ""
             return _problem(owner, f"unknown input field '{column}' for {owner.name}{advice}", column)
         if target in columns:
-            return _problem(owner, f"two columns give '{target}': '{columns[target]}' and '{column}'", column)
+            return _problem(owner, f"two columns map to '{target}': '{columns[target]}' and '{column}'", column)
         columns[target] = column
     for target in ("src", "dst") if isinstance(owner, EdgeType) else ():
         if target not in columns:

@@ -96,9 +96,9 @@ class AutoMaintenance:
             try:
                 self._tidy(branch, self._is_stopped)
             except OmnigraphError as error:
-                _log.warning("quiet maintenance failed branch=%s: %s", branch, error)
+                _log.warning("automatic maintenance of branch '%s' failed: %s", branch, error)
             except Exception:  # noqa: BLE001 - a thread that nobody waits for: a bug in it must not end it silently
-                _log.exception("quiet maintenance failed branch=%s", branch)
+                _log.exception("automatic maintenance of branch '%s' failed", branch)
 
     def _wait_for_pause(self) -> None:
         started_s = self._clock.monotonic_s()
@@ -171,5 +171,5 @@ def _number(environment: Mapping[str, str], name: str, default: int, *, least: i
     number = int(text) if text.isascii() and text.isdigit() and len(text) < len(str(most)) + 1 else -1
     if not least <= number <= most:
         details = BadValue(what=name, value=text, expected=f"a number from {least} to {most}")
-        raise ValueFormatError(f"not a number that {name} can have: {text!r}", details=details)
+        raise ValueFormatError(f"invalid number {text!r} for {name}", details=details)
     return number

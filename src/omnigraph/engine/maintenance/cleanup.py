@@ -176,8 +176,8 @@ class Cleanup:
                 if seen.is_foreign:
                     details = TableDrift(table_key=entry.table_key, published=entry.pin.version, head=seen.head)
                     raise TableDriftError(
-                        f"a table was changed outside of omnigraph table={entry.table_key}"
-                        f" published={entry.pin.version} head={seen.head}",
+                        f"table '{entry.table_key}' was changed outside omnigraph:"
+                        f" published version {entry.pin.version}, head {seen.head}",
                         details=details,
                     )
 
@@ -265,7 +265,7 @@ def _marks(histories: Iterable[LineHistory]) -> set[tuple[BranchIncarnation, int
 def _behind(entry: TableEntry, head: int) -> StorageCorruptError:
     reason = f"the newest version is {head}, published is {entry.pin.version}"
     details = StorageFault(doing="look for the newest version", location=entry.pin.location, reason=reason)
-    message = f"versions of a table are missing table={entry.table_key} object={entry.pin.location}: {reason}"
+    message = f"versions of table '{entry.table_key}' at '{entry.pin.location}' are missing: {reason}"
     return StorageCorruptError(message, details=details)
 
 

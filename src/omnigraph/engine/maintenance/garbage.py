@@ -243,7 +243,7 @@ def _version_lost(pin: TablePin) -> StorageCorruptError:
     """Return the error for a version that a state needs which stays."""
     folder = pin.location if pin.branch is None else f"{pin.location}/tree/{pin.branch}"
     details = StorageFault(doing="read what a version needs", location=folder, reason=f"no version {pin.version}")
-    return StorageCorruptError(f"a stored version is missing object={folder} version={pin.version}", details=details)
+    return StorageCorruptError(f"stored version {pin.version} of '{folder}' is missing", details=details)
 
 
 def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePin]:

@@ -91,7 +91,7 @@ def tables_of(snapshot: GraphSnapshot, types: Sequence[str] | None) -> tuple[str
         found = [key for key in known if name in {key, key.partition(":")[2]}]
         if not found:
             details = MissingThing(what="type", name=name, near=known)
-            raise TypeMissingError(f"there is no type '{name}'", details=details)
+            raise TypeMissingError(f"type '{name}' was not found", details=details)
         wanted += found
     return tuple(dict.fromkeys(wanted))
 

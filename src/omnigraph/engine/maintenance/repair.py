@@ -82,10 +82,10 @@ class RepairOrder:
         check_flags(confirm=self.confirm, force=self.force, discard=self.discard)
         if (self.force or self.discard) and not self.confirm:
             details = BadValue(what="arguments", value="", expected="--confirm")
-            raise UsageError("a repair that decides needs --confirm", details=details, hint="give --confirm")
+            raise UsageError("--force and --discard need --confirm", details=details, hint="add --confirm")
         if self.force and self.discard:
             details = BadValue(what="arguments", value="", expected="--force or --discard")
-            raise UsageError("drift is either adopted or discarded", details=details)
+            raise UsageError("--force and --discard cannot be combined", details=details)
 
     def action(self, drift: Drift) -> Action:
         """Return what becomes of one table."""
@@ -169,7 +169,7 @@ def _break_claims(branch_writer: BranchWriter) -> None:
                 branch=first.branch, version=first.version, holder=first.holder, waited_s=first.silent_s
             )
             raise ClaimBusyError(
-                f"a write of '{first.holder}' is under way branch={first.branch} version={first.version}",
+                f"'{first.holder}' is writing version {first.version} of branch '{first.branch}'",
                 details=details,
             )
         clock.sleep(_LOOK_EVERY_S)

@@ -36,10 +36,10 @@ class Retention:
 
     def __post_init__(self) -> None:
         if self.keep is None and self.older_than_s is None:
-            details = BadValue(what="retention", value="", expected="how many states to keep, or how old they may be")
-            raise UsageError(
-                "a cleanup needs to know what to keep", details=details, hint="give --keep or --older-than"
+            details = BadValue(
+                what="retention", value="", expected="the number of states to keep, or their maximum age"
             )
+            raise UsageError("a cleanup needs to know what to keep", details=details, hint="add --keep or --older-than")
         check_whole("keep", self.keep, optional=True)
         check_number("older_than_s", self.older_than_s, most=_LONGEST_S, optional=True)
 

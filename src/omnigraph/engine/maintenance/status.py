@@ -215,17 +215,17 @@ def _claims(store: GraphStore, pending: tuple[str, ...]) -> Iterator[str]:
             told = f"{what} of '{claim.holder}' on branch '{name}'"
             match claim.state:
                 case "alive":
-                    yield f"{told} is under way"
+                    yield f"{told} is in progress"
                 case "dead":
-                    yield f"{what} on branch '{name}' was interrupted: the next open for writing recovers it"
+                    yield f"{what} on branch '{name}' was interrupted; the next open for writing recovers it"
                 case _:
-                    yield f"{told} is pending, and cannot be seen from here: repair ends it if it is silent"
+                    yield f"{told} is pending, and cannot be checked from here; repair ends it if it is abandoned"
 
 
 def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
     drifted = [table.table_key for table in tables if table.skipped == "drift_needs_repair"]
     if drifted:
-        yield f"run repair: something else has changed {', '.join(drifted)}"
+        yield f"run repair: {', '.join(drifted)} changed outside omnigraph"
     behind = [
         table.table_key
         for table in tables
@@ -236,12 +236,12 @@ def _advice(tables: tuple[TableStatus, ...]) -> Iterator[str]:
         )
     ]
     if behind:
-        yield f"run optimize: {', '.join(behind)} would be read faster"
+        yield f"run optimize to read {', '.join(behind)} faster"
 
 
 def _cleanup_advice(old_states: int, stored: int | None, dead: int | None) -> Iterator[str]:
     is_much = stored is not None and dead is not None and dead > stored * _MUCH_DEAD
     if is_much:
-        yield f"run cleanup: old states hold up to {dead} of {stored} bytes"
+        yield f"run cleanup: old states use up to {dead} of {stored} bytes"
     elif old_states > _MANY_STATES:
         yield f"run cleanup: {old_states} old states of this branch are kept"

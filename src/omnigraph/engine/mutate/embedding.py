@@ -114,5 +114,5 @@ def _checked(gap: _Gap, texts: Sequence[Any], count: int) -> Sequence[str]:
                 f"{where}no value for the required vector '{gap.vector}' of '{gap.type_name}': it is computed from"
                 f" '{gap.embed.source}', which is NULL"
             )
-            raise QueryMeaningError(message, details=Diagnostic(suggestion="assign the vector, or a text"))
+            raise QueryMeaningError(message, details=Diagnostic(suggestion="assign the vector or the text"))
     return texts

@@ -124,4 +124,4 @@ def _expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
     found = txn.snapshot.state.schema.hash
     if schema_hash is not None and found != schema_hash:
         details = BadValue(what="schema", value=found, expected=schema_hash)
-        raise SchemaMovedError("the accepted schema changed while the mutation was compiled", details=details)
+        raise SchemaMovedError("the accepted schema changed while the mutation was being compiled", details=details)

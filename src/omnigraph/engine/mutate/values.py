@@ -63,13 +63,13 @@ def fit_stored(value: Any, of: PropertyType, owner: NodeType | EdgeType, name: s
     if value is None:
         if of.nullable:
             return None
-        raise _refusal(f"NULL does not fit {of}: property={where}")
+        raise _refusal(f"property '{where}' of type {of} cannot be NULL")
     if of.scalar is Scalar.BLOB:
         return _blob(value, where)
     try:
         return fit_assigned(value, of if of.enum_values is None else replace(of, enum_values=None))
     except ValueFormatError as problem:
-        raise _refusal(f"{problem.message} property={where}") from problem
+        raise _refusal(f"{problem.message} of property '{where}'") from problem
 
 
 def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,11 +118,11 @@ def _blob(text: str, where: str) -> bytes:
     if not text.startswith(_BASE64):
         shown = text if len(text) <= 80 else text[:79] + "…"
         details = BadValue(what="blob", value=shown, expected="base64:…")
-        raise ExternalBlobError(f"external blob is not allowed here: property={where} uri={shown}", details=details)
+        raise ExternalBlobError(f"external blob '{shown}' is not allowed for property '{where}'", details=details)
     try:
         return base64.b64decode(text[len(_BASE64) :], validate=True)
     except (binascii.Error, ValueError) as problem:
-        raise _refusal(f"invalid base64 blob data: property={where}") from problem
+        raise _refusal(f"invalid base64 blob data for property '{where}'") from problem
 
 
 def _missing(owner: NodeType | EdgeType, prop: PropertyDef) -> QueryMeaningError:

@@ -182,8 +182,8 @@ class QueryContext:
         given = 2 if predicate.max_edits is None else self.given(predicate.max_edits)
         edits = 2 if given is None else given
         if edits < 0:
-            details = BadValue(what="max_edits", value=str(edits), expected="an integer that is not negative")
-            raise QueryRuntimeError(f"fuzzy takes no negative number of edits: max_edits={edits}", details=details)
+            details = BadValue(what="max_edits", value=str(edits), expected="a non-negative integer")
+            raise QueryRuntimeError(f"fuzzy does not take a negative number of edits: {edits}", details=details)
         return int(edits)
 
     def _owner(self, table_key: str) -> NodeType | EdgeType:

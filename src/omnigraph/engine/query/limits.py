@@ -54,12 +54,12 @@ class Limits:
             elapsed_ms = int((self._clock.monotonic_s() - self._started_s) * 1000)
             if elapsed_ms > options.timeout_ms:
                 spent = LimitExceeded(resource="query time in ms", limit=options.timeout_ms, actual=elapsed_ms)
-                message = f"the query took too long: limit_ms={options.timeout_ms} elapsed_ms={elapsed_ms}"
+                message = f"the query took {elapsed_ms} ms, longer than the limit of {options.timeout_ms} ms"
                 raise QueryTimeoutError(message, details=spent)
         needed = self._held_bytes + extra_bytes
         if needed > self._memory_bytes:
             needs = LimitExceeded(resource="query memory in bytes", limit=self._memory_bytes, actual=needed)
-            message = f"the query needs too much memory: limit_bytes={self._memory_bytes} needed_bytes={needed}"
+            message = f"the query needs {needed} bytes of memory, more than the limit of {self._memory_bytes}"
             raise QueryMemoryError(message, details=needs)
         self._peak_bytes = max(self._peak_bytes, needed)
 
@@ -91,7 +91,7 @@ class Limits:
         self.check(size_bytes)
         if size_bytes > _COLUMN_BYTES:
             details = LimitExceeded(resource="bytes of one column", limit=_COLUMN_BYTES, actual=size_bytes)
-            message = f"a column is too large: limit_bytes={_COLUMN_BYTES} needed_bytes={size_bytes}"
+            message = f"a column needs {size_bytes} bytes, more than the limit of {_COLUMN_BYTES}"
             raise QueryMemoryError(message, details=details)
 
     def keep(self, frame: Frame) -> None:
@@ -132,7 +132,7 @@ class Limits:
         limit = self._options.max_rows
         if limit is not None and row_count > limit:
             details = LimitExceeded(resource="rows", limit=limit, actual=row_count)
-            raise QueryRowLimitError(f"the query has too many rows: limit={limit}", details=details)
+            raise QueryRowLimitError(f"the query has more than {limit} rows", details=details)
 
 
 def _columns(frame: Frame) -> dict[int, npt.NDArray[np.int64]]:

@@ -101,7 +101,7 @@ def _words(column: pa.Array) -> list[str | None]:
         return _dates(column.view(pa.int32()))
     if pa.types.is_date64(of):
         return _instants(column.view(pa.int64()))
-    raise InternalError(f"a result has a column that no encoding knows: type={of}")
+    raise InternalError(f"a result column of type {of} has no encoding")
 
 
 def _float(value: float) -> str:

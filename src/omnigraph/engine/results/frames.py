@@ -21,7 +21,7 @@ def library(name: str, *, hint: str) -> Any:
         return import_module(name)
     except ImportError as problem:
         raise LibraryMissingError(
-            f"this conversion needs a library that is not installed: library={name}",
+            f"this conversion needs {name}, which is not installed",
             details=MissingThing(what="library", name=name),
             hint=hint,
         ) from problem
@@ -56,7 +56,7 @@ def to_polars(table: pa.Table) -> Any:
 
 
 def _hint(name: str) -> str:
-    return f"install {name}, or take the Arrow table of to_arrow()"
+    return f"install {name}, or use the Arrow table from to_arrow()"
 
 
 def _with_instants(table: pa.Table) -> pa.Table:

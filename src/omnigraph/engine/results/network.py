@@ -47,7 +47,7 @@ class Network:
         Raises:
             LibraryMissingError: networkx is not installed.
         """
-        made = library("networkx", hint="install networkx, or take the rows of a query").MultiDiGraph()
+        made = library("networkx", hint="install networkx, or use the rows of a query").MultiDiGraph()
         made.add_nodes_from((key, dict(properties)) for key, properties in self.nodes.items())
         # As tuples, since a property may be called like an argument of the function that takes a single edge.
         made.add_edges_from(
@@ -64,7 +64,7 @@ def check_size(what: str, count: int, limit: int) -> None:
     """
     if count > limit:
         details = LimitExceeded(resource=what, limit=limit, actual=count)
-        raise ViewTooLargeError(f"there are too many {what}: limit={limit} found={count}", details=details)
+        raise ViewTooLargeError(f"too many {what}: {count}, the limit is {limit}", details=details)
 
 
 def network_of_rows(pattern: ResultPattern, batches: Iterable[pa.RecordBatch], limit: int) -> Network:
@@ -76,8 +76,8 @@ def network_of_rows(pattern: ResultPattern, batches: Iterable[pa.RecordBatch], l
     """
     check_whole("limit", limit)
     if not pattern.nodes:
-        details = BadValue(what="result", value="no column that is a node", expected="node variables in the return")
-        raise ResultWithoutNodesError("the rows of this query hold no nodes", details=details)
+        details = BadValue(what="result", value="no node column", expected="node variables in the return")
+        raise ResultWithoutNodesError("this query returns no nodes", details=details)
     gathering = _Gathering(pattern, limit)
     for batch in batches:
         gathering.add([host_values(column) for column in batch.columns], batch.num_rows)

@@ -76,12 +76,12 @@ class Batches:
 
     def _check_usable(self) -> None:
         if self._is_spent:
-            details = BadValue(what="result", value="streamed", expected="rows that are still here")
-            raise ResultSpentError("the rows of this result were streamed away", details=details)
+            details = BadValue(what="result", value="streamed", expected="rows that are still available")
+            raise ResultSpentError("the rows of this result were already streamed", details=details)
         if isinstance(self._failure, OmnigraphError):
             raise self._failure
         if self._failure is not None:
-            details = BadValue(what="result", value=type(self._failure).__name__, expected="a read that ended")
+            details = BadValue(what="result", value=type(self._failure).__name__, expected="a completed read")
             raise QueryCancelledError("reading the rows was interrupted", details=details) from self._failure
 
 

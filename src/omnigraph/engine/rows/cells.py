@@ -238,7 +238,7 @@ def _blob(prop: PropertyDef, value: Any) -> bytes:
     if not isinstance(value, str):
         raise refused("type", value, f"property '{prop.name}' must be a URI string or base64, got {kind_of(value)}")
     if not value.startswith(INLINE_BLOB):
-        text = f"property '{prop.name}' names an external blob, which is not allowed in this graph; use {INLINE_BLOB}…"
+        text = f"property '{prop.name}' is an external blob, which is not allowed in this graph; use {INLINE_BLOB}…"
         raise refused(EXTERNAL_BLOB_RULE, value, text)
     try:
         return base64.b64decode(value[len(INLINE_BLOB) :].encode(), validate=True)

@@ -232,7 +232,7 @@ class RowDecoder:
                     return required_problem(owner, prop, number, is_given=False)
             derived = entity_id(owner, {**values, "src": src, "dst": dst})
             if given is not None and given != derived:
-                text = f"id {show(given)} does not match the id that follows from the key, {show(derived)}"
+                text = f"id {show(given)} does not match the id derived from the key, {show(derived)}"
                 return RowProblem(
                     line=number, rule="id", message=text, type_name=owner.name, property="id", value=show(given)
                 )

@@ -245,7 +245,7 @@ def _refuse_unsupported(plan: MigrationPlan) -> None:
     if refusal is not None:
         rule = "unsupported_change" if refusal.code is None else refusal.code.code
         details = Diagnostic(rule=rule, found=refusal.entity)
-        hint = f"this is about {refusal.entity}; `omnigraph schema plan` shows every step"
+        hint = f"see {refusal.entity}; `omnigraph schema plan` shows every step"
         raise SchemaPlanError(refusal.message, details=details, hint=hint)
 
 
@@ -282,5 +282,5 @@ def _reclaim(store: GraphStore, pins: list[TablePin]) -> tuple[str, ...]:
             store.reclaim_older(pins)
         except OmnigraphError as error:
             # The commit stands whatever happens here, and a cleanup takes away what this one left.
-            warnings.append(f"earlier versions could not be reclaimed: {error.message}")
+            warnings.append(f"could not reclaim earlier versions: {error.message}")
     return tuple(warnings)

@@ -112,7 +112,7 @@ def _floats(array: pa.Array, name: str) -> list[Any]:
     if not np.isfinite(numbers).all():
         found = str(numbers[~np.isfinite(numbers)][0])
         details = BadValue(what=name, value=found, expected="a finite number")
-        raise ChangeValueError(f"a value cannot be exported property={name} value={found}", details=details)
+        raise ChangeValueError(f"value {found} of property '{name}' cannot be exported", details=details)
     values: list[Any] = array.to_pylist()
     return values
 
@@ -246,7 +246,7 @@ def _known(words: Iterable[str], what: str, known: tuple[Any, ...]) -> Iterable[
     for word in words:
         if word not in known:
             details = BadValue(what=what, value=word, expected=" | ".join(known))
-            raise UsageError(f"there is no such {what} {what}={word!r}", details=details, hint=meant(word, known))
+            raise UsageError(f"unknown {what} {word!r}", details=details, hint=meant(word, known))
         yield word
 
 

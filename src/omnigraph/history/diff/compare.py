@@ -102,7 +102,9 @@ def schema_boundary(pair: TablePair, commit_id: CommitId | None) -> ChangeSchema
         graph_commit_id=None if commit_id is None else str(commit_id),
         type_name=pair.type.name,
     )
-    return ChangeSchemaBoundaryError(f"the schema of a type changes in between type={pair.type.name}", details=details)
+    return ChangeSchemaBoundaryError(
+        f"the schema of type '{pair.type.name}' changed between the two states", details=details
+    )
 
 
 def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: TableEntry | None) -> TablePair:

@@ -29,7 +29,7 @@ def rows_equal(before: pa.Table, after: pa.Table) -> Mask:
     """
     if set(before.column_names) != set(after.column_names) or before.num_rows != after.num_rows:
         raise InternalError(
-            f"rows of different shape were to be compared before={before.num_rows}x{before.column_names}"
+            f"cannot compare rows of different shape: before={before.num_rows}x{before.column_names}"
             f" after={after.num_rows}x{after.column_names}"
         )
     is_equal = np.ones(before.num_rows, dtype=np.bool_)
@@ -41,7 +41,7 @@ def rows_equal(before: pa.Table, after: pa.Table) -> Mask:
 def columns_equal(before: pa.ChunkedArray, after: pa.ChunkedArray) -> Mask:
     """Return for each position whether both columns hold the same value there; null equals null and nothing else."""
     if before.type != after.type:
-        raise InternalError(f"columns of different type were to be compared before={before.type} after={after.type}")
+        raise InternalError(f"cannot compare columns of types {before.type} and {after.type}")
     if not len(before):
         return np.ones(0, dtype=np.bool_)
     parts = []

@@ -177,7 +177,7 @@ def selected_delta(lost: Selection | None, gained: Selection | None, check: Chec
     """Return how a table changed whose differing rows are selected already; takes and raises what a delta does."""
     shown = gained if gained is not None else lost
     if shown is None:
-        raise InternalError("a difference was asked for between no table and no table")
+        raise InternalError("cannot compare two missing tables")
     told = check or (lambda _: None)
     if lost is None or gained is None or not lost.row_count or not gained.row_count:
         return _one_sided(shown.table, lost, gained, told)
@@ -253,7 +253,7 @@ def expect_same_columns(before: Table | None, after: Table | None) -> None:
     new = {field.name: field.type for field in after.schema}
     if old != new:
         raise InternalError(
-            f"versions with different columns were to be compared location={after.pin.location}"
+            f"cannot compare versions of '{after.pin.location}' with different columns:"
             f" before={sorted(old)} after={sorted(new)}"
         )
 

@@ -238,6 +238,4 @@ def reporting_gaps(commit_id: CommitId, cursor: str | None) -> Iterator[None]:
         yield
     except (VersionMissingError, TableMissingError) as error:
         details = FeedGap(cursor=cursor, first_unreadable_commit_id=str(commit_id))
-        raise ChangeFeedGapError(
-            f"the history that a commit needs was reclaimed commit={commit_id}", details=details
-        ) from error
+        raise ChangeFeedGapError(f"the history of commit '{commit_id}' was reclaimed", details=details) from error

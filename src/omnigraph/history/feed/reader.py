@@ -250,7 +250,7 @@ def _place(
 ) -> _Place:
     if sum(item is not None for item in (start, cursor, page_token)) > 1:
         details = BadValue(what="feed", value="start, cursor, page_token", expected="at most one of them")
-        raise UsageError("a feed goes on from one place only", details=details)
+        raise UsageError("start, cursor and page_token cannot be combined", details=details)
     newest = head.state.head.commit
     if cursor is not None:
         token = decode_token(cursor)
@@ -276,7 +276,7 @@ def _place(
     if start.startswith(_AFTER):
         return _Place(last=_commit_id(start.removeprefix(_AFTER)), cut=newest)
     details = BadValue(what="start", value=start[:80], expected="now | beginning | after:<commit id>")
-    raise UsageError(f"a feed cannot start there start={start!r}", details=details)
+    raise UsageError(f"invalid feed start {start!r}", details=details)
 
 
 def _page_position(text: str, graph: str, commit_id: CommitId, wanted: ChangeFilter) -> Position:
@@ -298,7 +298,7 @@ def _commit_id(text: str) -> CommitId:
     try:
         return CommitId(Ulid.parse(text))
     except ValueFormatError:
-        reject("it names no commit", text)
+        reject("it does not name a commit", text)
 
 
 # Rows that are in memory at once; their ids are there for the whole table.

@@ -136,7 +136,7 @@ def encode_token(token: Token) -> str:
     text = base64.urlsafe_b64encode(body + hashlib.sha256(body).digest()).rstrip(b"=").decode()
     if len(text) > MAX_TOKEN:
         details = LimitExceeded(resource="change_continuation_token_encoded_bytes", limit=MAX_TOKEN, actual=len(text))
-        raise ChangeLimitError(f"a continuation token is too long size={len(text)}", details=details)
+        raise ChangeLimitError(f"the continuation token is too long: {len(text)} characters", details=details)
     return text
 
 
@@ -159,13 +159,13 @@ def decode_token(text: str) -> Token:
     if hashlib.sha256(body).digest() != checksum:
         reject("its checksum is wrong", text)
     if base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:
-        reject("it is not written canonically", text)
+        reject("it is not in canonical form", text)
     try:
         token: Token = _DECODER.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         reject("it has another form", text)
     if token.version != _VERSION:
-        reject("it is of another version", text)
+        reject("it has another version", text)
     return token
 
 
@@ -244,4 +244,4 @@ class PageBudget:
 def _within(value: int, limit: int, resource: str) -> None:
     if value > limit:
         exceeded = LimitExceeded(resource=resource, limit=limit, actual=value)
-        raise ChangeLimitError(f"a page cannot be that large {resource}={value} limit={limit}", details=exceeded)
+        raise ChangeLimitError(f"{resource} must be at most {limit}, not {value}", details=exceeded)

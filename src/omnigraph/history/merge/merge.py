@@ -265,7 +265,7 @@ def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> 
     if base is None:
         names = f"source={source.state.head.branch} target={target.state.head.branch}"
         details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
-        raise MergeBaseMissingError(f"the branches share no commit {names}", details=details)
+        raise MergeBaseMissingError(f"the branches share no commit: {names}", details=details)
     if base.id == source.state.head.commit:
         outcome = MergeOutcome.ALREADY_UP_TO_DATE
     elif base.id == target.state.head.commit:
@@ -316,7 +316,7 @@ def _changed(member: str, captured: GraphSnapshot, store: GraphStore) -> ReadSet
     head = captured.state.head
     actual = _incarnation(store, head.branch)
     details = ReadSetChange(member=f"{member}:{head.branch}", expected=head.incarnation, actual=actual)
-    return ReadSetChangedError(f"the branch is not the one it was branch={head.branch!r}", details=details)
+    return ReadSetChangedError(f"branch {head.branch!r} was deleted and created again", details=details)
 
 
 def _incarnation(store: GraphStore, branch: BranchName) -> str | None:
@@ -392,7 +392,7 @@ def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) ->
     base = store.snapshot_of(undone)
     if parent.manifest_version == undone.manifest_version or base.state.head.commit != undone.id:
         details = BadValue(what="commit", value=wanted, expected="a commit that was published alone")
-        raise RevertRefusedError(f"the commit was published together with others commit={wanted}", details=details)
+        raise RevertRefusedError(f"commit '{wanted}' was published together with others", details=details)
     return Sides(base=base, source=store.snapshot_of(parent), target=target)
 
 
@@ -407,5 +407,7 @@ def _find(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> tuple[C
     parent = next(history, None)
     if parent is None:
         details_first = BadValue(what="commit", value=wanted, expected="a commit with a parent")
-        raise RevertRefusedError(f"the first commit of a graph cannot be undone commit={wanted}", details=details_first)
+        raise RevertRefusedError(
+            f"commit '{wanted}' is the first of the graph and cannot be undone", details=details_first
+        )
     return undone, parent

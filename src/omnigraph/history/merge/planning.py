@@ -60,7 +60,7 @@ class Budget:
         if actual > self._limit:
             details = LimitExceeded(resource="merge difference bytes", limit=self._limit, actual=actual)
             raise MemoryBudgetError(
-                f"the difference to merge does not fit its memory limit={self._limit} actual={actual}", details=details
+                f"the merge needs {actual} bytes of memory, more than the limit of {self._limit}", details=details
             )
 
     def keep(self, held: int) -> None:
@@ -161,9 +161,9 @@ def _schema_divergence(sides: Sides) -> MergeConflict | None:
     if base == source == target:
         return None
     if source == target:
-        return schema_conflict("both sides have accepted another schema than their common base")
+        return schema_conflict("both sides changed the schema since their common base")
     changed = [name for name, found in (("source", source), ("target", target)) if found != base]
-    return schema_conflict(f"{' and '.join(changed)} accepted another schema than the common base")
+    return schema_conflict(f"{' and '.join(changed)} changed the schema since the common base")
 
 
 def _merge_table(sides: Sides, key: str, budget: Budget) -> TableMerge | None:
@@ -199,7 +199,7 @@ def _expect_one_table(key: str, *entries: TableEntry | None) -> None:
     if len(found) > 1:
         names = [("none" if entry is None else entry.object_id) for entry in entries]
         details = ReadSetChange(member=f"branch_merge_dataset_identity:{key}", expected=names[0], actual=names[-1])
-        raise ReadSetChangedError(f"the table is not the same on every side table={key}", details=details)
+        raise ReadSetChangedError(f"table '{key}' is not the same on every side", details=details)
 
 
 def _is_same(one: TableEntry | None, other: TableEntry | None) -> bool:

@@ -159,7 +159,7 @@ def check_resolution(resolve: object) -> None:
     if resolve is not None and not (isinstance(resolve, str) and resolve in RESOLUTIONS):
         shown = resolve if isinstance(resolve, str) and resolve.isascii() else ascii(resolve)
         details = BadValue(what="resolve", value=shown[:_SHOWN], expected=", ".join(RESOLUTIONS))
-        message = f"no such way to resolve conflicts resolve={ascii(resolve)[:_SHOWN]}"
+        message = f"unknown conflict resolution {ascii(resolve)[:_SHOWN]}"
         raise UsageError(message, details=details, hint=meant(resolve, RESOLUTIONS))
 
 
@@ -217,7 +217,7 @@ def _combine_updates(conflicts: RowConflicts) -> tuple[pa.Table, RowConflicts]:
     """Return the rows whose sides changed different properties, combined, and what is left undecided."""
     base, source, target = conflicts.base, conflicts.source, conflicts.target
     if base is None or source is None or target is None:
-        raise InternalError("an update that conflicts lacks one of its images")
+        raise InternalError("a conflicting update lacks one of its images")
     clashes = _clashes(conflicts, source, target)
     is_clear = ~np.logical_or.reduce([np.zeros(len(conflicts.ids), dtype=np.bool_), *clashes.values()])
     # What the source left alone is the target's to say.

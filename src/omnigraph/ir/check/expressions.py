@@ -57,7 +57,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)
     if isinstance(bound, EdgeType):
-        message = f"edge variable '${variable.name}' cannot stand alone"
+        message = f"edge variable '${variable.name}' cannot be used by itself"
         raise scope.violation("T23", message, variable.span, suggestion="use one of its properties")
     return Operand(expression=variable, type=TEXT, is_node=True)
 
@@ -134,7 +134,7 @@ def check_text(call: ast.TextSearch, scope: Scope) -> Operand:
     if call.max_edits is not None:
         edits = _simple(call.max_edits, scope)
         if edits is None or not _is_integer(edits.type):
-            raise scope.violation(rule, "the edit distance of fuzzy is an integer", call.max_edits.span)
+            raise scope.violation(rule, "the edit distance of fuzzy must be an integer", call.max_edits.span)
         parts.append(edits)
     return Operand(expression=call, type=BOOL, parts=tuple(parts))
 
@@ -157,7 +157,7 @@ def check_nearest(call: ast.Nearest, scope: Scope) -> Operand:
         return Operand(expression=call, type=F64, parts=(field, query))
     size = _vector_size(query, given)
     if size is None:
-        message = f"nearest compares with a vector or a text: type={given}"
+        message = f"nearest compares with a vector or a text, not {given}"
         raise scope.violation("T15", message, call.query.span)
     if size != dimension:
         message = f"'{call.target.property.text}' has {dimension} dimensions, the query has {size}"
@@ -170,15 +170,15 @@ def check_rrf(call: ast.Rrf, scope: Scope) -> Operand:
     arms = tuple(_arm(arm, scope) for arm in (call.first, call.second))
     first, second = (_ranked(arm) for arm in arms)
     if first != second:
-        message = f"both rankings of rrf rank one variable, not '${first}' and '${second}'"
+        message = f"both rankings of rrf must rank the same variable, not '${first}' and '${second}'"
         raise scope.violation("T21", message, call.second.span)
     if call.k is None:
         return Operand(expression=call, type=F64, parts=arms)
     k = _simple(call.k, scope)
     if k is None or not _is_integer(k.type):
-        raise scope.violation("T21", "the k of rrf is an integer", call.k.span)
+        raise scope.violation("T21", "the k of rrf must be an integer", call.k.span)
     if isinstance(call.k, ast.IntegerLiteral) and call.k.value <= 0:
-        raise scope.violation("T21", f"the k of rrf is positive: k={call.k.value}", call.k.span)
+        raise scope.violation("T21", f"the k of rrf must be positive, not {call.k.value}", call.k.span)
     return Operand(expression=call, type=F64, parts=(*arms, k))
 
 
@@ -211,7 +211,7 @@ def _vector_field(target: ast.PropertyAccess, scope: Scope) -> Operand:
         suggestion = did_you_mean(target.property.text, vectors)
         raise scope.violation("T15", message, target.property.span, suggestion=suggestion)
     if not found.type.is_vector or found.type.is_list:
-        message = f"nearest ranks by a Vector property: '{found.name}' is {found.type}"
+        message = f"nearest needs a Vector property: '{found.name}' is {found.type}"
         raise scope.violation("T15", message, target.property.span)
     return Operand(expression=target, type=found.type, definition=found)
 
@@ -219,11 +219,11 @@ def _vector_field(target: ast.PropertyAccess, scope: Scope) -> Operand:
 def _text_field(target: ast.Expression, function: str, scope: Scope) -> Operand:
     rule = _RULES[function]
     if not isinstance(target, ast.PropertyAccess):
-        raise scope.violation(rule, f"{function} looks into a property of a node", target.span)
+        raise scope.violation(rule, f"{function} needs a property of a node", target.span)
     _refuse_edge(target, scope, function)
     field = check_access(target, scope)
     if field.type is None or not field.type.is_text:
-        message = f"{function} looks into a String property: '{target.property.text}' is {field.type}"
+        message = f"{function} needs a String property: '{target.property.text}' is {field.type}"
         raise scope.violation(rule, message, target.span)
     return field
 
@@ -231,7 +231,7 @@ def _text_field(target: ast.Expression, function: str, scope: Scope) -> Operand:
 def _text_query(query: ast.Expression, function: str, scope: Scope) -> Operand:
     checked = _simple(query, scope)
     if checked is None or checked.type is None or checked.is_node or not checked.type.is_text:
-        raise scope.violation(_RULES[function], f"the query of {function} is a String", query.span)
+        raise scope.violation(_RULES[function], f"the query of {function} must be a String", query.span)
     return checked
 
 
@@ -291,11 +291,11 @@ def _check_aggregate(call: ast.Aggregate, scope: Scope) -> Operand:
         case "sum" | "avg":
             # An alias that names nothing has no type; it is refused when the query is lowered.
             if given is not None and (argument.is_node or not given.is_numeric):
-                raise scope.violation("T8", f"{call.function} takes numbers: type={_word(argument)}", call.span)
+                raise scope.violation("T8", f"{call.function} takes numbers, not {_word(argument)}", call.span)
             result = F64
         case "min" | "max":
             if given is not None and not (given.is_numeric or given.is_text):
-                message = f"{call.function} takes numbers or text: type={_word(argument)}"
+                message = f"{call.function} takes numbers or text, not {_word(argument)}"
                 raise scope.violation("T8", message, call.span)
             result = F64 if given is None else given
         case _:

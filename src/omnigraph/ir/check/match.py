@@ -32,17 +32,17 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         raise scope.violation(None, message, binding.variable.span, suggestion="give the variable a name")
     bound = scope.entities.get(name)
     if isinstance(bound, EdgeType):
-        raise scope.violation("T23", f"'${name}' is an edge variable already", binding.variable.span)
+        raise scope.violation("T23", f"'${name}' is already an edge variable", binding.variable.span)
     written = binding.type_name.text
     node = scope.catalog.node(written)
     if node is None:
         message = f"unknown node type '{written}'"
         if written in scope.catalog.edges:
-            message = f"'{written}' is an edge type, a binding ranges over nodes"
+            message = f"'{written}' is an edge type, but a binding needs a node type"
         suggestion = did_you_mean(written, scope.catalog.nodes)
         raise scope.violation("T1", message, binding.type_name.span, suggestion=suggestion)
     if bound is not None and bound.name != node.name:
-        message = f"'${name}' is bound to '{bound.name}' already, not to '{node.name}'"
+        message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
     matches: list[CheckedMatch] = []
@@ -60,11 +60,11 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     """Check a traversal and bring the variables it introduces into scope."""
     edge = _resolve_edge(traversal, scope)
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
-        message = "a traversal names at least one of its ends"
+        message = "a traversal must name at least one of its ends"
         raise scope.violation("T5", message, traversal.span, suggestion="name the source or the destination")
     low, high = _check_hops(traversal, scope)
     if traversal.is_undirected and not edge.is_same_type:
-        message = f"edge '{edge.name}' joins '{edge.from_type}' and '{edge.to_type}', so it has a direction"
+        message = f"edge '{edge.name}' connects '{edge.from_type}' and '{edge.to_type}', so it has a direction"
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
     _check_edge_variable(traversal, (low, high), scope)
@@ -103,12 +103,12 @@ def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
     if hops is None:
         return 1, 1
     if hops.minimum < 1:
-        raise scope.violation("T15", "a traversal takes at least one hop: min=0", hops.span)
+        raise scope.violation("T15", "a traversal takes at least one hop, not 0", hops.span)
     if hops.maximum is None:
         suggestion = f"write {{{hops.minimum},{hops.minimum + 2}}}"
         raise scope.violation("T15", "hop bounds need an upper bound", hops.span, suggestion=suggestion)
     if hops.maximum < hops.minimum:
-        message = f"hop bounds are upside down: min={hops.minimum} max={hops.maximum}"
+        message = f"minimum {hops.minimum} of the hop bounds is above maximum {hops.maximum}"
         raise scope.violation("T15", message, hops.span)
     return hops.minimum, hops.maximum
 
@@ -118,20 +118,20 @@ def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope:
     if variable is None:
         return
     if hops != (1, 1) and traversal.hops is not None:
-        message = "an edge variable names one edge, so it goes with no hop bounds"
+        message = "an edge variable names one edge and cannot be combined with hop bounds"
         raise scope.violation("T23", message, traversal.hops.span)
     if _is_anonymous(variable):
         return
     if variable.name in {traversal.source.name, traversal.destination.name}:
-        raise scope.violation("T23", f"edge variable '${variable.name}' is also an end", variable.span)
+        raise scope.violation("T23", f"edge variable '${variable.name}' is also an endpoint", variable.span)
     if variable.name in scope.entities:
-        raise scope.violation("T23", f"'${variable.name}' is bound already", variable.span)
+        raise scope.violation("T23", f"'${variable.name}' is already bound", variable.span)
 
 
 def _refuse_edge_ends(traversal: ast.Traversal, scope: Scope) -> None:
     for end in (traversal.source, traversal.destination):
         if isinstance(scope.entities.get(end.name), EdgeType):
-            raise scope.violation("T23", f"'${end.name}' is an edge, not an end of one", end.span)
+            raise scope.violation("T23", f"'${end.name}' is an edge and cannot be an endpoint", end.span)
 
 
 def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
@@ -151,11 +151,11 @@ def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Dir
         known, ends, is_inward, fits = traversal.source, outward, False, True
     if not fits:
         bound = source if source is not None else destination
-        message = f"'${known.name}' is a '{bound}', but edge '{edge.name}' joins {edge.from_type} -> {edge.to_type}"
+        message = f"'${known.name}' is a '{bound}', but edge '{edge.name}' connects {edge.from_type} -> {edge.to_type}"
         raise scope.violation("T5", message, known.span)
     other = ends[0] if traversal.source.name == traversal.destination.name else destination
     if other is not None and other != ends[1]:
-        message = f"edge '{edge.name}' leads to a '{ends[1]}' here, '${traversal.destination.name}' is a '{other}'"
+        message = f"edge '{edge.name}' leads to a '{ends[1]}' here, but '${traversal.destination.name}' is a '{other}'"
         raise scope.violation("T5", message, traversal.destination.span)
     direction: Direction = "both" if traversal.is_undirected else ("in" if is_inward else "out")
     return direction, *ends
@@ -195,7 +195,7 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         checked = check_text(call, scope)
         if call is clause.left and clause.op == "=" and clause.right == _TRUE:
             return CheckedText(call=checked)
-        message = f"{call.function} stands alone or before '= true'"
+        message = f"{call.function} must be used by itself or before '= true'"
         suggestion = "put it inside 'not { }' to find what does not match"
         raise scope.violation(text_rule(call), message, clause.span, suggestion=suggestion)
     left = check_expression(clause.left, scope)
@@ -279,7 +279,7 @@ def _check_negation(negation: ast.Negation, scope: Scope) -> CheckedNegation:
     inner = check_clauses(negation.clauses, scope.nested())
     outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
     if not outer:
-        message = "a negation mentions at least one variable bound before it"
+        message = "a negation must use at least one variable bound before it"
         raise scope.violation("T9", message, negation.span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
 

@@ -69,7 +69,7 @@ def _check_assignments(
     scope: Scope,
 ) -> tuple[CheckedAssignment, ...]:
     if not assignments:
-        raise scope.violation("T10", "a statement assigns at least one property", statement.span)
+        raise scope.violation("T10", "a statement must assign at least one property", statement.span)
     seen: set[str] = set()
     checked: list[CheckedAssignment] = []
     for assignment in assignments:

@@ -30,7 +30,7 @@ def check_grouping(projections: tuple[CheckedProjection, ...], scope: Scope) -> 
         return
     for item in projections:
         if not isinstance(item.operand.expression, ast.Aggregate | ast.PropertyAccess | ast.Variable):
-            message = "beside an aggregate stand only properties and variables"
+            message = "only properties and variables can be returned with an aggregate"
             raise scope.violation("T9", message, item.operand.span)
 
 
@@ -147,7 +147,7 @@ def check_limit_rules(
     if nearest is not None:
         alias = next((item for item, _ in resolved if isinstance(item.operand.expression, ast.AliasRef)), None)
         if alias is not None:
-            message = "ordering by nearest goes with no alias key"
+            message = "ordering by nearest cannot be combined with an alias key"
             raise scope.violation("T18", message, alias.operand.span, suggestion="order by nearest(…) itself")
     fused = next((item for item, key in resolved if isinstance(key, ast.Rrf)), None)
     if fused is not None and limit is None:

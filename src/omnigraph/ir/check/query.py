@@ -41,9 +41,9 @@ def _unknown(parameter: ast.Parameter) -> str:
     written = parameter.type
     if written.scalar == "Vector" and not written.is_list:
         bounds = f"a vector has 1 to {MAX_DIMENSION} dimensions"
-        return f"parameter '${parameter.name}' has no usable type, {bounds}: dimension={written.dimension}"
+        return f"parameter '${parameter.name}' has an invalid dimension {written.dimension}: {bounds}"
     shown = f"[{written.scalar}]" if written.is_list else written.scalar
-    return f"parameter '${parameter.name}' has an unknown type: type={shown}"
+    return f"parameter '${parameter.name}' has unknown type {shown}"
 
 
 def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> CheckedQuery:

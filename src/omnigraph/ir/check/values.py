@@ -87,7 +87,7 @@ def _inline_parameter(prop: PropertyDef, value: ast.Variable, scope: Scope) -> O
 def _not_a_parameter(value: ast.Variable, scope: Scope) -> QueryTypeError:
     bound = scope.entities.get(value.name)
     if isinstance(bound, EdgeType):
-        message = f"edge variable '${value.name}' cannot stand alone"
+        message = f"edge variable '${value.name}' cannot be used by itself"
         return scope.violation("T23", message, value.span, suggestion="use one of its properties in a filter")
     if bound is not None:
         message = f"node variable '${value.name}' cannot be compared with a property"

@@ -41,10 +41,10 @@ class Lowering:
             case ast.Now():
                 return NOW
             case ast.AliasRef():
-                message = f"alias '{expression.name}' has no value here"
+                message = f"alias '{expression.name}' cannot be used here"
                 raise self.refusal(message, expression.span, suggestion="repeat the expression it stands for")
             case ast.TextSearch() | ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.Aggregate() | ast.AllProperties():
-                raise self.refusal("this has no value of its own here", expression.span)
+                raise self.refusal("this has no value here", expression.span)
             case _:
                 return self.literal(expression, _typed(operand))
 
@@ -52,7 +52,7 @@ class Lowering:
         """Lower a property access."""
         access = operand.expression
         if not isinstance(access, ast.PropertyAccess):
-            raise self.refusal("only a property can stand here", access.span)
+            raise self.refusal("only a property can be used here", access.span)
         return Column(variable=access.variable.name, property=access.property.text, type=_typed(operand))
 
     def literal(self, literal: ast.Literal, of: PropertyType) -> Constant:
@@ -63,7 +63,7 @@ class Lowering:
         """Lower an operand that must be known before any row is read."""
         lowered = self.scalar(operand)
         if not isinstance(lowered, Constant | ParameterRef):
-            raise self.refusal(f"{what} is a literal or a parameter", operand.span)
+            raise self.refusal(f"{what} must be a literal or a parameter", operand.span)
         return lowered
 
     def fitted(self, value: Scalarlike, other: PropertyType) -> Scalarlike:

@@ -128,7 +128,7 @@ def lower_text(clause: CheckedText, lowering: Lowering) -> TextMatch:
     """Lower ``search``, ``match_text`` or ``fuzzy``."""
     call = clause.call.expression
     if not isinstance(call, ast.TextSearch):
-        raise lowering.refusal("only a text predicate can stand alone", clause.call.span)
+        raise lowering.refusal("only a text predicate can be used by itself", clause.call.span)
     field, query, *rest = clause.call.parts
     edits = lowering.given(rest[0], "the edit distance of fuzzy") if rest else None
     if call.function == "fuzzy" and edits is None:
@@ -162,7 +162,7 @@ def read_variables(predicate: Predicate) -> frozenset[str]:
 def _side(operand: Operand, lowering: Lowering) -> Scalarlike:
     expression = operand.expression
     if isinstance(expression, ast.Nearest | ast.Bm25 | ast.Rrf):
-        message = "a ranking orders rows, it cannot be compared"
+        message = "a ranking orders rows and cannot be compared"
         raise lowering.refusal(message, operand.span, suggestion="put it first in order { }")
     if isinstance(expression, ast.Aggregate):
         raise lowering.refusal("an aggregate has no value in match", operand.span)

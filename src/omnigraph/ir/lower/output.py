@@ -137,11 +137,11 @@ def _output_expression(operand: Operand, ranked: Operand | None, lowering: Lower
             )
         case ast.Nearest() | ast.Bm25() | ast.Rrf():
             if ranked is None or ranked.expression != expression:
-                message = "a ranking has a value only where it is also the first order key"
+                message = "a ranking can only be returned if it is also the first order key"
                 raise lowering.refusal(message, operand.span, suggestion="order by it, or leave it out")
             return ranking_value(expression)
         case ast.TextSearch():
-            message = f"{expression.function} keeps or drops rows, it has no value to return"
+            message = f"{expression.function} filters rows and has no value to return"
             raise lowering.refusal(message, operand.span, suggestion="put it into match { }")
         case _:
             return lowering.scalar(operand)
@@ -175,7 +175,7 @@ class _OrderKeys:
             case ast.Nearest() | ast.Bm25() | ast.Rrf():
                 raise self.lowering.refusal("a ranking must be the first order key", operand.span)
             case _:
-                message = "an order key is a property or an alias of the return clause"
+                message = "an order key must be a property or an alias of the return clause"
                 suggestion = "return the expression with 'as name' and order by the name"
                 raise self.lowering.refusal(message, operand.span, suggestion=suggestion)
 
@@ -189,7 +189,7 @@ class _OrderKeys:
             if self.checked.projections[index].operand.expression == access:
                 self._require_orderable(operand, operand.type)
                 return self._reference(index)
-        message = "with aggregates, an order key is an alias or a projected property"
+        message = "with aggregates, an order key must be an alias or a returned property"
         raise self.lowering.refusal(message, operand.span, suggestion="return the property too")
 
     def _alias(self, operand: Operand, alias: ast.AliasRef) -> OutputRef:
@@ -197,7 +197,7 @@ class _OrderKeys:
         if named is None:
             near = nearest_name(alias.name, [item.alias for item in self.checked.projections if item.alias])
             suggestion = f"did you mean '{near}'?" if near else f"write 'as {alias.name}' in the return clause"
-            raise self.lowering.refusal(f"no alias is called '{alias.name}'", operand.span, suggestion=suggestion)
+            raise self.lowering.refusal(f"unknown alias '{alias.name}'", operand.span, suggestion=suggestion)
         self._require_orderable(operand, named.operand.type)
         position = next(index for index, item in enumerate(self.checked.projections) if item is named)
         return self._reference(position)

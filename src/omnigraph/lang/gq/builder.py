@@ -64,7 +64,7 @@ def bounded_integer(token: Token, maximum: int, what: str) -> int:
     digits = token.lstrip("0") or "0"
     # Judged by length first: Python refuses to convert a decimal text of thousands of digits.
     if len(digits) > len(str(maximum)) or int(digits) > maximum:
-        raise SyntaxFinding(f"{what} is too large, limit={maximum}", token_span(token))
+        raise SyntaxFinding(f"{what} is too large, the limit is {maximum}", token_span(token))
     return int(digits)
 
 
@@ -80,7 +80,7 @@ def _variable(token: Token) -> Variable:
     if name[0].isupper():
         lowered = name[0].lower() + name[1:]
         raise SyntaxFinding(
-            f"variable names start with a lower-case letter or '_': '${name}'",
+            f"variable '${name}' must start with a lower-case letter or '_'",
             token_span(token),
             expected=("a $variable",),
             suggestion=f"did you mean '${lowered}'?",

@@ -91,7 +91,7 @@ def select_query(file: QueryFile, name: str | None = None) -> QueryDecl:
             return query
     near = tuple(difflib.get_close_matches(name, _names(file), n=_MAX_NAMES_SHOWN, cutoff=0.5))
     raise QueryNotFoundError(
-        f"query not found: source={file.source.name} name={name}",
+        f"query '{name}' was not found in {file.source.name}",
         details=MissingThing(what="query", name=name, near=near),
     )
 
@@ -100,9 +100,9 @@ def _only_query(file: QueryFile) -> QueryDecl:
     if len(file.queries) == 1:
         return file.queries[0]
     names = _names(file)
-    reason = "the source declares several queries, name one of them" if names else "the source declares no query"
+    reason = "the source declares several queries; name one of them" if names else "the source declares no query"
     raise QueryNotFoundError(
-        f"{reason}: source={file.source.name} queries={len(file.queries)}",
+        f"{reason}: {file.source.name} has {len(file.queries)}",
         details=MissingThing(what="query", name="", near=tuple(names[:_MAX_NAMES_SHOWN])),
     )
 

@@ -105,7 +105,7 @@ class SchemaBuilder(Transformer[Token, Any]):
         if maximum is not None and minimum > maximum:
             _refuse(
                 "cardinality_order",
-                f"cardinality min is greater than max: min={minimum} max={maximum}",
+                f"cardinality min {minimum} is greater than max {maximum}",
                 span,
                 suggestion=f"write @card({maximum}..{minimum})",
             )
@@ -154,7 +154,7 @@ class SchemaBuilder(Transformer[Token, Any]):
         _refuse_negative(dimension, "a Vector dimension")
         size = _bounded_integer(dimension, MAX_VECTOR_DIMENSION)
         if size is None:
-            msg = f"Vector dimension exceeds maximum supported: maximum={MAX_VECTOR_DIMENSION}"
+            msg = f"Vector dimension exceeds maximum supported value {MAX_VECTOR_DIMENSION}"
             _refuse("vector_dimension", msg, written)
         if size == 0:
             _refuse("vector_dimension", "Vector dimension must be greater than zero", written)
@@ -166,7 +166,7 @@ class SchemaBuilder(Transformer[Token, Any]):
         seen: set[str] = set()
         for value in values:
             if value in seen:
-                what = f"enum has duplicate values: value={value}"
+                what = f"enum has duplicate values: '{value}'"
                 _refuse("enum_duplicate", what, token_span(value), suggestion="remove the repeated value")
             seen.add(value)
         names = tuple(_ident(value) for value in values)
@@ -202,10 +202,10 @@ class SchemaBuilder(Transformer[Token, Any]):
         value, *keywords, close = arguments
         span = _between(opening, close)
         if name.text in CONSTRAINT_NAMES:
-            what = f"constraint @{name.text}(…) is legal only inside the body of a node or an edge"
+            what = f"constraint @{name.text}(…) is only allowed inside the body of a node or an edge"
             raise SyntaxFinding(what, span, suggestion=f"move @{name.text}(…) into the body")
         if name.text == "card":
-            what = "@card(…) is legal only right after the target type of an edge"
+            what = "@card(…) is only allowed right after the target type of an edge"
             raise SyntaxFinding(what, span, suggestion="put @card(min..max) before every other annotation")
         return Annotation(name=name, value=value, keywords=tuple(keywords), span=span)
 
@@ -225,7 +225,7 @@ class SchemaBuilder(Transformer[Token, Any]):
     def unsigned(self, children: list[Token]) -> Literal:
         """Build a number without the sign that only range bounds may carry."""
         if children[0].startswith("-"):
-            what = "a negative number is legal only as a bound of @range"
+            what = "a negative number is only allowed as a bound of @range"
             hint = "remove the sign, or write the number as a string"
             raise SyntaxFinding(what, token_span(children[0]), suggestion=hint)
         return self.number(children)
@@ -243,7 +243,7 @@ class SchemaBuilder(Transformer[Token, Any]):
         token = children[0]
         value: float | None = _bounded_integer(token, MAX_INTEGER) if token.type == "INT" else float(token)
         if value is None or value < MIN_INTEGER or not math.isfinite(value):
-            _refuse("number_range", "number is out of range: it fits no 64-bit type", token_span(token))
+            _refuse("number_range", "number is out of range: it does not fit a 64-bit type", token_span(token))
         return Literal(value=value, span=token_span(token))
 
 
@@ -254,7 +254,7 @@ def _refuse(rule: str, message: str, span: Span, *, suggestion: str | None = Non
 def _check_reserved(items: list[Any] | tuple[Any, ...], reserved: frozenset[str]) -> None:
     for item in items:
         if isinstance(item, Property) and item.name.text in reserved:
-            what = f"property name is reserved for the system: name={item.name.text}"
+            what = f"property name '{item.name.text}' is reserved for the system"
             _refuse("reserved_name", what, item.name.span, suggestion="choose another property name")
 
 
@@ -278,7 +278,7 @@ def _cardinality_bound(token: Token) -> int:
     _refuse_negative(token, "a cardinality bound")
     bound = _bounded_integer(token, MAX_CARDINALITY)
     if bound is None:
-        what = f"cardinality bound exceeds maximum supported: maximum={MAX_CARDINALITY}"
+        what = f"cardinality bound exceeds maximum supported value {MAX_CARDINALITY}"
         _refuse("cardinality_range", what, token_span(token))
     return bound
 

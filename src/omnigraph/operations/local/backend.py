@@ -69,9 +69,11 @@ class LocalBackend:
         self.close()
 
     def __reduce__(self) -> NoReturn:
-        details = BadValue(what="graph", value=self.uri, expected="an address, which can be sent")
+        details = BadValue(what="graph", value=self.uri, expected="the address of the graph")
         raise UsageError(
-            f"an open graph cannot be sent or copied uri={self.uri}", details=details, hint="open it again over there"
+            f"an open graph cannot be pickled or copied: '{self.uri}'",
+            details=details,
+            hint="open the graph again in the other process",
         )
 
 

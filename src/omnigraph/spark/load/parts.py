@@ -153,8 +153,8 @@ def _part_bytes(sources: Sequence[Source]) -> int:
 
 def _split(source: Source, number: int, part_bytes: int, part_rows: int) -> Iterator[SourcePart]:
     if source.path == STDIN:
-        details = BadValue(what="path", value=STDIN, expected="a file that every worker can read")
-        raise SparkUnsupportedError("standard input cannot be read by the workers of Spark", details=details)
+        details = BadValue(what="path", value=STDIN, expected="a file that all workers can read")
+        raise SparkUnsupportedError("Spark workers cannot read standard input", details=details)
     whole = SourcePart(number=0, source_number=number, source=source)
     match source.kind:
         case "csv":
@@ -243,7 +243,7 @@ def _take(orders: WriteOrders, writer: PartWriter, decoded: DecodedChunk) -> Non
         if missing is not None:
             name = f"{rows.owner.name}.{missing}"
             details = BadValue(what="property", value=name, expected="a vector in every row")
-            raise SparkUnsupportedError(f"vectors are not computed on Spark property={name}", details=details)
+            raise SparkUnsupportedError(f"vectors of property '{name}' are not computed on Spark", details=details)
         writer.add(rows)
 
 

@@ -217,7 +217,7 @@ def cluster_columns(catalog: Catalog, wanted: ClusterBy | None) -> dict[str, str
         if owner is None or not (is_id or (prop is not None and _has_order(prop.type))):
             expected = "a column of the type whose values have an order"
             details = BadValue(what="cluster_by", value=f"{name}={column}", expected=expected)
-            raise UsageError(f"rows cannot be ordered by this column type={name} column={column}", details=details)
+            raise UsageError(f"rows of type '{name}' cannot be ordered by column '{column}'", details=details)
         chosen[owner.table_key] = spelt
     return chosen
 

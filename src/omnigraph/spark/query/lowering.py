@@ -145,7 +145,7 @@ def check_lowerable(plan: QueryPlan) -> None:
     if found is not None:
         function, text = found
         details = BadValue(what="construct", value=function, expected="a read without text or vector search")
-        raise SparkUnsupportedError(f"{function} does not run on spark: construct={text}", details=details)
+        raise SparkUnsupportedError(f"{function} does not run on Spark: {text}", details=details)
 
 
 def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:

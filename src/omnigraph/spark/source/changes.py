@@ -188,7 +188,7 @@ class FeedRanges:
             commit = Ulid.parse(start.removeprefix(AFTER))
         except ValueFormatError:
             details = BadValue(what="start", value=start[:80], expected="now | beginning | baseline | <commit id>")
-            raise UsageError(f"a feed cannot start there start={start[:80]!r}", details=details) from None
+            raise UsageError(f"invalid feed start {start[:80]!r}", details=details) from None
         return {BEGAN: f"{AFTER}{commit}"}
 
     def latest(self, start: Offset, target: str | None, max_commits: int) -> Offset:

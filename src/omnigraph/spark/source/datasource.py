@@ -65,7 +65,7 @@ class OmnigraphSource(DataSource):
             options = SourceOptions.parse(self.options)
             if options.changes:
                 details = BadValue(what="changes", value="true", expected="spark.readStream")
-                raise UsageError("changes are read as a stream", details=details)
+                raise UsageError("changes can only be read as a stream", details=details)
             if self._pinned is not None:
                 return TypeReader(self._pinned, schema, options)
             from omnigraph.spark.source.pinning import pin_query, pin_type  # noqa: PLC0415 - see the module
@@ -90,7 +90,7 @@ class OmnigraphSource(DataSource):
             options = SourceOptions.parse(self.options)
             if not options.changes:
                 details = BadValue(what="changes", value="false", expected="true")
-                raise UsageError("a stream from a graph is one of its changes option=changes", details=details)
+                raise UsageError("a stream from a graph needs the option 'changes'", details=details)
             return ChangeStreamReader(options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name

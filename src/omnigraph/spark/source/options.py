@@ -108,7 +108,7 @@ class SourceOptions:
             _refuse("graph", "", "the path or s3:// address of a graph")
         for one, other in (("snapshot", "branch"), ("query", "type"), ("query", "changes")):
             if one in options and other in options:
-                _refuse(one, options[one], f"no option {other} beside it")
+                _refuse(one, options[one], f"no option '{other}' with it")
         return cls(
             storage=Storage.open(root, _storage_options(options.get("storage_options"))),
             type_name=options.get("type"),
@@ -154,7 +154,7 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
         return None
     names = tuple(part.strip() for part in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        _refuse("columns", text, "different names with commas between them")
+        _refuse("columns", text, "different names separated by commas")
     return names
 
 
@@ -209,7 +209,7 @@ def _storage_options(text: str | None) -> Mapping[str, str]:
 def _refuse(what: str, value: str, expected: str) -> NoReturn:
     details = BadValue(what=what, value=value[:200], expected=expected)
     if not value:
-        raise UsageError(f"an option is missing option={what}", details=details, hint=f"give {expected}")
+        raise UsageError(f"option '{what}' is missing", details=details, hint=f"give {expected}")
     if what == "option":
-        raise UsageError(f"there is no such option option={value!r}", details=details, hint=f"expected {expected}")
-    raise UsageError(f"an option is not of its form option={what} value={value[:200]!r}", details=details)
+        raise UsageError(f"unknown option {value!r}", details=details, hint=f"expected {expected}")
+    raise UsageError(f"invalid value {value[:200]!r} for option '{what}'", details=details)

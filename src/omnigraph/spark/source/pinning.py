@@ -61,7 +61,7 @@ def chosen_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schem
     for name in columns or ():
         if name not in schema.names:
             details = BadValue(what="column", value=name, expected=", ".join(schema.names))
-            raise UsageError(f"the type has no such column column={name}", details=details)
+            raise UsageError(f"the type has no column '{name}'", details=details)
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 

@@ -66,8 +66,8 @@ def spark_type(of: pa.DataType) -> DataType:
         return StructType([_field(of.field(number)) for number in range(of.num_fields)])
     if pa.types.is_timestamp(of):
         return TimestampType()
-    details = BadValue(what="type", value=str(of), expected="a type that Spark has")
-    raise UsageError(f"Spark has no type for these values type={of}", details=details)
+    details = BadValue(what="type", value=str(of), expected="a type that Spark supports")
+    raise UsageError(f"Spark has no type for values of type {of}", details=details)
 
 
 def spark_schema(of: pa.Schema) -> StructType:
@@ -79,8 +79,8 @@ def spark_schema(of: pa.Schema) -> StructType:
     names = [name.lower() for name in of.names]
     for name in of.names:
         if names.count(name.lower()) > 1:
-            details = BadValue(what="column", value=name, expected="names that differ in more than case")
-            raise UsageError(f"two columns have this name column={name}", details=details)
+            details = BadValue(what="column", value=name, expected="names that differ by more than letter case")
+            raise UsageError(f"two columns are named '{name}'", details=details)
     return StructType([_field(field) for field in of])
 
 
@@ -95,7 +95,7 @@ def check_columns(wanted: StructType, known: pa.Schema) -> None:
         if kinds.get(field.name) != field.dataType:
             expected = ", ".join(f"{name} {kind.simpleString()}" for name, kind in kinds.items())
             details = BadValue(what="column", value=f"{field.name} {field.dataType.simpleString()}", expected=expected)
-            raise UsageError(f"there is no such column column={details.value}", details=details)
+            raise UsageError(f"column '{details.value}' was not found", details=details)
 
 
 def wire_schema(of: StructType) -> pa.Schema:

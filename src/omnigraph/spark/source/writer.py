@@ -147,15 +147,15 @@ def _mode(options: SourceOptions, *, overwrite: bool) -> LoadMode:
     if options.mode is None:
         return "overwrite" if overwrite else "append"
     if overwrite and options.mode != "overwrite":
-        details = BadValue(what="mode", value=options.mode, expected="the mode append of Spark beside it")
-        raise UsageError("the two modes of the write contradict each other", details=details)
+        details = BadValue(what="mode", value=options.mode, expected="Spark's append mode with it")
+        raise UsageError("the two write modes cannot be combined", details=details)
     return options.mode
 
 
 def _app(options: SourceOptions) -> str | None:
     if options.app is not None and not 0 < len(options.app) <= _LONGEST_APP:
         details = BadValue(what="app", value=options.app[:_LONGEST_APP], expected=f"1 to {_LONGEST_APP} characters")
-        raise UsageError("the name of a stream has no such length", details=details)
+        raise UsageError("the name of the stream is empty or too long", details=details)
     return options.app
 
 
@@ -278,7 +278,7 @@ def stream_mark(plan: WritePlan, number: int, query_id: str | None, checkpoint: 
     app = plan.app or query_id or checkpoint
     if app is None:
         details = BadValue(what="app", value="", expected="a name that stays the same when the stream is restarted")
-        raise UsageError("a stream must be recognisable option=app", details=details)
+        raise UsageError("a stream needs the option 'app'", details=details)
     return BatchMark(app=app, number=number)
 
 
@@ -338,7 +338,7 @@ def _expect_schema(session: OpenGraph, plan: WritePlan, staged: Sequence[StagedR
     for item in staged:
         if item.schema_hash != found:
             details = BadValue(what="schema", value=found, expected=item.schema_hash)
-            raise SchemaMovedError("the accepted schema changed while the rows were written", details=details)
+            raise SchemaMovedError("the accepted schema changed while the rows were being written", details=details)
 
 
 # What Spark calls the identity that a stream keeps in its checkpoint.

@@ -214,7 +214,7 @@ def _distinct_ids(table: Table, rows: pa.Table) -> pa.Array:
     column = rows[KEY]
     ids = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.array([], column.type), *column.chunks])
     if ids.null_count or not are_all_different(ids):
-        raise InternalError(f"rows to upsert repeat an id or lack one location={table.pin.location}")
+        raise InternalError(f"rows to upsert into '{table.pin.location}' repeat an id or lack one")
     return ids
 
 
@@ -254,7 +254,7 @@ def _refuse_existing(table: Table, taken: pa.Array) -> None:
     if len(taken):
         shown = tuple(taken.slice(0, _SHOWN_KEYS).to_pylist())
         raise KeyExistsError(
-            f"{len(taken)} of the ids exist already location={table.pin.location} first={shown[0]!r}",
+            f"{len(taken)} of the ids already exist in '{table.pin.location}', starting with {shown[0]!r}",
             details=ExistingKeys(location=table.pin.location, ids=shown, count=len(taken)),
         )
 
@@ -288,7 +288,7 @@ def _write(
     def shrink(fragment_id: int) -> FragmentMetadata | None:
         fragment = handle.get_fragment(fragment_id)
         if fragment is None:
-            raise InternalError(f"a fragment that was looked up is gone location={table.pin.location}")
+            raise InternalError(f"a fragment of '{table.pin.location}' disappeared after it was looked up")
         return fragment.delete_rows(offsets[fragment_id].tolist())
 
     shrinking = sorted(offsets)

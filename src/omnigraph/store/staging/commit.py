@@ -118,7 +118,7 @@ def staged_at(
 def moved_since(base: TablePin, table: Table, what: str) -> TableMovedError:
     """Return the error for work on ``base`` that ``table``, a later version, has no use for."""
     details = HeadMoved(location=base.location, branch=base.branch, expected=base.version, actual=table.pin.version)
-    return TableMovedError(f"{what} location={base.location} expected={base.version}", details=details)
+    return TableMovedError(f"{what}: '{base.location}', version {base.version}", details=details)
 
 
 def data_files(fragments: list[Any]) -> tuple[str, ...]:

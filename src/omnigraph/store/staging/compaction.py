@@ -61,13 +61,13 @@ def stage_compacted(
     present = {fragment.metadata.id: _content(fragment.metadata) for fragment in table.fragments}
     for original in [fragment for result in rewritten for fragment in _originals(result)]:
         if present.get(original.id) != _content(original):
-            raise moved_since(base, table, f"a compacted fragment has changed fragment={original.id}")
+            raise moved_since(base, table, f"compacted fragment {original.id} has changed")
     covered = [segment.fragment_ids for index in table.indexes() for segment in index.segments]
     for result in rewritten:
         ids = {original.id for original in _originals(result)}
         # Lance merges no fragments of which an index covers only some, and the index may be younger than the plan.
         if any(ids & segment and not ids <= segment for segment in covered):
-            raise moved_since(base, table, f"an index covers a part of what was compacted fragments={sorted(ids)}")
+            raise moved_since(base, table, f"an index covers only part of the compacted fragments {sorted(ids)}")
     return _stage(table, rewritten, Origin(operation_id=operation_id, runtime=runtime)) if rewritten else None
 
 

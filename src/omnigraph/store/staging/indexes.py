@@ -115,11 +115,11 @@ def stage_built_indexes(
         stored = _stored_segments(table, index.build)
         covered = {number for segment in mine for number in segment.fragment_ids}
         if any(number not in present or present[number] != began_with.get(number) for number in covered):
-            raise moved_since(base.pin, table, f"a fragment that was indexed has left index={index.build.name}")
+            raise moved_since(base.pin, table, f"a fragment covered by index '{index.build.name}' is gone")
         if index.rebuilds:
             replaced += stored
         elif any(not covered.isdisjoint(segment.fragment_ids) for segment in stored):
-            raise moved_since(base.pin, table, f"a fragment was indexed twice index={index.build.name}")
+            raise moved_since(base.pin, table, f"index '{index.build.name}' covers a fragment twice")
         segments += mine
     return _stage(table, segments, replaced, Origin(operation_id=operation_id, runtime=runtime)) if segments else None
 

@@ -152,15 +152,15 @@ def _refuse_impossible(table: Table, schema: pa.Schema, origins: Mapping[str, st
     location = table.pin.location
     names = schema.names
     if len(set(names)) != len(names) or len(set(origins.values())) != len(origins):
-        raise InternalError(f"a column is named twice location={location}")
+        raise InternalError(f"a column of '{location}' is given twice")
     if missing := sorted((set(origins) - set(names)) | (set(origins.values()) - set(table.schema.names))):
-        raise InternalError(f"no such columns: {missing} location={location}")
+        raise InternalError(f"'{location}' has no columns {missing}")
     for field in schema:
         if field.name not in origins:
             if not field.nullable:
-                raise InternalError(f"an added column must allow null column={field.name} location={location}")
+                raise InternalError(f"added column '{field.name}' of '{location}' must be nullable")
         elif field.type != table.schema.field(origins[field.name]).type:
-            raise InternalError(f"a column cannot change its type column={field.name} location={location}")
+            raise InternalError(f"column '{field.name}' of '{location}' cannot change its type")
 
 
 def _restated(stored: pa.Field, plain: pa.Field, wanted: pa.Field) -> pa.Field:
@@ -229,7 +229,7 @@ def stage_written(
     before = {fragment.metadata.id: fragment.metadata for fragment in table.fragments}
     touched = {*removed, *(item.id for item in updated)}
     if not touched <= before.keys():
-        raise moved_since(table.pin, table, "a fragment to shrink is not there")
+        raise moved_since(table.pin, table, "a fragment to shrink was not found")
     leaving = sum(before[number].num_rows for number in touched) - sum(item.num_rows for item in updated)
     operation: LanceOperation.BaseOperation
     if table.fragments:
@@ -284,7 +284,7 @@ def stage_undo(pinned: Table, head: Table, *, operation_id: str, runtime: Runtim
     rows that left the table are uploaded again.
     """
     if (pinned.pin.location, pinned.pin.branch) != (head.pin.location, head.pin.branch):
-        raise InternalError(f"an undo needs two versions of one branch location={head.pin.location}")
+        raise InternalError(f"an undo needs two versions of one branch of '{head.pin.location}'")
     operation, rewritten = _by_update(pinned, head) or _by_overwrite(pinned)
     return staged_on(
         head,

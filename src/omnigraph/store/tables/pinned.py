@@ -196,7 +196,7 @@ class PinnedTable:
         except (StorageCorruptError, TableMissingError) as error:
             if self._is_reclaimed():
                 raise VersionMissingError(
-                    f"that version was reclaimed location={self.pin.location} version={self.pin.version}",
+                    f"version {self.pin.version} of '{self.pin.location}' was reclaimed",
                     details=TableRef(location=self.pin.location, branch=self.pin.branch, version=self.pin.version),
                 ) from error
             raise

@@ -117,7 +117,7 @@ def carried_fragments(ticket: TableTicket, rows: pa.Table, row_ids: npt.NDArray[
     """
     table = ticket.open()
     if len(row_ids) > rows.num_rows:
-        raise InternalError(f"more row ids than rows location={table.pin.location}")
+        raise InternalError(f"'{table.pin.location}' has more row ids than rows")
     carried = np.asarray(row_ids, dtype=np.uint64)
     if carried.size > 1 and not np.all(carried[:-1] <= carried[1:]):
         # Ascending row ids are stored as ranges, which keeps the table's manifest small.
@@ -134,7 +134,7 @@ def shrink_fragment(ticket: TableTicket, fragment_id: int, offsets: npt.NDArray[
     with translating("write a deletion list", table.pin.location, effect=Effect.STAGED):
         fragment = table.handle.get_fragment(fragment_id)
         if fragment is None:
-            raise InternalError(f"no such fragment location={table.pin.location} fragment={fragment_id}")
+            raise InternalError(f"fragment {fragment_id} of '{table.pin.location}' was not found")
         shrunk = fragment.delete_rows(offsets.tolist())
     return None if shrunk is None else _text(shrunk)
 

@@ -131,7 +131,7 @@ class TableStore:
             if aside is None:
                 return
             _log.warning(
-                "a torn version that no commit names was put aside table=%s version=%s kept=%s",
+                "moved a torn version that no commit names aside: table=%s version=%s kept=%s",
                 pin.location,
                 version,
                 aside,
@@ -153,8 +153,8 @@ class TableStore:
             head = self.head(pin.location, new_branch)
             if head != pin.version or not self._is_fork_of(pin, fork):
                 raise ForkOccupiedError(
-                    f"the fork holds other commits location={pin.location} branch={new_branch}"
-                    f" expected={pin.version} actual={head}",
+                    f"fork '{new_branch}' of '{pin.location}' holds other commits:"
+                    f" expected version {pin.version}, found {head}",
                     details=HeadMoved(location=pin.location, branch=new_branch, expected=pin.version, actual=head),
                 ) from error
         return fork
@@ -250,7 +250,7 @@ class TableStore:
             except OmnigraphError:
                 actual = None
         return TableMovedError(
-            f"the table has moved location={before.location} expected={before.version} actual={actual}",
+            f"table '{before.location}' has changed: expected version {before.version}, found {actual}",
             details=HeadMoved(location=before.location, branch=before.branch, expected=before.version, actual=actual),
         )
 

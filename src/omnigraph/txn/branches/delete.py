@@ -80,7 +80,7 @@ class BranchDeletion:
             services.claims.release_own(plan.target_version, was_renewed=False)
         except OmnigraphError as error:
             # The branch is gone. Its claim stays, and with it the list of what somebody else will reclaim.
-            _log.warning("a deleted branch could not be tidied up branch=%s: %s", ref.name, error)
+            _log.warning("could not clean up after deleted branch '%s': %s", ref.name, error)
 
     def resume(self, services: BranchServices, plan: PublishPlan) -> bool:
         """Finish a deletion that died, or give it up when the branch is needed; return whether the branch is gone.
@@ -150,7 +150,7 @@ class BranchDeletion:
                 error.effect = Effect.NONE
                 self._left.discard(plan.operation_id)
         except OmnigraphError as trouble:
-            _log.warning("a claim could not be taken back branch=%s: %s", plan.branch, trouble)
+            _log.warning("could not withdraw the claim on branch '%s': %s", plan.branch, trouble)
 
     def _plan(self, services: BranchServices, base: LoadedManifest, actor: str | None) -> PublishPlan:
         state, now_ms = base.state, self._world.clock.now_ms()
@@ -250,11 +250,11 @@ class BranchDeletion:
         try:
             self._stores.tables.delete_fork(pin.location, pin.branch or "")
         except OmnigraphError as error:
-            _log.warning("a fork could not be removed location=%s branch=%s: %s", pin.location, pin.branch, error)
+            _log.warning("could not remove the fork of '%s' for branch '%s': %s", pin.location, pin.branch, error)
 
 
 def _busy(line: BranchIncarnation, version: int, waited_s: float) -> ClaimBusyError:
     details = ClaimHeld(branch=line.name, version=version, holder="other writers", waited_s=waited_s)
     return ClaimBusyError(
-        f"the branch stayed busy branch={line.name} version={version} waited_s={waited_s:.1f}", details=details
+        f"branch '{line.name}' was still busy at version {version} after {waited_s:.1f} s", details=details
     )

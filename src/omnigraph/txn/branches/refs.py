@@ -81,7 +81,7 @@ class BranchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Dependant(kind="branch", name=self.name, identity=self.incarnation)
 
 
-REF = StoredCodec(BranchRecord, subject="a branch ref", expected="a branch ref", error=ManifestCorruptError)
+REF = StoredCodec(BranchRecord, subject="branch ref", expected="a branch ref", error=ManifestCorruptError)
 
 
 class BranchRefs:
@@ -200,7 +200,7 @@ class BranchRefs:
         for version in claims.pending_versions():
             plan = claims.read(version)
             if plan is not None and plan.kind is WriteKind.BRANCH_DELETE:
-                details = BadValue(what="branch", value=line.name, expected="a branch that nobody is deleting")
+                details = BadValue(what="branch", value=line.name, expected="a branch that is not being deleted")
                 raise BranchClosingError(f"branch '{line.name}' is being deleted", details=details)
         try:
             # A deletion gives up its claim when the line is removed, not before.
@@ -272,7 +272,7 @@ class BranchRefs:
             self._withdraw(ref)
             self._objects.sweep(ref.name, ref.number)
         except OmnigraphError as trouble:
-            _log.warning("a branch that was not made could not be tidied up branch=%s: %s", ref.name, trouble)
+            _log.warning("could not clean up after branch '%s', which was not created: %s", ref.name, trouble)
 
     def _end_and_withdraw(self, ref: BranchRecord) -> None:
         self._objects.end(ref.name, ref.number)

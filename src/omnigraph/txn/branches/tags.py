@@ -71,7 +71,7 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         }
 
 
-TAG = StoredCodec(Tag, subject="a tag", expected="a tag", error=ManifestCorruptError)
+TAG = StoredCodec(Tag, subject="tag", expected="a tag", error=ManifestCorruptError)
 
 
 class Tags:
@@ -204,5 +204,5 @@ def _live_names(lives: Mapping[str, Generations]) -> set[str]:
 
 
 def _exists(name: TagName) -> TagExistsError:
-    details = BadValue(what="tag", value=name, expected="a name that no tag has")
+    details = BadValue(what="tag", value=name, expected="a name that is not taken")
     return TagExistsError(f"tag '{name}' already exists", details=details)

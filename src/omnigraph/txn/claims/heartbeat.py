@@ -83,7 +83,7 @@ class ClaimHeartbeat:
             self._claims.renew(version, self._writer)
         except OmnigraphError as error:
             # At worst somebody presumes this writer dead and it loses its attempt.
-            _log.warning("a claim could not be renewed version=%s: %s", version, error)
+            _log.warning("could not renew the claim on version %s: %s", version, error)
         finally:
             with self._lock:
                 self._renewing = None

@@ -42,8 +42,8 @@ class SignOfLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 _SIGN = SealedCodec(
     SignOfLife,
-    subject="the sidecar",
-    expected="a writer's sign of life",
+    subject="sidecar",
+    expected="a writer's heartbeat",
     error=SidecarCorruptError,
     needs_seal=lambda _: False,
 )
@@ -147,7 +147,7 @@ class ClaimStore:
             self._control.mark(self._acknowledged_key(version))
         except OmnigraphError as error:
             # The write does not depend on it.
-            _log.warning("an acknowledgement could not be noted version=%s: %s", version, error)
+            _log.warning("could not record the acknowledgement of version %s: %s", version, error)
 
     def is_acknowledged(self, version: int) -> bool:
         """Whether a version may have been acknowledged; False is proof that it was not.
@@ -200,7 +200,7 @@ class ClaimStore:
         found = (plan.branch, plan.incarnation, plan.target_version)
         if found != (self._line.name, self._line.incarnation, version):
             details = FormatMismatch(what=key, expected="the plan of this branch and version", found=str(found))
-            raise SidecarCorruptError(f"the sidecar holds the plan of another publish key={key}", details=details)
+            raise SidecarCorruptError(f"sidecar '{key}' holds the plan of another publish", details=details)
         return plan
 
     def holding(self, plan: PublishPlan) -> Holding:

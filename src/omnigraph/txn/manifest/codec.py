@@ -188,7 +188,9 @@ def _translating(expected: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         found = f"{type(error).__name__}: {error}"
         details = FormatMismatch(what="manifest", expected=expected, found=found)
-        raise ManifestCorruptError("the manifest holds rows that no version of ours writes", details=details) from error
+        raise ManifestCorruptError(
+            "the manifest holds rows that no version of omnigraph writes", details=details
+        ) from error
 
 
 def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> ManifestState:
@@ -286,7 +288,7 @@ class FormatChain:
         text = (schema.metadata or {}).get(FORMAT_KEY.encode(), b"").decode()
         if not text.isdigit():
             details = FormatMismatch(what="manifest", expected=FORMAT_KEY, found=repr(text))
-            raise ManifestCorruptError("the manifest carries no format stamp", details=details)
+            raise ManifestCorruptError("the manifest has no format stamp", details=details)
         stamp = int(text)
         if stamp < self.oldest or stamp > self.newest:
             hint = (
@@ -295,7 +297,7 @@ class FormatChain:
                 else "export the graph with the version that wrote it and load it with this one"
             )
             raise FormatUnsupportedError(
-                f"the graph has storage format {stamp}; this version serves {self.oldest} to {self.newest}",
+                f"the graph has storage format {stamp}; this version supports {self.oldest} to {self.newest}",
                 details=FormatRange(found=stamp, oldest=self.oldest, newest=self.newest),
                 hint=hint,
             )

@@ -98,7 +98,7 @@ class TornVersions:
         if self._told < latest:
             self._told = latest
             _log.warning(
-                "a torn version that was never acknowledged is stepped over branch=%s version=%s",
+                "skipping a torn, never acknowledged version: branch=%s version=%s",
                 self._line.name,
                 latest,
             )
@@ -117,7 +117,7 @@ class TornVersions:
             raise self._damaged(pin, "the newest version of a branch is torn")
         aside = self._files.put_aside(pin)
         _log.warning(
-            "a torn version that was never acknowledged was put aside branch=%s version=%s kept=%s",
+            "moved a torn, never acknowledged version aside: branch=%s version=%s kept=%s",
             self._line.name,
             version,
             aside,
@@ -147,10 +147,10 @@ class TornVersions:
         details = StorageFault(
             doing="read the manifest",
             location=version_file(pin),
-            reason="nothing proves that it was never acknowledged, so that going back could lose a write",
+            reason="it may have been acknowledged, so going back could lose a write",
         )
         return StorageCorruptError(
-            f"{what} branch={self._line.name} version={pin.version} object={version_file(pin)}", details=details
+            f"{what}: branch '{self._line.name}', version {pin.version}, object '{version_file(pin)}'", details=details
         )
 
 
@@ -341,7 +341,7 @@ class ManifestFile:
         details = MissingThing(what="graph", name=graph_id)
         root = self._datasets.storage.root
         return GraphReplacedError(
-            f"another graph was made in place of the one that was opened at {root}", details=details
+            f"the graph at {root} was replaced by another one after it was opened", details=details
         )
 
     def _open_latest(self) -> ReplaceableDataset:

@@ -142,7 +142,7 @@ class Phases:
             self._tables.warm(commit)
         except OmnigraphError as error:
             # The write does not depend on it: a cache that stays cold costs the next change one call.
-            _log.debug("deletion files could not be read back location=%s: %s", commit.after.location, error)
+            _log.debug("could not read back deletion files of '%s': %s", commit.after.location, error)
 
 
 def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
@@ -170,7 +170,7 @@ def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
     if txn.expected_head is not None and newer.head.commit != txn.expected_head:
         details = HeadMismatch(branch=newer.head.branch, expected=txn.expected_head, actual=newer.head.commit)
         raise PreconditionFailedError(
-            f"the branch head is another commit expected={txn.expected_head} actual={newer.head.commit}",
+            f"the branch head is commit '{newer.head.commit}', not '{txn.expected_head}'",
             details=details,
         )
     if newer.version == base.version:
@@ -178,7 +178,7 @@ def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
     _refuse_cleaned(txn, newer)
     if newer.schema.hash != base.schema.hash:
         details_schema = BadValue(what="schema", value=newer.schema.hash, expected=base.schema.hash)
-        raise SchemaMovedError("the accepted schema changed while the write was made", details=details_schema)
+        raise SchemaMovedError("the accepted schema changed during the write", details=details_schema)
     if txn.rule is RebaseRule.REFUSE:
         for table_key in sorted({*txn.changes, *txn.read_set}):
             if not _was_only_tidied(table_key, base, newer):
@@ -194,9 +194,7 @@ def _refuse_repeated(txn: WriteTxn, newer: ManifestState) -> None:
     last = None if mark is None else newer.batches.get(mark.app)
     if mark is not None and last is not None and last >= mark.number:
         details = RepeatedBatch(app=mark.app, number=mark.number, last=last)
-        raise BatchRepeatedError(
-            f"the branch has this batch already app={mark.app} batch={mark.number}", details=details
-        )
+        raise BatchRepeatedError(f"batch {mark.number} of '{mark.app}' is already on the branch", details=details)
 
 
 def _refuse_cleaned(txn: WriteTxn, newer: ManifestState) -> None:
@@ -212,7 +210,8 @@ def swept_error(table_key: str, expected: int, actual: int) -> WriteSweptError:
     """Return the error for files that a cleanup may have taken away."""
     details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
     return WriteSweptError(
-        f"a cleanup came in between table={table_key} expected={expected} actual={actual}", details=details
+        f"a concurrent cleanup changed table '{table_key}': expected version {expected}, found {actual}",
+        details=details,
     )
 
 
@@ -239,7 +238,7 @@ def moved(table_key: str, expected: int, actual: int) -> ExpectedVersionMismatch
     """Return the error for a table that is not what the write was made for."""
     details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
     return ExpectedVersionMismatchError(
-        f"a table that the write depends on has changed table={table_key} expected={expected} actual={actual}",
+        f"table '{table_key}', which the write depends on, has changed: expected version {expected}, found {actual}",
         details=details,
     )
 

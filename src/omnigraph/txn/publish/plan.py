@@ -197,7 +197,7 @@ class PublishPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 PLAN = SealedCodec(
     PublishPlan,
-    subject="the sidecar",
+    subject="sidecar",
     expected=f"a publish plan of format {PLAN_FORMAT}",
     error=SidecarCorruptError,
     needs_seal=lambda plan: plan.format != _WITHOUT_CHECKSUM,

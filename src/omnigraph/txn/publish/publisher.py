@@ -79,7 +79,7 @@ class Releaser:
                     self._claims.release_own(version, was_renewed=was_renewed)
                 self._world.failpoints.hit("txn.release.after_delete")
             except OmnigraphError as error:
-                _log.warning("a sidecar could not be deleted version=%s: %s", version, error)
+                _log.warning("could not delete the sidecar of version %s: %s", version, error)
             else:
                 with self._lock:
                     self._pending.remove(version)
@@ -259,7 +259,7 @@ class Publisher:
                 self._services.claims.release(plan.target_version)
                 error.effect = Effect.NONE
         except OmnigraphError as trouble:
-            _log.warning("a claim could not be withdrawn version=%s: %s", plan.target_version, trouble)
+            _log.warning("could not withdraw the claim on version %s: %s", plan.target_version, trouble)
         else:
             self._settled(plan)
 
@@ -362,7 +362,7 @@ class Publisher:
             try:
                 self._settle(left)
             except Exception as trouble:  # noqa: BLE001 - whatever is wrong with it is not wrong with other writes
-                _log.info("a write that broke off could not be ended plan=%s: %s", left.plan.publish_uuid, trouble)
+                _log.info("could not finish interrupted write '%s': %s", left.plan.publish_uuid, trouble)
 
     def _settle(self, left: _Unsettled) -> None:
         plan = left.plan
@@ -419,8 +419,8 @@ class Publisher:
             if seen.is_foreign:
                 details = TableDrift(table_key=seen.table_key, published=seen.pin.version, head=seen.head)
                 raise TableDriftError(
-                    f"a table was changed outside of omnigraph table={seen.table_key}"
-                    f" published={seen.pin.version} head={seen.head}",
+                    f"table '{seen.table_key}' was changed outside omnigraph:"
+                    f" published version {seen.pin.version}, head {seen.head}",
                     details=details,
                 )
 
@@ -429,7 +429,7 @@ class Publisher:
         version = base.state.version + 1
         details = ClaimHeld(branch=base.state.head.branch, version=version, holder="other writers", waited_s=waited_s)
         return ClaimBusyError(
-            f"the branch stayed busy branch={base.state.head.branch} version={version} waited_s={waited_s:.1f}",
+            f"branch '{base.state.head.branch}' was still busy at version {version} after {waited_s:.1f} s",
             details=details,
         )
 
@@ -437,9 +437,9 @@ class Publisher:
         commit_id = plan.change.commits[-1].id
         details = CommitOutcome(branch=plan.branch, commit_id=commit_id, operation_id=plan.operation_id)
         because = "" if cause is None else f": {cause.message}"
-        return WriteOutcomeError(f"the write may or may not be published commit={commit_id}{because}", details=details)
+        return WriteOutcomeError(f"commit '{commit_id}' may or may not be published{because}", details=details)
 
 
 def _lost(plan: PublishPlan) -> CompareAndSwapLostError:
     details = HeadMoved(location=MANIFEST_LOCATION, expected=plan.target_version, actual=None)
-    return CompareAndSwapLostError("another writer used up the version", details=details)
+    return CompareAndSwapLostError("another writer took the version", details=details)

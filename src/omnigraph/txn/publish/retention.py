@@ -104,6 +104,6 @@ def _plan(services: BranchServices, base: LoadedManifest, change: FloorChange) -
 def _busy(plan: PublishPlan, waited_s: float) -> ClaimBusyError:
     details = ClaimHeld(branch=plan.branch, version=plan.target_version, holder="other writers", waited_s=waited_s)
     return ClaimBusyError(
-        f"the branch stayed busy branch={plan.branch} version={plan.target_version} waited_s={waited_s:.1f}",
+        f"branch '{plan.branch}' was still busy at version {plan.target_version} after {waited_s:.1f} s",
         details=details,
     )

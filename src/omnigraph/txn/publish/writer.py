@@ -152,7 +152,7 @@ class BranchQueue(Generic[_Work, _Result]):
         """Make sure that somebody is at work, and leave when nothing has moved for too long."""
         if ticket.running is not None:
             if not ticket.running.locked() and ticket.answered.locked():
-                raise InternalError("the thread that publishes ended without an answer", effect=Effect.UNKNOWN)
+                raise InternalError("the publishing thread ended without a result", effect=Effect.UNKNOWN)
             return
         with self._door:
             self._start()
@@ -166,7 +166,7 @@ class BranchQueue(Generic[_Work, _Result]):
             try:
                 is_open = self._lead_batch()
             except BaseException:  # noqa: BLE001 - those who wait are told by their tickets; the next must be served
-                _log.exception("a batch of writes broke off")
+                _log.exception("a batch of writes was interrupted")
 
     def _lead_batch(self) -> bool:
         """Run the next batch; False when nothing came for a while, or nothing will any more."""
@@ -359,9 +359,9 @@ class BranchWriter:
     def _busy(self, waited_s: float) -> ClaimBusyError:
         name, known = self.services.line.name, self.known()
         version = 0 if known is None else known.state.version + 1
-        details = ClaimHeld(branch=name, version=version, holder="other writers of this process", waited_s=waited_s)
+        details = ClaimHeld(branch=name, version=version, holder="other writers in this process", waited_s=waited_s)
         return ClaimBusyError(
-            f"other writers of this process kept the branch busy branch={name} waited_s={waited_s:.1f}", details=details
+            f"other writers of this process kept branch '{name}' busy for {waited_s:.1f} s", details=details
         )
 
     def _run(self, batch: Sequence[WriteTxn]) -> Sequence[CommitResult | BaseException]:

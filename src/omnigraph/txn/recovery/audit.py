@@ -121,7 +121,7 @@ class AuditLog:
             return False
         aside = versions.put_aside(TablePin(location=LOCATION, branch=None, version=newest))
         if aside is not None:
-            _log.warning("a torn version of the recovery audit was put aside version=%s kept=%s", newest, aside)
+            _log.warning("moved a torn version of the recovery audit aside: version=%s kept=%s", newest, aside)
         return aside is not None
 
 

@@ -133,7 +133,9 @@ def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:
     details = ClaimHeld(branch=plan.branch, version=plan.target_version, holder="another writer", waited_s=0.0)
-    return ClaimBusyError(f"a writer is in the way branch={plan.branch} version={plan.target_version}", details=details)
+    return ClaimBusyError(
+        f"another writer holds version {plan.target_version} of branch '{plan.branch}'", details=details
+    )
 
 
 def _plan(services: BranchServices, base: LoadedManifest, entries: Sequence[TableEntry], actor: str) -> PublishPlan:
@@ -169,6 +171,6 @@ def _unverifiable(entry: TableEntry, head: int, operations: Sequence[str], error
 def _moved(table_key: str, expected: int, actual: int) -> ExpectedVersionMismatchError:
     details = VersionMismatch(table_key=table_key, expected=expected, actual=actual)
     return ExpectedVersionMismatchError(
-        f"a table has moved since it was looked at table={table_key} expected={expected} actual={actual}",
+        f"table '{table_key}' has changed since it was inspected: expected version {expected}, found {actual}",
         details=details,
     )

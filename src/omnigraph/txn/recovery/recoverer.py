@@ -232,7 +232,7 @@ class Recoverer:
         except OmnigraphError:
             raise
         except (ValueError, TypeError) as trouble:
-            _log.warning("a write cannot be finished and is undone plan=%s: %s", plan.publish_uuid, trouble)
+            _log.warning("cannot finish write '%s', undoing it: %s", plan.publish_uuid, trouble)
             return None
 
     def _heal(self, plan: PublishPlan, base: LoadedManifest) -> LoadedManifest:
@@ -308,8 +308,8 @@ def _refuse_violations(observations: Sequence[Observation]) -> None:
         if seen.klass is TableClass.INVARIANT_VIOLATION:
             details = TableDrift(table_key=seen.table_key, published=seen.pin.version, head=seen.head)
             raise RecoveryInvariantError(
-                f"a table is behind its published version table={seen.table_key}"
-                f" published={seen.pin.version} head={seen.head}",
+                f"table '{seen.table_key}' is behind its published version:"
+                f" published {seen.pin.version}, head {seen.head}",
                 details=details,
             )
 

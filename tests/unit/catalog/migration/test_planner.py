@@ -48,7 +48,7 @@ def test_hints_are_inert_while_a_graph_is_created():
     assert created.diagnostics[1].to_json() == {
         "code": "inert_initialization_rename_hint",
         "entity": "node:Human.full",
-        "message": '@rename_from("name") has no effect on node:Human.full while the graph is created',
+        "message": '@rename_from("name") has no effect on node:Human.full when the graph is created',
         "place": {"line": 1, "column": 55},
     }
 

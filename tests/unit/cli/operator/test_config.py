@@ -77,14 +77,14 @@ def test_nothing_is_an_empty_config(text: str):
         ("defaults:\n  table_max_column_width: 0\n", 2, "table_max_column_width is not a whole number from 1"),
         ("defaults: {table_max_column_width: true}", 1, "table_max_column_width is not a whole number from 1"),
         ("defaults: {table_cell_layout: cut}", 1, "defaults.table_cell_layout is not one of truncate, wrap"),
-        ("aliases:\n  a:\n    args: [x, x]\n", 3, r"aliases.a.args\[1\] is not text that stands there once"),
+        ("aliases:\n  a:\n    args: [x, x]\n", 3, r"aliases.a.args\[1\] is not text that occurs only once"),
         ("aliases: {a: {params: [1]}}", 1, "aliases.a.params is not a mapping"),
         ("aliases: {a: {mutation: 1}}", 1, "aliases.a.mutation is not true or false"),
-        ("operator: {}\noperator: {}\n", 2, "key is given twice key=operator"),
-        ("operator: &x {}\ndefaults: *x\n", 1, "anchors and aliases of YAML are not supported"),
-        ("operator: !!python/object:os.system {}\n", 1, "tags of YAML are not supported"),
+        ("operator: {}\noperator: {}\n", 2, "key 'operator' is given twice"),
+        ("operator: &x {}\ndefaults: *x\n", 1, "YAML anchors and aliases are not supported"),
+        ("operator: !!python/object:os.system {}\n", 1, "YAML tags are not supported"),
         ("a: 1\n---\nb: 2\n", 3, "more than one YAML document"),
-        (f"aliases: {{a: {{params: {{x: {DEEP}}}}}}}", 1, "nested too deeply|not valid YAML"),
+        (f"aliases: {{a: {{params: {{x: {DEEP}}}}}}}", 1, "nested more than 64 levels deep|not valid YAML"),
     ],
 )
 def test_mistake_is_told_with_file_line_and_key(text: str, line: int, message: str):
@@ -108,7 +108,7 @@ def test_unknown_keys_are_one_warning_each_at_any_level():
     )
     assert config.actor == "a"
     assert config.warnings == tuple(
-        f"unknown key `{key}` (of a later version, or a typo); ignored in home/config.yaml:{line}"
+        f"unknown key `{key}` (from a later version, or a typo); ignored in home/config.yaml:{line}"
         for key, line in (("telemetry", 1), ("servers", 7), ("operator.nick", 4), ("aliases.x.querry", 6))
     )
 
@@ -116,7 +116,7 @@ def test_unknown_keys_are_one_warning_each_at_any_level():
 @pytest.mark.parametrize("binding", ["", "server: a", "store: ~"])
 def test_profile_is_looked_at_when_it_is_used(binding: str):
     profile = parse(f"profiles:\n  odd: {{{binding}}}\n").profiles["odd"]
-    with pytest.raises(ConfigError, match="profile 'odd' names no store"):
+    with pytest.raises(ConfigError, match="profile 'odd' has no store"):
         profile.storage()
 
 

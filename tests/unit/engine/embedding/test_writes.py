@@ -162,7 +162,9 @@ def test_vectors_of_several_sources_and_enums_are_made(root):
 def test_another_model_than_the_schemas_writes_nothing(root):
     with open_session(root, embedding=EmbeddingSettings(provider="mock", model="m-2")) as session:
         before = commit_ids(session)
-        with pytest.raises(EmbeddingModelMismatchError, match=r"property=Note.vec declared='m-1' active='m-2'"):
+        with pytest.raises(
+            EmbeddingModelMismatchError, match=r"property 'Note.vec' declares 'm-1', but 'm-2' is active"
+        ):
             session.mutate(NOTE, {"text": "x"})
         assert commit_ids(session) == before
 

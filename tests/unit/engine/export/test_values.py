@@ -119,7 +119,7 @@ def test_any_values_come_back_to_the_bit(owner, tmp_path):
 def test_a_float_that_no_load_would_take_is_refused(form, column, tmp_path):
     bad = float("nan") if column == "single" else [1.0, float("-inf"), 2.0]
     row = {**dict.fromkeys(column_names(THING)[1:]), "name": "x", column: bad}
-    with (tmp_path / "part").open("wb") as file, pytest.raises(ChangeValueError, match=f"property={column}"):
+    with (tmp_path / "part").open("wb") as file, pytest.raises(ChangeValueError, match=f"property '{column}'"):
         new_encoder(form, THING, file).write(_batch(THING, {"1": row}))
 
 

@@ -44,7 +44,7 @@ def _people(count):
 def test_truncated_gzip_is_named(graph, tmp_path):
     path = tmp_path / "data.jsonl.gz"
     path.write_bytes(gzip.compress(_people(5000).encode())[:-40])
-    with pytest.raises(FileAccessError, match=r"not readable.*data\.jsonl\.gz"):
+    with pytest.raises(FileAccessError, match=r"data\.jsonl\.gz' is not readable"):
         load_files(graph, [str(path)], "append")
 
 
@@ -72,7 +72,7 @@ def test_line_of_a_hundred_megabytes_is_refused_without_reading_it_all(graph, tm
         stream.truncate(100 << 20)
     tracemalloc.start()
     try:
-        with pytest.raises(SourceTooLargeError, match="line=2") as caught:
+        with pytest.raises(SourceTooLargeError, match="line 2 of") as caught:
             load_files(graph, [str(path)], "append", settings=LoadSettings(max_line_bytes=8 << 20))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -141,14 +141,14 @@ def test_all_constraint_violations_go_to_the_errors_file(graph, tmp_path):
 def test_all_rows_that_exist_go_to_the_errors_file(graph, tmp_path):
     lines = ADA.replace("Ada", "Bob") + ADA
     errors = tmp_path / "errors.jsonl"
-    with pytest.raises(KeyExistsError, match=r"data\.jsonl:2: the table already has this id .*id='Ada'"):
+    with pytest.raises(KeyExistsError, match=r"data\.jsonl:2: table '.*' already has this id: 'Ada'"):
         load_lines(graph, tmp_path / "data.jsonl", lines, "append", errors_to=errors)
     assert [json.loads(line)["line"] for line in errors.read_text().splitlines()] == [2]
 
 
 def test_full_disk_for_temporary_files_is_named(graph, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    with pytest.raises(FileAccessError, match="temporary files cannot be written"):
+    with pytest.raises(FileAccessError, match="cannot write temporary files"):
         load_lines(graph, tmp_path / "a.jsonl", _people(10), "append", settings=LoadSettings(memory_bytes=0))
 
 
@@ -200,7 +200,7 @@ def test_noise_that_claims_to_be_parquet_is_refused(graph, tmp_path):
 def test_table_file_of_no_type_is_refused(graph, tmp_path):
     path = tmp_path / "Persons.csv"
     path.write_text("name\nBob\n")
-    with pytest.raises(TypeMissingError, match="no type for this file") as caught:
+    with pytest.raises(TypeMissingError, match="the schema has no type") as caught:
         load_files(graph, [str(path)], "append")
     assert caught.value.details.near[0] == "Person"
 

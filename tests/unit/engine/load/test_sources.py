@@ -151,10 +151,10 @@ def test_csv_of_edges_with_mapped_columns(graph, tmp_path):
         ("name,tags\nAda,a\n", 2, "expects a JSON array"),
         ('name,tags\nAda,"[1]"\n', 2, "null or invalid item"),
         ("name,photo\nAda,aGk=\n", 2, "not allowed"),
-        ("name,age\nAda\n", 2, "has 1 cells where the header has 2"),
+        ("name,age\nAda\n", 2, "has 1 cells, but the header has 2"),
         ("name,age\nA,1\nB\nC,x\n", 3, "has 1 cells"),
         ("name,nick\nAda,A\n", 1, "unknown input field 'nick'"),
-        ("name,name\nAda,A\n", 1, "two columns give 'name'"),
+        ("name,name\nAda,A\n", 1, "two columns map to 'name'"),
         ("age\n1\n", 2, "non-nullable property 'name'"),
         ("name,age\n,1\n", 2, "non-nullable property 'name'"),
         ("id,name\nx,Ada\n", 2, "does not match"),
@@ -199,7 +199,7 @@ def test_edge_file_without_ends_is_refused(graph, tmp_path):
 def test_mapping_of_a_column_that_is_not_there_is_refused(graph, tmp_path):
     (tmp_path / "Person.csv").write_text("name\nAda\n")
     source = Source(path=str(tmp_path / "Person.csv"), columns={"age": "years"})
-    with pytest.raises(BadRowsError, match="mapped to a column that the file does not have: 'years'"):
+    with pytest.raises(BadRowsError, match="mapped to column 'years', which the file does not have"):
         load_files(graph, [source], "append")
 
 

@@ -141,7 +141,7 @@ def test_every_rule_leaves_its_name_in_the_plan() -> None:
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(UsageError, match="no rewrite rule is called 'join_odrer'"):
+    with pytest.raises(UsageError, match="unknown rewrite rule 'join_odrer'"):
         plan(BY_NAME, "$n: String", rules_off=frozenset({"join_odrer"}))
 
 

@@ -129,7 +129,7 @@ class TestStreaming:
         found = Result(FIRST.schema, Source(FIRST, SECOND), INFO)
         assert [batch.num_rows for batch in found.stream()] == [2, 1]
         for again in (found.stream, found.rows, found.to_json, found.to_arrow):
-            with pytest.raises(ResultSpentError, match="streamed away"):
+            with pytest.raises(ResultSpentError, match="already streamed"):
                 again()
         assert "rows not read yet" in repr(found)
 
@@ -173,7 +173,7 @@ class TestFrames:
     @pytest.mark.parametrize("library", ["pandas", "polars"])
     def test_missing_library_is_named(self, library: str, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(sys.modules, library, None)
-        with pytest.raises(LibraryMissingError, match=f"library={library}") as caught:
+        with pytest.raises(LibraryMissingError, match=f"needs {library}, which is not installed") as caught:
             getattr(result_of(("n", I32, [1])), f"to_{library}")()
         assert caught.value.details.name == library
         assert isinstance(caught.value, ImportError)

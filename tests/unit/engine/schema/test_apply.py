@@ -179,7 +179,7 @@ def test_the_schema_is_in_force_although_reclaiming_failed(session, monkeypatch)
     monkeypatch.setattr(session.store.tables, "reclaim_older", fail)
     result = session.apply_schema(AGELESS, allow_data_loss=True)
     assert result.applied
-    assert result.warnings == ("earlier versions could not be reclaimed: lost",)
+    assert result.warnings == ("could not reclaim earlier versions: lost",)
     assert earlier.table("node:Person").row_count == 2
 
 

@@ -236,7 +236,7 @@ def test_branches_with_different_schemas_are_a_conflict_as_data(session):
     (conflict,) = conflicts_of(session)
     assert (conflict.kind, conflict.type_key) == ("schema_divergence", None)
     assert preview_merge(session, DRAFT).conflicts == (conflict,)
-    assert "source accepted another schema" in conflict.message
+    assert "source changed the schema" in conflict.message
 
 
 def test_a_branch_is_not_merged_into_itself_nor_with_one_that_is_not_there(session):

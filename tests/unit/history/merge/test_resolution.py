@@ -120,5 +120,5 @@ def test_a_resolution_that_would_orphan_an_edge_is_still_a_conflict(template):
 
 
 def test_an_unknown_resolution_is_refused(template):
-    with template.open() as session, pytest.raises(UsageError, match="no such way"):
+    with template.open() as session, pytest.raises(UsageError, match="unknown conflict resolution"):
         merge_branch(session, DRAFT, resolve="mine")

@@ -301,7 +301,7 @@ def test_what_is_no_source_text_is_refused(data: bytes | str):
 @pytest.mark.parametrize("unit", [("[", "]"), ("not { ", " }"), ("count(", ")")])
 def test_deep_nesting_is_refused_before_parsing(opening: str, closing: str, unit: tuple[str, str]):
     for depth in (MAX_NESTING + 1, 100_000):
-        with pytest.raises(SourceTooLargeError, match="nested too deeply"):
+        with pytest.raises(SourceTooLargeError, match="nested more than 64 levels deep"):
             parse_queries(f"{opening}{unit[0] * depth}1{unit[1] * depth}{closing}")
 
 

@@ -24,7 +24,7 @@ def test_the_first_of_several_declarations_of_a_name_is_selected():
 
 
 def test_an_unknown_name_is_an_error_with_the_near_ones():
-    with pytest.raises(QueryNotFoundError, match=r"query not found: source=some\.gq name=find_persn") as caught:
+    with pytest.raises(QueryNotFoundError, match=r"query 'find_persn' was not found in some\.gq") as caught:
         select_query(declared("other", "find_person", "find_persons"), "find_persn")
     assert caught.value.details == MissingThing(what="query", name="find_persn", near=("find_person", "find_persons"))
 
@@ -34,7 +34,7 @@ def test_without_a_name_the_only_declaration_is_selected():
 
 
 def test_without_a_name_several_declarations_are_an_error():
-    with pytest.raises(QueryNotFoundError, match="declares several queries, name one of them") as caught:
+    with pytest.raises(QueryNotFoundError, match="declares several queries; name one of them") as caught:
         select_query(declared("a", "b"), None)
     assert caught.value.details == MissingThing(what="query", name="", near=("a", "b"))
 

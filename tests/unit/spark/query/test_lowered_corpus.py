@@ -47,7 +47,7 @@ def shelf(tmp_path_factory):
 def test_lowered_read_gives_what_the_embedded_engine_gives(case, sessions):
     session, text, params = sessions[_world_of(case), "none"], case.sections["query"], _parameters(case)
     if any(word in text for word in SEARCHES):
-        with pytest.raises(SparkUnsupportedError, match="does not run on spark"):
+        with pytest.raises(SparkUnsupportedError, match="does not run on Spark"):
             query_in_parts(session, text, params, params_form="strict")
         return
     expected = session.query(text, params, params_form="strict").to_arrow()

@@ -63,7 +63,7 @@ def test_search_is_refused_by_name_before_spark_is_touched(function, tmp_path):
     create_graph(tmp_path / "graph", SCHEMA)
     with open_session(tmp_path / "graph") as session:
         for run in (query, frame):
-            with pytest.raises(SparkUnsupportedError, match=f"^{function} does not run on spark") as refused:
+            with pytest.raises(SparkUnsupportedError, match=f"^{function} does not run on Spark") as refused:
                 run(session, f"query q() {{ {SEARCHES[function]} }}", spark=_Untouchable())
     assert refused.value.details.value == function
     assert refused.value.hint == "use the local engine"

@@ -141,7 +141,7 @@ def test_offsets_of_another_branch_and_unknown_places_are_refused(root):
     other = reader(root, branch="side")
     with pytest.raises(ChangeCursorError):
         other.latestOffset(end, other.getDefaultReadLimit())
-    with pytest.raises(UsageError, match="cannot start there"):
+    with pytest.raises(UsageError, match="invalid feed start"):
         reader(root, start="yesterday").initialOffset()
     commit = add(root, "bob")
     stream = reader(root, start=commit)

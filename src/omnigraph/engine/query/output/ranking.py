@@ -110,7 +110,7 @@ def _required(context: QueryContext, query: Constant | ParameterRef, function: s
     value = context.given(query)
     if value is None:
         details = BadValue(what=f"query of {function}", value="null", expected="a value")
-        raise QueryRuntimeError(f"{function} cannot rank by NULL: query={query}", details=details)
+        raise QueryRuntimeError(f"{function} cannot rank by NULL: {query}", details=details)
     return value
 
 
@@ -120,5 +120,5 @@ def _fusion_k(context: QueryContext, ranking: RrfRanking) -> int:
     if k <= 0:
         name = ranking.k.name if isinstance(ranking.k, ParameterRef) else "k"
         details = ParameterProblem(name=name, expected="a positive integer", found=str(k))
-        raise QueryParameterError(f"rrf takes a positive k: {name}={k}", details=details)
+        raise QueryParameterError(f"rrf takes a positive k, not {name}={k}", details=details)
     return k

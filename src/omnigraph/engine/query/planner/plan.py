@@ -263,7 +263,7 @@ def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozense
     """
     for name in sorted(rules_off - RULES.keys()):
         details = BadValue(what="rewrite rule", value=name, expected=" | ".join(RULES))
-        raise UsageError(f"no rewrite rule is called '{name}'", details=details, hint=meant(name, RULES))
+        raise UsageError(f"unknown rewrite rule '{name}'", details=details, hint=meant(name, RULES))
     variables = _variables(read.operators, {})
     steps = _translate(read.operators, variables)
     plan = QueryPlan(read=read, steps=steps, variables=variables, columns=all_columns(facts))

@@ -201,10 +201,7 @@ def read_fragments(table: Table, indexes: Sequence[int], columns: Sequence[str])
     rows = table.read(columns, fragment_ids=[item.metadata.id for item in fragments])
     bounds = np.cumsum([0, *(item.row_count for item in fragments)])
     if bounds[-1] != rows.num_rows:
-        raise InternalError(
-            f"a table has other rows than its version says location={table.pin.location}"
-            f" expected={bounds[-1]} actual={rows.num_rows}"
-        )
+        raise InternalError(f"table '{table.pin.location}' has {rows.num_rows} rows, but its version says {bounds[-1]}")
     pieces = [rows.slice(start, stop - start) for start, stop in pairwise(bounds.tolist())]
     return dict(zip(indexes, pieces, strict=True))
 
