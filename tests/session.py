@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.operations import OPERATIONS, Attachments
+from omnigraph.operations import Attachments, all_operations
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.local.reads import export_cut
-from omnigraph.operations.request import _load_declarations
 
-_load_declarations()
+_OPERATIONS = all_operations()
 # What accompanies a request instead of being part of it.
 _ATTACHED = tuple(one.name for one in fields(Attachments))
 # Fields that callers give by position, where that is not simply the order of the declaration.
@@ -51,7 +50,7 @@ class Session:
         return export_cut(self.engine, *arguments)
 
     def __getattr__(self, name):
-        declared = OPERATIONS.get(name)
+        declared = _OPERATIONS.get(name)
         if declared is None:
             return getattr(self.engine, name)
 

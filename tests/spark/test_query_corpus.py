@@ -43,7 +43,7 @@ READS = [
     if not any(word in case.sections["query"] for word in SEARCHES)
     and (LONG or "-".join(case.id.split("-")[:2]) in CHOSEN)
 ]
-NOTHING_HELD = Sizes(broadcast_rows=0, held_edges=0)
+NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_shuffled_joins_and_walks_by_hop_give_the_same_rows(chosen, sessions, sp
     (case,) = [case for case in CASES if case.id.startswith(chosen)]
     session, text, params = sessions[_world_of(case), "none"], case.sections["query"], _parameters(case)
     prepared = prepared_read(session, text, params, params_form="strict")
-    lowered = lower(FrameRelations(spark=spark), session.store.storage, prepared, 2, sizes=NOTHING_HELD)
+    lowered = lower(FrameRelations(spark=spark), session.store.storage, prepared, 2, sizes=NOTHING_LOCAL)
     _assert_same(case, collect(lowered, prepared), session.query(text, params, params_form="strict").to_arrow())
 
 

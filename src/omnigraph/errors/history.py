@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import field
 from typing import Any
 
@@ -27,6 +28,23 @@ class MergeConflict(Details):
     base: dict[str, Any] | None = field(default=None, hash=False)
     source: dict[str, Any] | None = field(default=None, hash=False)
     target: dict[str, Any] | None = field(default=None, hash=False)
+
+    def __str__(self) -> str:
+        """The conflict, then a line for each side of the row: what differs, or that the row does not exist there."""
+        subject = " ".join(filter(None, ((self.type_key or "").rpartition(":")[2], self.entity_id)))
+        sides = (("base", self.base), ("source", self.source), ("target", self.target))
+        known = any(row is not None for _, row in sides)
+        lines = [f"  {name}: {self._side(row)}" for name, row in sides] if known else []
+        return "\n".join(
+            [f"{self.kind} {subject}: {self.message}" if subject else f"{self.kind}: {self.message}", *lines]
+        )
+
+    def _side(self, row: dict[str, Any] | None) -> str:
+        if row is None:
+            return "no row"
+        values = {**row.get("endpoints", {}), **row.get("properties", {})}
+        shown = self.properties or tuple(values)
+        return ", ".join(f"{name} = {json.dumps(values.get(name), ensure_ascii=False, default=str)}" for name in shown)
 
 
 @record

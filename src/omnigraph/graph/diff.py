@@ -17,7 +17,6 @@ from omnigraph.history.diff.lines import change_lines, counts_line
 from omnigraph.operations.history import LogRequest
 from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values.temporal import format_datetime
 
 
 class Diff:
@@ -145,7 +144,7 @@ class Log(Sequence[Commit]):
         return iter(self._page.commits)
 
     def __str__(self) -> str:
-        return "\n".join("  ".join(filter(None, row)) for row in self._rows())
+        return "\n".join(map(str, self))
 
     def __repr__(self) -> str:
         more = "" if self._page.following is None else ", more follow"
@@ -153,15 +152,4 @@ class Log(Sequence[Commit]):
 
     def _repr_html_(self) -> str:
         columns = ("commit", "published", "operation", "actor", "message", "types")
-        return html_rows(repr(self)[1:-1], columns, self._rows())
-
-    def _rows(self) -> Iterator[tuple[str, ...]]:
-        for commit in self:
-            yield (
-                str(commit.id),
-                format_datetime(commit.published_at_ms),
-                commit.operation,
-                commit.actor or "",
-                commit.message or "",
-                ", ".join(commit.touched),
-            )
+        return html_rows(repr(self)[1:-1], columns, (commit.columns() for commit in self))

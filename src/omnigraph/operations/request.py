@@ -14,6 +14,7 @@ from datetime import date, datetime
 from enum import Enum, StrEnum
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from omnigraph.errors import BadValue, UsageError
@@ -65,7 +66,7 @@ class Request(Generic[Response]):
     operation: ClassVar[Operation]
 
 
-OPERATIONS: dict[str, type[Request[Any]]] = {}
+_declared: dict[str, type[Request[Any]]] = {}
 
 
 def operation(name: str, action: Action, *, writes: bool = False) -> Callable[[type[_Declared]], type[_Declared]]:
@@ -74,10 +75,17 @@ def operation(name: str, action: Action, *, writes: bool = False) -> Callable[[t
     def declare(cls: type[_Declared]) -> type[_Declared]:
         group = cls.__module__.rpartition(".")[2]
         cls.operation = Operation(name=name, action=action, writes=writes, group=group)
-        OPERATIONS[name] = cls
+        _declared[name] = cls
         return cls
 
     return declare
+
+
+def all_operations() -> Mapping[str, type[Request[Any]]]:
+    """Return the request of every operation by the operation's name."""
+    for group in ("reads", "writes", "history", "maintenance"):
+        import_module(f"omnigraph.operations.{group}")
+    return MappingProxyType(_declared)
 
 
 @record
@@ -135,18 +143,13 @@ def request_from_json(document: Mapping[str, Any]) -> Request[Any]:
     """
     values = dict(document)
     name = values.pop("operation", None)
-    _load_declarations()
-    declared = OPERATIONS.get(name) if isinstance(name, str) else None
+    known = all_operations()
+    declared = known.get(name) if isinstance(name, str) else None
     if declared is None:
-        details = BadValue(what="operation", value=str(name), expected=", ".join(sorted(OPERATIONS)))
+        details = BadValue(what="operation", value=str(name), expected=", ".join(sorted(known)))
         raise UsageError(f"unknown operation '{name}'", details=details)
     request: Request[Any] = _from_fields(declared, values)
     return request
-
-
-def _load_declarations() -> None:
-    for group in ("reads", "writes", "history", "maintenance"):
-        import_module(f"omnigraph.operations.{group}")
 
 
 def _fields_to_json(value: Any) -> dict[str, Any]:

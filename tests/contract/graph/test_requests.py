@@ -10,15 +10,14 @@ import pytest
 import omnigraph
 from omnigraph.engine.load import LoadSettings, Source
 from omnigraph.errors import UsageError
-from omnigraph.operations import OPERATIONS, Action, request_from_json, request_to_json
+from omnigraph.operations import Action, all_operations, request_from_json, request_to_json
 from omnigraph.operations.local.backend import find_handler
 from omnigraph.operations.reads import QueryRequest
-from omnigraph.operations.request import _load_declarations
 from omnigraph.operations.writes import LoadRequest
 from tests.contract.graph.json_backend import JsonBackend
 from tests.session_graph import RELAXED
 
-_load_declarations()
+OPERATIONS = all_operations()
 SCHEMA = "node Person { name: String @key }"
 ADD = "query add($name: String) { insert Person { name: $name } }"
 # What the fields without a default are given here; the values do not matter.

@@ -146,3 +146,28 @@ def test_what_cannot_be_drawn_or_held_is_refused(graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(LibraryMissingError, match="needs networkx"):
         people.to_networkx()
+
+
+def test_a_commit_prints_as_a_line_of_the_log(graph):
+    commit = graph.log(limit=1)[0]
+    assert str(commit) == str(graph.log(limit=1))
+    assert str(commit).startswith(f"{commit.id}  ")
+    assert r"<script>alert('&\"]]>\x01".replace('\\"', '"') in str(commit)
+    assert "\x01" not in str(commit)
+
+
+def test_a_change_prints_as_a_line_of_the_difference(graph):
+    found = graph.diff("~1")
+    assert [str(change) for change in found] == str(found).splitlines()[1:]
+
+
+def test_a_conflict_prints_what_each_side_made_of_the_row(tmp_path, backend):
+    with omnigraph.init(tmp_path / "g", "node Person { name: String @key  age: I64? }", settings=RELAXED) as graph:
+        graph.mutate('query q() { insert Person { name: "ann", age: 1 } }')
+        draft = graph.create_branch("draft")
+        draft.mutate('query q() { update Person set { age: 3 } where name = "ann" }')
+        graph.mutate('query q() { delete Person where name = "ann" }')
+        (conflict,) = graph.branch("main").preview_merge("draft").conflicts
+    headline, *sides = str(conflict).splitlines()
+    assert headline == f"{conflict.kind} Person ann: {conflict.message}"
+    assert sides == ['  base: name = "ann", age = 1', '  source: name = "ann", age = 3', "  target: no row"]

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.planner import Facts
 from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, QueryPlan, Step
-from omnigraph.engine.results.encodings import make_visible
 from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.values.visible import make_visible
 
 T = TypeVar("T")
 

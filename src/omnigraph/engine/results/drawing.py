@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from omnigraph.engine.results.encodings import display_width, fit, make_visible
+from omnigraph.engine.results.encodings import display_width, fit
 from omnigraph.engine.results.network import Network, NodeKey, check_size
 from omnigraph.records import record
+from omnigraph.values.visible import make_visible
 
 # A monospaced letter of the size that texts are drawn in.
 LETTER, LINE, PAD = 7, 16, 8

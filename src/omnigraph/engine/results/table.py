@@ -14,9 +14,9 @@ from omnigraph.engine.results.encodings import (
     display_width,
     fit,
     iter_cells,
-    make_visible,
     pad,
 )
+from omnigraph.values.visible import make_visible
 
 MAX_COLUMN_WIDTH = 80
 _LEAST_CAP = 8

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -16,6 +17,7 @@ from omnigraph.errors import BadValue, ChangeValueError, UsageError
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.values import checked_names, meant
+from omnigraph.values.visible import make_visible
 
 SRC, DST = "src", "dst"
 _BLOB = "base64:"
@@ -137,6 +139,12 @@ ChangeOp = Literal["insert", "update", "delete"]
 OP_RANKS: Mapping[ChangeOp, int] = {"insert": 0, "update": 1, "delete": 2}
 _SEPARATOR = b"\x1f"
 
+# How a day or a moment, which are numbers in a change, is written for people.
+ValueFormat = Callable[[int], str]
+_PLAIN: Mapping[str, ValueFormat] = MappingProxyType({})
+_MARKS = {"insert": "+", "update": "~", "delete": "-"}
+_WIDTH = 60
+
 
 @record
 class ChangedType:
@@ -187,6 +195,54 @@ class EntityChange:
             if image is not None
         }
         return {"kind": self.kind, "type": self.type.to_json(), "id": self.id, "op": self.op, **images}
+
+    def line(self, formats: Mapping[str, ValueFormat] = _PLAIN) -> str:
+        """Return one line for people: the entity with its old and new values, those of ``formats`` written by it."""
+        entity = f"{_MARKS[self.op]} {self.type.name} {self.id}{_ends(self.after or self.before)}"
+        values = "".join(f"  {text}" for text in _value_texts(self, formats))
+        # Whatever an id or a value holds, it stays on the line of its entity.
+        return make_visible(entity + values)
+
+    def __str__(self) -> str:
+        return self.line()
+
+
+def _ends(image: EntityImage | None) -> str:
+    if image is None or image.endpoints is None:
+        return ""
+    ends = image.to_json()["endpoints"]
+    return f" ({ends['from']} → {ends['to']})"
+
+
+def _value_texts(change: EntityChange, formats: Mapping[str, ValueFormat]) -> Iterator[str]:
+    before = _fields(change.before, formats)
+    after = _fields(change.after, formats)
+    if change.op == "update":
+        for name in change.changed:
+            yield f"{name}: {_short(before.get(name))} → {_short(after.get(name))}"
+    elif change.op == "insert":
+        for name, value in after.items():
+            if value is not None and name not in {"from", "to"}:
+                yield f"{name}: {_short(value)}"
+
+
+def _fields(image: EntityImage | None, formats: Mapping[str, ValueFormat]) -> dict[str, Any]:
+    if image is None:
+        return {}
+    plain = image.to_json()
+    written = {name: _formatted(value, formats.get(name)) for name, value in plain["properties"].items()}
+    return {**written, **plain.get("endpoints", {})}
+
+
+def _formatted(value: Any, show: ValueFormat | None) -> Any:
+    if show is None or value is None:
+        return value
+    return [_formatted(item, show) for item in value] if isinstance(value, list) else show(value)
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"
 
 
 @record

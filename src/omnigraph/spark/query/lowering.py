@@ -20,10 +20,10 @@ from omnigraph.ir.model import (
     SameEntity,
     TextMatch,
 )
-from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
+from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.spark.query.tasks import (
     FilterTask,
     FirstGroupsTask,

@@ -10,10 +10,10 @@ from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.predicates import storage_filter
 from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
-from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import ColumnNames, Layout, Match, Property, UnitTask, predicate_uses
 from omnigraph.spark.query.relations import Build, How, Relation, Relations
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, NodesTask, Tables, columns_of, has_unique_ends
+from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.store.tables.pinned import KEY
 
 START, NODE = "start", "node"
@@ -27,11 +27,11 @@ class Sizes:
 
     Args:
         broadcast_rows: a side of a join.
-        held_edges: edges for walks of many hops, counted once for each way they are walked.
+        local_edges: edges for walks of many hops, counted once for each way they are walked.
     """
 
     broadcast_rows: int = 1 << 18
-    held_edges: int = 1 << 22
+    local_edges: int = 1 << 22
 
     def build(self, left_most: float, left_estimate: float, right_rows: float, how: How = "inner") -> Build:
         """Return how to join, given that the left side has ``left_most`` rows at most, and about ``left_estimate``."""

@@ -25,12 +25,12 @@ from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
-from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import result_uses
 from omnigraph.spark.query.lowering import check_lowerable, lower_match, lower_output
 from omnigraph.spark.query.reading import Reading, Sizes
 from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relation, Relations, Task
 from omnigraph.spark.query.scans import Tables
+from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.spark.query.tasks import MergeGroupsTask, NoRowsTask
 from omnigraph.spark.query.wire import SparkTypesTask, decode_output, output_wire_schema
 from omnigraph.spark.session import engine_of, given_or_started

@@ -16,8 +16,8 @@ from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
-from omnigraph.spark.query.held import TaskParameters
 from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.spark.query.tasks import passing
 from omnigraph.spark.query.wire import encode, to_wire
 from omnigraph.spark.source.pinning import group_fragments

@@ -15,8 +15,8 @@ from omnigraph.engine.query.predicates import evaluate
 from omnigraph.engine.query.run import project, result_schema
 from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan
 from omnigraph.records import record
-from omnigraph.spark.query.held import CarriedRows, TaskParameters, TaskRows, gathered
 from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.task_rows import CarriedRows, TaskParameters, TaskRows, gathered
 from omnigraph.spark.query.wire import (
     aligned,
     decode,

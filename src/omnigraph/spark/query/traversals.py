@@ -7,8 +7,8 @@ from dataclasses import replace
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.query.steps import CountExpand, LinkTest
 from omnigraph.ir.model import Expand
-from omnigraph.spark.query.held_edges import WalkTask
 from omnigraph.spark.query.layout import Layout, Live, Match
+from omnigraph.spark.query.local_walks import WalkTask
 from omnigraph.spark.query.reading import NODE, START, Bounds, Reading, properties, reach
 from omnigraph.spark.query.relations import How, Relation
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, columns_of
@@ -70,7 +70,7 @@ def _reach(reading: Reading, match: Match, step: Expand, end: Layout) -> tuple[R
     edge = reading.facts.catalog.edges[step.edge]
     match, rows = reading.rows(match)
     bounds = Bounds(min_hops=step.min_hops, max_hops=step.max_hops, is_backward=step.is_backward)
-    if reading.walked_rows(edge, step.direction) <= reading.sizes.held_edges:
+    if reading.walked_rows(edge, step.direction) <= reading.sizes.local_edges:
         edges = EdgesTask(table=reading.tables.parts(edge), direction=step.direction, kept=Layout())
         walk = WalkTask(edges=edges, bounds=bounds, layout=match.layout, source=step.source, end=end)
         return rows.map(walk), match.layout.plus(end)

@@ -15,6 +15,8 @@ import msgspec
 from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.temporal import format_datetime
+from omnigraph.values.visible import make_visible
 
 # Every publish writes the list again, so it must not grow with the number of streams that ever were.
 MAX_APPS = 256
@@ -106,6 +108,15 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "types": list(self.touched),
             **batch,
         }
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the commit as the columns of a log: id, when published, operation, actor, message, types."""
+        published = format_datetime(self.published_at_ms)
+        types = ", ".join(self.touched)
+        return self.id, published, self.operation, self.actor or "", self.message or "", types
+
+    def __str__(self) -> str:
+        return make_visible("  ".join(filter(None, self.columns())))
 
 
 @record

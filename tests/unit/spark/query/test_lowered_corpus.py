@@ -24,7 +24,7 @@ from omnigraph.lang.gq import parse_queries
 from omnigraph.spark.query.reading import Sizes
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
-NOTHING_HELD = Sizes(broadcast_rows=0, held_edges=0)
+NOTHING_LOCAL = Sizes(broadcast_rows=0, local_edges=0)
 SEARCHES = ("search(", "match_text(", "fuzzy(", "bm25(", "nearest(", "rrf(")
 
 
@@ -52,7 +52,7 @@ def test_lowered_read_gives_what_the_embedded_engine_gives(case, sessions):
         return
     expected = session.query(text, params, params_form="strict").to_arrow()
     is_ordered = read_expectation(case.sections["expect"]).verdict == "rows"
-    for off, sizes in ((frozenset(), NOTHING_HELD), (frozenset(RULES), Sizes())):
+    for off, sizes in ((frozenset(), NOTHING_LOCAL), (frozenset(RULES), Sizes())):
         options = QueryOptions(rules_off=off)
         found = query_in_parts(session, text, params, params_form="strict", options=options, sizes=sizes)
         assert found.schema == expected.schema
@@ -75,7 +75,7 @@ def test_lowered_reads_and_naive_evaluator_agree(shelf):
         answer = evaluate(decl, stored.schema, stored.graph, read.parameters, NOW_MS)
         params = {name: to_text(value, read.kinds[name]) for name, value in read.parameters.items()}
         found = query_in_parts(
-            stored.session, read.text, params, options=options, sizes=NOTHING_HELD if number % 2 else Sizes()
+            stored.session, read.text, params, options=options, sizes=NOTHING_LOCAL if number % 2 else Sizes()
         )
         problem = disagreement(answer, found)
         assert problem is None, f"{read.text}\nparameters {params}, graph {number}, {options}\n{problem}"

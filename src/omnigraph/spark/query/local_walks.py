@@ -15,10 +15,10 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.topology import Adjacency, reach
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
-from omnigraph.spark.query.held import gathered
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.reading import Bounds
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
+from omnigraph.spark.query.task_rows import gathered
 
 # Walks that go together, and what they may find together in the worst case.
 _WALKED_ROWS = 8192
