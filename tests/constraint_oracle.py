@@ -78,7 +78,7 @@ class _Oracle:
         rows = self.change(owner.name)[0]
         for prop in owner.properties:
             missing = 0 if prop.type.nullable else sum(row.get(prop.name) is None for row in rows)
-            text = f"non-nullable property '{prop.name}' has null or invalid values type={owner.name}"
+            text = f"non-nullable property '{prop.name}' of {owner.name} has null or invalid values"
             for _ in range(missing):
                 self.add("required", owner, prop.name, None, text)
         if not isinstance(owner, EdgeType):

@@ -258,7 +258,7 @@ def _open_envelope(document: Any) -> tuple[Any, str]:
 
 def _corrupt(message: str, *, expected: str, found: str) -> CatalogCorruptError:
     details = FormatMismatch(what="catalog", expected=expected, found=found)
-    return CatalogCorruptError(f"{message}: found={found}", details=details)
+    return CatalogCorruptError(f"{message}: {found}", details=details)
 
 
 def _content(catalog: Catalog) -> dict[str, Any]:

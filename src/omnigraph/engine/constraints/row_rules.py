@@ -147,7 +147,7 @@ def _misfits(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFinding]
         if found == field.type or not rows.num_rows:
             continue
         expected = prop.type if prop is not None else "String"
-        message = f"property '{field.name}' expects {expected}, got {found or 'nothing'} type={owner.name}"
+        message = f"property '{field.name}' of {owner.name} expects {expected}, got {found or 'nothing'}"
         yield RowFinding(
             rule="type",
             property=field.name,
@@ -163,7 +163,7 @@ def _required(type_name: str, name: str, word: str, column: pa.ChunkedArray) -> 
     if not column.null_count:
         return
     at = pc.indices_nonzero(pc.is_null(column))
-    message = f"non-nullable {word} '{name}' has null or invalid values type={type_name}"
+    message = f"non-nullable {word} '{name}' of {type_name} has null or invalid values"
     yield _finding("required", name, at, pa.nulls(len(at)), _says(message), _no_text)
 
 
@@ -175,7 +175,7 @@ def _items_missing(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -
         return
     at, _ = items.offenders(pc.is_null(items.values))
     word = "elements must be numeric, found a null or invalid item" if prop.type.is_vector else "null or invalid item"
-    message = f"property '{prop.name}' expects {prop.type}: {word} type={type_name}"
+    message = f"property '{prop.name}' of {type_name} expects {prop.type}: {word}"
     yield _finding("type", prop.name, at, pa.nulls(len(at)), _says(message), _no_text)
 
 
@@ -190,7 +190,7 @@ def _not_finite(type_name: str, prop: PropertyDef, column: pa.ChunkedArray, *, s
         return
 
     def message(value: Any) -> str:
-        return f"property '{prop.name}' expects a finite number type={type_name} value={_number_text(prop, value)}"
+        return f"property '{prop.name}' of {type_name} expects a finite number, got {_number_text(prop, value)}"
 
     yield _finding("type", prop.name, at, values, message, lambda value: _number_text(prop, value))
 

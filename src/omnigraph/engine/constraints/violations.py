@@ -58,7 +58,7 @@ def describe_orphan(edge: EdgeType, identifier: str, side: str, node: str) -> Vi
     return Violation(
         rule="orphan",
         type_name=edge.name,
-        message=f"{_not_found(edge, side, node)} edge={identifier!r}",
+        message=f"{_not_found(edge, side, node)}, used by edge {identifier!r}",
         property=side,
         entity_id=identifier,
         value=node,

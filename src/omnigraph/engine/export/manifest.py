@@ -124,11 +124,11 @@ def check_files(folder: FileFolder, manifest: ExportManifest, *, checksums: bool
     for _, file in manifest.iter_files():
         size = folder.size_of(file.path)
         if size is None:
-            raise _damaged(folder, file, "a file of the export is missing", "nothing")
+            raise _damaged(folder, file, "is missing", "nothing")
         if size != file.size_bytes:
-            raise _damaged(folder, file, "a file of the export has another length", f"{size} bytes")
+            raise _damaged(folder, file, "does not have the recorded length", f"{size} bytes")
         if checksums and (found := folder.checksum_of(file.path)) != file.sha256:
-            raise _damaged(folder, file, "a file of the export has another checksum", found)
+            raise _damaged(folder, file, "does not have the recorded checksum", found)
 
 
 def _format(text: str) -> ExportFormat:
@@ -159,6 +159,6 @@ def _unreadable(name: str, found: str) -> ExportManifestError:
     return ExportManifestError(f"this version cannot read manifest '{name}'", details=details)
 
 
-def _damaged(folder: FileFolder, file: ExportedFile, message: str, found: str) -> ExportDamagedError:
+def _damaged(folder: FileFolder, file: ExportedFile, problem: str, found: str) -> ExportDamagedError:
     details = BadValue(what=file.path, value=found, expected=f"{file.size_bytes} bytes, sha256 {file.sha256}")
-    return ExportDamagedError(f"{message} path={folder.storage.uri(file.path)}", details=details)
+    return ExportDamagedError(f"exported file '{folder.storage.uri(file.path)}' {problem}", details=details)

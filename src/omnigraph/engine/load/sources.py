@@ -150,9 +150,9 @@ def expand_sources(
             continue
         matches = [source.path] if source.path == STDIN else _matches(source)
         if not matches:
-            what = "no file matches" if glob.has_magic(source.path) else "no such file:"
+            what = "no file matches" if glob.has_magic(source.path) else "no such file"
             details = MissingThing(what="file", name=source.path)
-            raise FileMissingError(f"{what} path={source.path}", details=details)
+            raise FileMissingError(f"{what} '{source.path}'", details=details)
         expanded.extend(replace(source, path=path) for path in matches)
     if sum(source.path == STDIN for source in expanded) > 1:
         details_twice = BadValue(what="path", value=STDIN, expected="- at most once")

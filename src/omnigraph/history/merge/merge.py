@@ -263,9 +263,9 @@ def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> 
 
     base = SupportsLines(others=others).base_of(store.iter_commits(source), store.iter_commits(target))
     if base is None:
-        names = f"source={source.state.head.branch} target={target.state.head.branch}"
+        names = f"'{source.state.head.branch}' and '{target.state.head.branch}'"
         details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
-        raise MergeBaseMissingError(f"the branches share no commit: {names}", details=details)
+        raise MergeBaseMissingError(f"branches {names} share no commit", details=details)
     if base.id == source.state.head.commit:
         outcome = MergeOutcome.ALREADY_UP_TO_DATE
     elif base.id == target.state.head.commit:

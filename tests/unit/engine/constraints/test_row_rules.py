@@ -52,7 +52,7 @@ def test_a_row_that_keeps_every_rule_has_no_violation():
             "check",
             "@check violation on Ticket.code: value 'abc' does not match pattern '^[A-Z]{3}-[0-9]+$'",
         ),
-        (ticket(state=None), "required", "non-nullable property 'state' has null or invalid values type=Ticket"),
+        (ticket(state=None), "required", "non-nullable property 'state' of Ticket has null or invalid values"),
     ],
 )
 def test_each_rule_says_what_is_wrong(row, rule, message):
@@ -179,7 +179,7 @@ def test_numbers_that_are_not_finite_are_refused_everywhere():
         ("type", "l"),
         ("type", "v"),
     ]
-    assert items[0].message == "property 'f' expects a finite number type=F value=nan"
+    assert items[0].message == "property 'f' of F expects a finite number, got nan"
 
 
 def test_null_items_of_lists_and_vectors_are_refused():
@@ -193,8 +193,8 @@ def test_null_items_of_lists_and_vectors_are_refused():
 def test_a_required_vector_and_a_required_blob_are_called_by_their_kind():
     catalog = catalog_of("node V { v: Vector(2)  b: Blob }")
     assert messages(catalog, part(catalog, "V", [{"id": "a"}])) == [
-        "non-nullable vector property 'v' has null or invalid values type=V",
-        "non-nullable blob property 'b' has null or invalid values type=V",
+        "non-nullable vector property 'v' of V has null or invalid values",
+        "non-nullable blob property 'b' of V has null or invalid values",
     ]
 
 
@@ -213,14 +213,14 @@ def test_a_column_of_another_type_is_one_violation_and_stops_the_comparison_of_r
     owner = TICKETS.nodes["Ticket"]
     rows = pa.table({"id": ["a", "a"], "code": [1, 1], "state": ["open"] * 2, "score": pa.nulls(2, pa.float64())})
     violations = find_violations(change_of(TypeChange(type=owner, rows=rows)), view_of(TICKETS))
-    assert [item.message for item in violations.items] == ["property 'code' expects String, got int64 type=Ticket"]
+    assert [item.message for item in violations.items] == ["property 'code' of Ticket expects String, got int64"]
 
 
 def test_a_missing_endpoint_column_value_is_a_required_value():
     catalog = catalog_of("node P { name: String @key }\nedge E: P -> P")
     edge = part(catalog, "E", [{"id": "1", "src": "x", "dst": None}])
     stored = {"P": [{"id": "x", "name": "x"}]}
-    assert messages(catalog, edge, stored=stored) == ["non-nullable property 'dst' has null or invalid values type=E"]
+    assert messages(catalog, edge, stored=stored) == ["non-nullable property 'dst' of E has null or invalid values"]
 
 
 def test_rows_spread_over_many_chunks_are_counted_from_the_start_of_the_change():
