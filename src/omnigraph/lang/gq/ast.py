@@ -1,7 +1,8 @@
 """The syntax tree of a ``.gq`` file, exactly as written.
 
-Spans take no part in equality, so that a parsed text equals its reformatted self. Variable names are held
-without their ``$``; the anonymous variable is ``_``.
+Spans take no part in equality, so that a parsed text equals its reformatted self. ``depth`` counts how many
+expressions stand one in the other: the builder bounds it, so that whoever walks a tree may recurse.
+Variable names are held without their ``$``; the anonymous variable is ``_``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,24 @@ from omnigraph.records import record
 CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
 FilterOp = Choice["=", "!=", ">", "<", ">=", "<=", "contains", "starts_with"]
 TextFunction = Choice["search", "fuzzy", "match_text"]
-AggregateFunction = Choice["count", "sum", "avg", "min", "max"]
+AggregateFunction = Choice[
+    "count",
+    "sum",
+    "sum_int",
+    "avg",
+    "min",
+    "max",
+    "collect",
+    "median",
+    "percentile",
+    "stddev",
+    "variance",
+    "any",
+    "every",
+]
+ConditionOp = Choice["=", "!=", ">", "<", ">=", "<=", "contains", "starts_with", "ends_with", "matches", "in", "not in"]
+ArithmeticOp = Choice["+", "-", "*", "/", "%"]
+BlockKind = Choice["exists", "not", "count"]
 
 ANONYMOUS = "_"
 
@@ -44,7 +62,7 @@ class StringLiteral:
 
 @record
 class IntegerLiteral:
-    """An unsigned integer that fits a signed 64-bit value."""
+    """An integer that fits a signed 64-bit value."""
 
     value: int
     span: Span = field(default=NOWHERE, compare=False)
@@ -52,7 +70,7 @@ class IntegerLiteral:
 
 @record
 class FloatLiteral:
-    """``digits.digits``; ``text`` keeps the written digits so that the formatter loses none."""
+    """``1.5`` or ``1e9``; ``text`` keeps the written digits so that the formatter loses none."""
 
     value: float
     text: str
@@ -64,6 +82,13 @@ class BooleanLiteral:
     """``true`` or ``false``."""
 
     value: bool
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class NullLiteral:
+    """``null``."""
+
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -91,7 +116,16 @@ class ListLiteral:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Literal = StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral | DateLiteral | DateTimeLiteral | ListLiteral
+Literal = (
+    StringLiteral
+    | IntegerLiteral
+    | FloatLiteral
+    | BooleanLiteral
+    | NullLiteral
+    | DateLiteral
+    | DateTimeLiteral
+    | ListLiteral
+)
 
 
 @record
@@ -175,18 +209,164 @@ class Rrf:
 
 @record
 class Aggregate:
-    """``count(e)`` and its siblings."""
+    """``count(e)`` and its siblings.
+
+    ``argument`` is None for ``count(*)``; ``fraction`` is the second argument of ``percentile``; ``where`` chooses the
+    rows that count.
+    """
 
     function: AggregateFunction
-    argument: Expression
+    argument: Expression | None
+    is_distinct: bool = False
+    fraction: Expression | None = None
+    where: Expression | None = None
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class ListExpression:
+    """``[…]`` with an item that is no literal."""
+
+    items: tuple[Expression, ...]
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Logical:
+    """``a or b or c`` or ``a and b and c``."""
+
+    op: Choice["and", "or"]
+    operands: tuple[Expression, ...]
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Not:
+    """``not e``."""
+
+    operand: Expression
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Comparison:
+    """``left op right``."""
+
+    left: Expression
+    op: ConditionOp
+    right: Expression
+    op_span: Span = field(default=NOWHERE, compare=False)
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class NullTest:
+    """``e is null`` or ``e is not null``."""
+
+    operand: Expression
+    is_negated: bool
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Arithmetic:
+    """``left + right`` and its siblings."""
+
+    left: Expression
+    op: ArithmeticOp
+    right: Expression
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Negative:
+    """``-e``; before a number it is part of the literal."""
+
+    operand: Expression
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class ListItem:
+    """``list[i]``."""
+
+    items: Expression
+    index: Expression
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Call:
+    """``function(argument, …)`` of the table of functions."""
+
+    function: Ident
+    arguments: tuple[Expression, ...]
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class CaseBranch:
+    """``when condition then value``."""
+
+    condition: Expression
+    value: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Case:
+    """``case when … then … [else …] end``."""
+
+    branches: tuple[CaseBranch, ...]
+    otherwise: Expression | None = None
+    depth: int = field(default=0, compare=False, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Block:
+    """``exists { … }``, ``not { … }`` or ``count { … }`` as a value."""
+
+    kind: BlockKind
+    clauses: tuple[Clause, ...]
+    depth: int = field(default=0, compare=False, repr=False)
     span: Span = field(default=NOWHERE, compare=False)
 
 
 Expression = (
-    Literal | Variable | PropertyAccess | AllProperties | Now | AliasRef | Nearest | TextSearch | Bm25 | Rrf | Aggregate
+    Literal
+    | ListExpression
+    | Variable
+    | PropertyAccess
+    | AllProperties
+    | Now
+    | AliasRef
+    | Nearest
+    | TextSearch
+    | Bm25
+    | Rrf
+    | Aggregate
+    | Logical
+    | Not
+    | Comparison
+    | NullTest
+    | Arithmetic
+    | Negative
+    | ListItem
+    | Call
+    | Case
+    | Block
 )
-
-Value = Literal | Variable | Now
 
 
 # Match clauses
@@ -197,7 +377,7 @@ class PropertyMatch:
     """``prop: value`` inside the braces of a binding."""
 
     property: Ident
-    value: Value
+    value: Expression
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -213,7 +393,7 @@ class Binding:
 
 @record
 class Hops:
-    """``{min,max}``; ``{min,}`` parses and is refused by the checker."""
+    """``{min,max}`` or ``{min,}``."""
 
     minimum: int
     maximum: int | None
@@ -222,20 +402,25 @@ class Hops:
 
 @record
 class Traversal:
-    """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``."""
+    """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``, ``$a edge|other $b``.
+
+    ``alternatives`` are the edges after the first. ``where`` is what every edge of the walk satisfies.
+    """
 
     source: Variable
     edge: Ident
     destination: Variable
+    alternatives: tuple[Ident, ...] = ()
     edge_variable: Variable | None = None
     is_undirected: bool = False
     hops: Hops | None = None
+    where: Expression | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Filter:
-    """``left op right``."""
+    """``left op right`` of two plain values."""
 
     left: Expression
     op: FilterOp
@@ -251,8 +436,43 @@ class Negation:
     span: Span = field(default=NOWHERE, compare=False)
 
 
+@record
+class Condition:
+    """Any other expression that rows must satisfy."""
+
+    expression: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class OptionalBlock:
+    """``optional { clause+ }``."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Each:
+    """``each $v in list``."""
+
+    variable: Variable
+    items: Expression
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class PathClause:
+    """``path $p: traversal``, or ``path all $p: traversal``."""
+
+    variable: Variable
+    traversal: Traversal
+    is_all: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
 # A text predicate stands as a clause of its own.
-Clause = Binding | Traversal | Filter | TextSearch | Negation
+Clause = Binding | Traversal | Filter | TextSearch | Negation | Condition | OptionalBlock | Each | PathClause
 
 
 # Bodies and declarations
@@ -269,21 +489,59 @@ class Projection:
 
 @record
 class Ordering:
-    """``expression [asc|desc]``; ``direction`` is what was written, None when nothing was."""
+    """``expression [asc|desc] [nulls first|last]``; what was not written is None."""
 
     expression: Expression
     direction: Choice["asc", "desc"] | None = None
+    nulls: Choice["first", "last"] | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+# How many rows: a number, or the parameter that brings it.
+Amount = int | Variable
+
+
+@record
+class Stage:
+    """``match {…} with [distinct] {…} [having …] [order {…}] [offset N] [limit N [per {…}]]``."""
+
+    match: tuple[Clause, ...]
+    projections: tuple[Projection, ...]
+    is_distinct: bool = False
+    having: Expression | None = None
+    orderings: tuple[Ordering, ...] = ()
+    offset: Amount | None = None
+    limit: Amount | None = None
+    per: tuple[Expression, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Union:
+    """``union [all]`` with a read that has no order, offset or limit of its own."""
+
+    read: ReadBody
+    keeps_duplicates: bool
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class ReadBody:
-    """``match {…} return {…} [order {…}] [limit N]``."""
+    """``stage* match {…} return {…} union* [order {…}] [offset N] [limit N]``.
+
+    The order, the offset and the limit are those of everything that was united.
+    """
 
     match: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     orderings: tuple[Ordering, ...] = ()
-    limit: int | None = None
+    limit: Amount | None = None
+    stages: tuple[Stage, ...] = ()
+    is_distinct: bool = False
+    having: Expression | None = None
+    offset: Amount | None = None
+    per: tuple[Expression, ...] = ()
+    unions: tuple[Union, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -292,56 +550,96 @@ class Assignment:
     """``prop: value`` of an insert or update."""
 
     property: Ident
-    value: Value
+    value: Expression
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Predicate:
-    """The one comparison of a ``where``."""
+    """A ``where`` that compares one property with a plain value."""
 
     property: Ident
     op: CompareOp
-    value: Value
+    value: Expression
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Insert:
-    """``insert Type { … }``."""
+    """``insert Type { … } [if absent | strict] [for each $x, …]``."""
 
     type_name: Ident
     assignments: tuple[Assignment, ...]
+    if_present: Choice["replace", "keep", "refuse"] = "replace"
+    for_each: tuple[Variable, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Upsert:
+    """``upsert Type { … } [for each $x, …]``."""
+
+    type_name: Ident
+    assignments: tuple[Assignment, ...]
+    for_each: tuple[Variable, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Update:
-    """``update Type set { … } where …``."""
+    """``update Type set { … } where … [if version = …]``."""
 
     type_name: Ident
     assignments: tuple[Assignment, ...]
-    predicate: Predicate
+    predicate: Predicate | Expression
+    version: Expression | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class UpdateMatched:
+    """``update $x set { … }``."""
+
+    variable: Variable
+    assignments: tuple[Assignment, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Delete:
-    """``delete Type where …``."""
+    """``delete Type where … [if version = …]``."""
 
     type_name: Ident
-    predicate: Predicate
+    predicate: Predicate | Expression
+    version: Expression | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Statement = Insert | Update | Delete
+@record
+class DeleteMatched:
+    """``delete $x, …``."""
+
+    variables: tuple[Variable, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class MatchStatement:
+    """``match { clause+ }`` before the statements that use its variables."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Statement = Insert | Upsert | Update | UpdateMatched | Delete | DeleteMatched | MatchStatement
 
 
 @record
 class MutationBody:
-    """One or more statements, run in text order."""
+    """One or more statements, run in text order, and what is returned of what they leave."""
 
     statements: tuple[Statement, ...]
+    projections: tuple[Projection, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 

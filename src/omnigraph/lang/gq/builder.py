@@ -12,25 +12,46 @@ from omnigraph.lang.gq.ast import (
     Aggregate,
     AliasRef,
     AllProperties,
+    Amount,
+    Arithmetic,
     Assignment,
     Binding,
+    Block,
     Bm25,
     BooleanLiteral,
+    Call,
+    Case,
+    CaseBranch,
+    Comparison,
+    Condition,
     DateLiteral,
     DateTimeLiteral,
     Delete,
+    DeleteMatched,
+    Each,
     Filter,
     FloatLiteral,
     Hops,
     Insert,
     IntegerLiteral,
+    ListExpression,
+    ListItem,
     ListLiteral,
+    Literal,
+    Logical,
+    MatchStatement,
     MutationBody,
     Nearest,
     Negation,
+    Negative,
+    Not,
     Now,
+    NullLiteral,
+    NullTest,
+    OptionalBlock,
     Ordering,
     Parameter,
+    PathClause,
     Predicate,
     Projection,
     PropertyAccess,
@@ -38,20 +59,26 @@ from omnigraph.lang.gq.ast import (
     QueryDecl,
     ReadBody,
     Rrf,
+    Stage,
     StringLiteral,
     TextSearch,
     Traversal,
     TypeRef,
+    Union,
     Update,
+    UpdateMatched,
+    Upsert,
     Variable,
 )
 from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span, unquote
 from omnigraph.lang.source import Ident, Span
+from omnigraph.records import record
 
 # ruff: noqa: D102 - each method is the grammar rule or alias of its name; its docstring would be that rule
 
 
 _MAX_INTEGER = 2**63 - 1
+_MAX_DEPTH = 100
 
 
 def ident(token: Token) -> Ident:
@@ -99,6 +126,43 @@ def _float(token: Token) -> FloatLiteral:
     return FloatLiteral(value=value, text=str(token), span=token_span(token))
 
 
+def _depth(at: Span, *inner: Any) -> int:
+    """Return how deep the expression at ``at`` is, refusing one that is too deep to be walked."""
+    found = 1 + max(map(_depth_of, inner), default=0)
+    if found > _MAX_DEPTH:
+        raise SyntaxFinding(
+            f"an expression is nested more than {_MAX_DEPTH} levels deep",
+            at,
+            suggestion="name a part of it in a 'with'",
+        )
+    return found
+
+
+def _depth_of(node: Any) -> int:
+    match node:
+        case Condition(expression=expression):
+            return _depth_of(expression)
+        case Filter(left=left, right=right):
+            return max(_depth_of(left), _depth_of(right))
+        case Negation(clauses=clauses) | OptionalBlock(clauses=clauses):
+            return 1 + max(map(_depth_of, clauses))
+        case Binding(predicates=predicates):
+            return max((_depth_of(pair.value) for pair in predicates), default=0)
+        case Traversal(where=where) if where is not None:
+            return _depth_of(where)
+        case _:
+            return getattr(node, "depth", 0)
+
+
+def _logical(op: Any, operands: list[Any]) -> Logical:
+    """Return operands joined by one word; those that are joined by the same word themselves stand beside them."""
+    flat: list[Any] = []
+    for operand in operands:
+        flat.extend(operand.operands if isinstance(operand, Logical) and operand.op == op else [operand])
+    span = span_of(operands[0], operands[-1])
+    return Logical(op=op, operands=tuple(flat), depth=_depth(span, *flat), span=span)
+
+
 class ExpressionBuilder(Transformer[Token, Any]):
     """One method per rule or alias of the grammar's lower half, each given its children in order."""
 
@@ -124,9 +188,15 @@ class ExpressionBuilder(Transformer[Token, Any]):
         keyword, text, closing = children
         return DateTimeLiteral(text=text.value, span=span_of(keyword, closing))
 
-    def list_literal(self, children: list[Any]) -> ListLiteral:
+    def null(self, children: list[Any]) -> NullLiteral:
+        return NullLiteral(span=token_span(children[0]))
+
+    def list_literal(self, children: list[Any]) -> ListLiteral | ListExpression:
         opening, *items, closing = children
-        return ListLiteral(items=tuple(items), span=span_of(opening, closing))
+        span = span_of(opening, closing)
+        if all(isinstance(item, Literal) for item in items):
+            return ListLiteral(items=tuple(items), span=span)
+        return ListExpression(items=tuple(items), depth=_depth(span, *items), span=span)
 
     def property_access(self, children: list[Any]) -> PropertyAccess:
         variable, name = children
@@ -136,9 +206,13 @@ class ExpressionBuilder(Transformer[Token, Any]):
         variable, star = children
         return AllProperties(variable=variable, span=span_of(variable, star))
 
+    def word(self, children: list[Any]) -> Ident:
+        return ident(children[0])
+
+    soft_word = word
+
     def alias_ref(self, children: list[Any]) -> AliasRef:
-        (word,) = children
-        name = ident(word) if isinstance(word, Token) else word
+        (name,) = children
         return AliasRef(name=name.text, span=name.span)
 
     def now(self, children: list[Any]) -> Now:
@@ -168,9 +242,89 @@ class ExpressionBuilder(Transformer[Token, Any]):
         return TextSearch(function="fuzzy", target=target, query=query, max_edits=max_edits, span=span)
 
     def aggregate(self, children: list[Any]) -> Aggregate:
-        function, argument, closing = children
+        function, distinct, argument, fraction, where, closing = children
         name: Any = str(function)
-        return Aggregate(function=name, argument=argument, span=span_of(function, closing))
+        if fraction is not None and name != "percentile":
+            raise SyntaxFinding(f"{name} takes one argument", fraction.span, suggestion="remove the second one")
+        if isinstance(argument, Token) and name != "count":
+            raise SyntaxFinding(f"{name} needs a value, not '*'", token_span(argument), suggestion="name a property")
+        return Aggregate(
+            function=name,
+            argument=None if isinstance(argument, Token) else argument,
+            is_distinct=distinct is not None,
+            fraction=fraction,
+            where=where,
+            depth=_depth(token_span(function), argument, fraction, where),
+            span=span_of(function, closing),
+        )
+
+    def walk_where(self, children: list[Any]) -> Any:
+        return children[1]
+
+    def call(self, children: list[Any]) -> Call:
+        function, _opening, *arguments, closing = children
+        given = tuple(argument for argument in arguments if argument is not None)
+        depth = _depth(function.span, *given)
+        return Call(function=function, arguments=given, depth=depth, span=span_of(function, closing))
+
+    def case(self, children: list[Any]) -> Case:
+        keyword, *branches, _else, otherwise, end = children
+        inner = [part for branch in branches for part in (branch.condition, branch.value)]
+        depth = _depth(token_span(keyword), *inner, otherwise)
+        return Case(branches=tuple(branches), otherwise=otherwise, depth=depth, span=span_of(keyword, end))
+
+    def branch(self, children: list[Any]) -> CaseBranch:
+        keyword, condition, _then, value = children
+        return CaseBranch(condition=condition, value=value, span=span_of(keyword, value))
+
+    def block(self, children: list[Any]) -> Block:
+        keyword, *clauses, closing = children
+        depth = _depth(token_span(keyword), *clauses)
+        return Block(kind=_word(keyword), clauses=tuple(clauses), depth=depth, span=span_of(keyword, closing))
+
+    def grouped(self, children: list[Any]) -> Any:
+        return children[0]
+
+    def disjunction(self, children: list[Any]) -> Logical:
+        return _logical("or", children[::2])
+
+    def all_of(self, children: list[Any]) -> Logical:
+        return _logical("and", children[::2])
+
+    def negation(self, children: list[Any]) -> Not:
+        keyword, operand = children
+        return Not(operand=operand, depth=_depth(token_span(keyword), operand), span=span_of(keyword, operand))
+
+    def compare(self, children: list[Any]) -> Comparison:
+        left, op, right = children
+        name: Any = "not in" if op.type == "NOT_IN" else str(op)
+        at = token_span(op)
+        depth = _depth(at, left, right)
+        return Comparison(left=left, op=name, right=right, op_span=at, depth=depth, span=span_of(left, right))
+
+    def null_test(self, children: list[Any]) -> NullTest:
+        operand, test = children
+        depth, span = _depth(token_span(test), operand), span_of(operand, test)
+        return NullTest(operand=operand, is_negated=test.type == "IS_NOT_NULL", depth=depth, span=span)
+
+    def arithmetic(self, children: list[Any]) -> Arithmetic:
+        left, op, right = children
+        depth = _depth(token_span(op), left, right)
+        return Arithmetic(left=left, op=_word(op), right=right, depth=depth, span=span_of(left, right))
+
+    def negative(self, children: list[Any]) -> Any:
+        sign, operand = children
+        span = span_of(sign, operand)
+        if isinstance(operand, IntegerLiteral) and operand.value >= 0:
+            return IntegerLiteral(value=-operand.value, span=span)
+        if isinstance(operand, FloatLiteral) and not operand.text.startswith("-"):
+            return FloatLiteral(value=-operand.value, text=f"-{operand.text}", span=span)
+        return Negative(operand=operand, depth=_depth(token_span(sign), operand), span=span)
+
+    def list_item(self, children: list[Any]) -> ListItem:
+        items, _opening, index, closing = children
+        depth = _depth(token_span(closing), items, index)
+        return ListItem(items=items, index=index, depth=depth, span=span_of(items, closing))
 
 
 # ruff: noqa: D102 - each method is the grammar rule or alias of its name; its docstring would be that rule
@@ -195,6 +349,35 @@ def _annotation_name(token: Token) -> Token:
             suggestion=f"did you mean '{near}'?" if near else f"remove '{token}'",
         )
     return token
+
+
+@record
+class _Part:
+    """A part of a body on its way to the body."""
+
+    span: Span
+    items: tuple[Any, ...] = ()
+    is_distinct: bool = False
+    having: Any = None
+    amount: Any = None
+    per: tuple[Any, ...] = ()
+
+
+_COMPARE_OPS = ("=", "!=", ">", "<", ">=", "<=")
+_FILTER_OPS = (*_COMPARE_OPS, "contains", "starts_with")
+# What a comparison of the two was made of before there were expressions: plans for it are as they were.
+_VALUES = (
+    Variable,
+    Now,
+    StringLiteral,
+    IntegerLiteral,
+    FloatLiteral,
+    BooleanLiteral,
+    DateLiteral,
+    DateTimeLiteral,
+    ListLiteral,
+)
+_PLAIN = (*_VALUES, PropertyAccess, AliasRef, Nearest, Bm25, Rrf, Aggregate, TextSearch)
 
 
 class TreeBuilder(ExpressionBuilder):
@@ -260,29 +443,91 @@ class TreeBuilder(ExpressionBuilder):
         return str(name), text.value, span_of(name, closing)
 
     def read_body(self, children: list[Any]) -> ReadBody:
-        (opening, match), (last, projections), order, limit = children
-        if order is not None:
-            last = order[0]
-        if limit is not None:
-            last = limit[0]
+        read, *unions, order, offset, limit = children
+        amount, per = (None, ()) if limit is None else (limit.amount, limit.per)
+        last = next((part for part in (limit, offset, order, *reversed(unions)) if part is not None), read)
+        body: ReadBody = replace(
+            read,
+            orderings=order.items if order is not None else (),
+            offset=offset.amount if offset is not None else None,
+            limit=amount,
+            per=per,
+            unions=tuple(unions),
+            span=read.span.to(last.span),
+        )
+        return body
+
+    def read_query(self, children: list[Any]) -> ReadBody:
+        opening, *stages, returned = children
+        match, found = opening.items, []
+        for stage, following in stages:
+            found.append(replace(stage, match=match))
+            match = () if following is None else following.items
         return ReadBody(
             match=match,
-            projections=projections,
-            orderings=order[1] if order is not None else (),
-            limit=limit[1] if limit is not None else None,
-            span=span_of(opening, last),
+            projections=returned.items,
+            stages=tuple(found),
+            is_distinct=returned.is_distinct,
+            having=returned.having,
+            span=opening.span.to(returned.span),
         )
 
-    def match_part(self, children: list[Any]) -> tuple[Token, tuple[Any, ...]]:
-        return children[0], tuple(children[1:])
+    def stage(self, children: list[Any]) -> tuple[Stage, Any]:
+        stage, following = children
+        return stage, following
 
-    def return_part(self, children: list[Any]) -> tuple[Token, tuple[Any, ...]]:
-        return children[-1], tuple(children[1:-1])
+    def with_part(self, children: list[Any]) -> Stage:
+        keyword, distinct, *projections, closing, having, order, offset, limit = children
+        amount, per = (None, ()) if limit is None else (limit.amount, limit.per)
+        last = next((part for part in (limit, offset, order, having) if part is not None), closing)
+        return Stage(
+            match=(),
+            projections=tuple(projections),
+            is_distinct=distinct is not None,
+            having=having,
+            orderings=order.items if order is not None else (),
+            offset=offset.amount if offset is not None else None,
+            limit=amount,
+            per=per,
+            span=span_of(keyword, last),
+        )
 
-    order_part = return_part
+    def union_part(self, children: list[Any]) -> Union:
+        keyword, every, read = children
+        return Union(read=read, keeps_duplicates=every is not None, span=span_of(keyword, read))
 
-    def limit_part(self, children: list[Any]) -> tuple[Token, int]:
-        return children[1], bounded_integer(children[1], _MAX_LIMIT, "limit")
+    def match_part(self, children: list[Any]) -> _Part:
+        keyword, *clauses, closing = children
+        return _Part(items=tuple(clauses), span=span_of(keyword, closing))
+
+    def return_part(self, children: list[Any]) -> _Part:
+        keyword, distinct, *projections, closing, having = children
+        return _Part(
+            items=tuple(projections),
+            is_distinct=distinct is not None,
+            having=having,
+            span=span_of(keyword, having or closing),
+        )
+
+    def having_part(self, children: list[Any]) -> Any:
+        return children[1]
+
+    def order_part(self, children: list[Any]) -> _Part:
+        keyword, *orderings, closing = children
+        return _Part(items=tuple(orderings), span=span_of(keyword, closing))
+
+    def offset_part(self, children: list[Any]) -> _Part:
+        keyword, amount = children
+        return _Part(amount=_amount(amount, "offset"), span=span_of(keyword, amount))
+
+    def limit_part(self, children: list[Any]) -> _Part:
+        keyword, amount, per = children
+        items = () if per is None else per.items
+        return _Part(amount=_amount(amount, "limit"), per=items, span=span_of(keyword, per or amount))
+
+    def per_part(self, children: list[Any]) -> _Part:
+        keyword, *expressions, closing = children
+        return _Part(items=tuple(expressions), span=span_of(keyword, closing))
 
     def projection(self, children: list[Any]) -> Projection:
         expression, keyword, alias = children
@@ -292,18 +537,47 @@ class TreeBuilder(ExpressionBuilder):
         return Projection(expression=expression, alias=alias, span=span_of(expression, alias or expression))
 
     def ordering(self, children: list[Any]) -> Ordering:
-        expression, direction = children
+        expression, direction, nulls, place = children
         if direction is not None and isinstance(expression, Nearest):
             msg = f"nearest orders by distance and takes no '{direction}'"
             raise SyntaxFinding(msg, token_span(direction), suggestion=f"remove '{direction}'")
         return Ordering(
             expression=expression,
             direction=_word(direction),
-            span=span_of(expression, direction or expression),
+            nulls=_word(place),
+            span=span_of(expression, place or nulls or direction or expression),
         )
 
-    def negation(self, children: list[Any]) -> Negation:
-        return Negation(clauses=tuple(children[1:-1]), span=span_of(children[0], children[-1]))
+    def condition(self, children: list[Any]) -> Any:
+        (expression,) = children
+        match expression:
+            case Traversal() | TextSearch():
+                return expression
+            case Block(kind="not", clauses=clauses, span=span):
+                return Negation(clauses=clauses, span=span)
+            case Comparison(left=Variable() as left, op="contains" | "starts_with" as op, right=Variable() as right):
+                word = Ident(text=op, span=expression.op_span)
+                return Traversal(source=left, edge=word, destination=right, span=expression.span)
+            case Comparison(left=left, op=op, right=right, span=span) if op in _FILTER_OPS:
+                if isinstance(left, _PLAIN) and isinstance(right, _PLAIN):
+                    plain_op: Any = op
+                    return Filter(left=left, op=plain_op, right=right, span=span)
+            case Variable(name=name, span=span):
+                msg = f"'${name}' alone is no condition"
+                raise SyntaxFinding(msg, span, suggestion=f"write '${name} = true'")
+        return Condition(expression=expression, span=expression.span)
+
+    def optional(self, children: list[Any]) -> OptionalBlock:
+        return OptionalBlock(clauses=tuple(children[1:-1]), span=span_of(children[0], children[-1]))
+
+    def each(self, children: list[Any]) -> Each:
+        keyword, variable, _in, items = children
+        return Each(variable=variable, items=items, span=span_of(keyword, items))
+
+    def path(self, children: list[Any]) -> PathClause:
+        keyword, every, variable, traversal = children
+        span = span_of(keyword, traversal)
+        return PathClause(variable=variable, traversal=traversal, is_all=every is not None, span=span)
 
     def binding(self, children: list[Any]) -> Binding:
         variable, type_name, *rest = children
@@ -321,13 +595,28 @@ class TreeBuilder(ExpressionBuilder):
         name, value = children
         return PropertyMatch(property=name, value=value, span=span_of(name, value))
 
+    def edge_names(self, children: list[Any]) -> tuple[Ident, ...]:
+        return tuple(children)
+
     def directed(self, children: list[Any]) -> Traversal:
-        source, edge, hops, destination = children
-        span = source.span.to(destination.span)
-        return Traversal(source=source, edge=_edge_name(edge), destination=destination, hops=hops, span=span)
+        source, (edge, *others), hops, destination, where = children
+        return Traversal(
+            source=source,
+            edge=edge,
+            destination=destination,
+            alternatives=tuple(others),
+            hops=hops,
+            where=where,
+            span=source.span.to(destination.span if where is None else where.span),
+        )
 
     def undirected(self, children: list[Any]) -> Traversal:
-        return replace(self.directed(children), is_undirected=True)
+        source, _less, edges, _more, *rest = children
+        return replace(self.directed([_source(source), edges, *rest]), is_undirected=True)
+
+    def walk_by_word(self, children: list[Any]) -> Traversal:
+        source, op, hops, destination = children
+        return self.directed([_source(source), (ident(op),), hops, destination, None])
 
     def directed_bound(self, children: list[Any]) -> Traversal:
         source, edge_variable, *rest = children
@@ -344,37 +633,73 @@ class TreeBuilder(ExpressionBuilder):
             span=span_of(opening, closing),
         )
 
-    def filter(self, children: list[Any]) -> Filter:
-        left, op, right = children
-        return Filter(left=left, op=_word(op), right=right, span=span_of(left, right))
-
     def mutation_body(self, children: list[Any]) -> MutationBody:
-        return MutationBody(statements=tuple(children), span=span_of(children[0], children[-1]))
+        *found, returned = children
+        statements = tuple(
+            MatchStatement(clauses=item.items, span=item.span) if isinstance(item, _Part) else item for item in found
+        )
+        return MutationBody(
+            statements=statements,
+            projections=() if returned is None else returned.items,
+            span=statements[0].span.to(statements[-1].span if returned is None else returned.span),
+        )
 
     def insert(self, children: list[Any]) -> Insert:
-        keyword, type_name, *assignments, closing = children
-        return Insert(type_name=type_name, assignments=tuple(assignments), span=span_of(keyword, closing))
+        keyword, type_name, *assignments, closing, mode, for_each = children
+        return Insert(
+            type_name=type_name,
+            assignments=tuple(assignments),
+            if_present="replace" if mode is None else mode.items[0],
+            for_each=() if for_each is None else for_each.items,
+            span=span_of(keyword, for_each or mode or closing),
+        )
+
+    def insert_mode(self, children: list[Any]) -> _Part:
+        if_present = "refuse" if children[0].type == "STRICT" else "keep"
+        return _Part(items=(if_present,), span=span_of(children[0], children[-1]))
+
+    def upsert(self, children: list[Any]) -> Upsert:
+        keyword, type_name, *assignments, closing, for_each = children
+        return Upsert(
+            type_name=type_name,
+            assignments=tuple(assignments),
+            for_each=() if for_each is None else for_each.items,
+            span=span_of(keyword, for_each or closing),
+        )
 
     def update(self, children: list[Any]) -> Update:
-        keyword, type_name, _set, *assignments, _where, predicate = children
+        keyword, type_name, _set, *assignments, _closing, _where, where, version = children
         return Update(
             type_name=type_name,
             assignments=tuple(assignments),
-            predicate=predicate,
-            span=span_of(keyword, predicate),
+            predicate=_predicate(where),
+            version=version,
+            span=span_of(keyword, version or where),
         )
 
+    def update_matched(self, children: list[Any]) -> UpdateMatched:
+        keyword, variable, _set, *assignments, closing = children
+        return UpdateMatched(variable=variable, assignments=tuple(assignments), span=span_of(keyword, closing))
+
     def delete(self, children: list[Any]) -> Delete:
-        keyword, type_name, _where, predicate = children
-        return Delete(type_name=type_name, predicate=predicate, span=span_of(keyword, predicate))
+        keyword, type_name, _where, where, version = children
+        span = span_of(keyword, version or where)
+        return Delete(type_name=type_name, predicate=_predicate(where), version=version, span=span)
+
+    def delete_matched(self, children: list[Any]) -> DeleteMatched:
+        keyword, *variables = children
+        return DeleteMatched(variables=tuple(variables), span=span_of(keyword, variables[-1]))
+
+    def for_each(self, children: list[Any]) -> _Part:
+        keyword, _each, *variables = children
+        return _Part(items=tuple(variables), span=span_of(keyword, variables[-1]))
+
+    def guard(self, children: list[Any]) -> Any:
+        return children[-1]
 
     def assignment(self, children: list[Any]) -> Assignment:
         name, value = children
         return Assignment(property=name, value=value, span=span_of(name, value))
-
-    def predicate(self, children: list[Any]) -> Predicate:
-        name, op, value = children
-        return Predicate(property=name, op=_word(op), value=value, span=span_of(name, value))
 
 
 def _require_base_type(name: Ident) -> None:
@@ -391,8 +716,24 @@ def _require_base_type(name: Ident) -> None:
     )
 
 
-def _edge_name(word: Ident | Token) -> Ident:
-    return ident(word) if isinstance(word, Token) else word
+def _source(left: Any) -> Variable:
+    if isinstance(left, Variable):
+        return left
+    raise SyntaxFinding("a traversal starts at a variable", left.span, expected=("a $variable",))
+
+
+def _predicate(where: Any) -> Any:
+    """Return a comparison of a property with a plain value as such, and any other condition as it is."""
+    match where:
+        case Comparison(left=AliasRef(name=name, span=at), op=op, right=right, span=span) if op in _COMPARE_OPS:
+            if isinstance(right, _VALUES):
+                plain_op: Any = op
+                return Predicate(property=Ident(text=name, span=at), op=plain_op, value=right, span=span)
+    return where
+
+
+def _amount(found: Any, what: str) -> Amount:
+    return found if isinstance(found, Variable) else bounded_integer(found, _MAX_LIMIT, what)
 
 
 def _word(token: Token | None) -> Any:

@@ -11,27 +11,46 @@ from omnigraph.lang.gq.ast import (
     Aggregate,
     AliasRef,
     AllProperties,
+    Amount,
+    Arithmetic,
     Assignment,
     Binding,
+    Block,
     Bm25,
     BooleanLiteral,
+    Call,
+    Case,
     Clause,
+    Comparison,
+    Condition,
     DateLiteral,
     DateTimeLiteral,
     Delete,
+    DeleteMatched,
+    Each,
     Expression,
     Filter,
     FloatLiteral,
     Insert,
     IntegerLiteral,
+    ListExpression,
+    ListItem,
     ListLiteral,
     Literal,
+    Logical,
+    MatchStatement,
     MutationBody,
     Nearest,
     Negation,
+    Negative,
+    Not,
     Now,
+    NullLiteral,
+    NullTest,
+    OptionalBlock,
     Ordering,
     Parameter,
+    PathClause,
     Predicate,
     Projection,
     PropertyAccess,
@@ -40,12 +59,15 @@ from omnigraph.lang.gq.ast import (
     QueryFile,
     ReadBody,
     Rrf,
+    Stage,
     Statement,
     StringLiteral,
     TextSearch,
     Traversal,
     TypeRef,
     Update,
+    UpdateMatched,
+    Upsert,
     Variable,
 )
 from omnigraph.lang.layout import (
@@ -79,6 +101,10 @@ def format_parameter(parameter: Parameter) -> str:
     return f"${parameter.name}: {format_type(parameter.type)}"
 
 
+# How tightly an expression holds together; what stands inside a tighter one needs parentheses.
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY, _ATOM = range(1, 9)
+
+
 def format_expression(expression: Expression) -> str:
     """Return an expression.
 
@@ -96,14 +122,86 @@ def format_expression(expression: Expression) -> str:
             return "now()"
         case AliasRef(name=name):
             return name
-        case Nearest() | Bm25() | Rrf():
+        case Nearest() | Bm25() | Rrf() | TextSearch():
             return _ranking(expression)
-        case TextSearch(function=function, target=target, query=query, max_edits=max_edits):
-            return _call(function, target, query, max_edits)
-        case Aggregate(function=function, argument=argument):
-            return _call(function, argument)
+        case Logical() | Not() | Comparison() | NullTest() | Arithmetic() | Negative():
+            return _operators(expression)
+        case Aggregate() | Call() | ListExpression() | ListItem() | Case() | Block():
+            return _composed(expression)
         case _:
             return format_literal(expression)
+
+
+def _composed(expression: Aggregate | Call | ListExpression | ListItem | Case | Block) -> str:
+    match expression:
+        case Aggregate():
+            return _aggregate(expression)
+        case Call(function=function, arguments=arguments):
+            return _call(function.text, *arguments)
+        case ListExpression(items=items):
+            return f"[{', '.join(map(format_expression, items))}]"
+        case ListItem(items=items, index=index):
+            return f"{_inside(items, _ATOM)}[{format_expression(index)}]"
+        case Case(branches=branches, otherwise=otherwise):
+            parts = [f"when {format_expression(one.condition)} then {format_expression(one.value)}" for one in branches]
+            last = [] if otherwise is None else [f"else {format_expression(otherwise)}"]
+            return " ".join(["case", *parts, *last, "end"])
+        case Block(kind=kind, clauses=clauses):
+            return f"{kind} {{ {' '.join(map(format_clause, clauses))} }}"
+        case _:
+            assert_never(expression)
+
+
+def _operators(expression: Logical | Not | Comparison | NullTest | Arithmetic | Negative) -> str:
+    level = _level(expression)
+    match expression:
+        case Logical(op=op, operands=operands):
+            return f" {op} ".join(_inside(operand, level + 1) for operand in operands)
+        case Not(operand=operand):
+            return f"not {_inside(operand, level)}"
+        case Comparison(left=left, op=op, right=right):
+            return f"{_inside(left, level + 1)} {op} {_inside(right, level + 1)}"
+        case NullTest(operand=operand, is_negated=is_negated):
+            return f"{_inside(operand, level + 1)} is {'not ' if is_negated else ''}null"
+        case Arithmetic(left=left, op=op, right=right):
+            return f"{_inside(left, level)} {op} {_inside(right, level + 1)}"
+        case Negative(operand=operand):
+            return f"-{_inside(operand, _ATOM)}"
+        case _:
+            assert_never(expression)
+
+
+def _inside(expression: Expression, level: int) -> str:
+    text = format_expression(expression)
+    return text if _level(expression) >= level else f"({text})"
+
+
+def _level(expression: Expression) -> int:
+    match expression:
+        case Logical(op=op):
+            return _OR if op == "or" else _AND
+        case Not():
+            return _NOT
+        case Comparison() | NullTest():
+            return _COMPARISON
+        case Arithmetic(op=op):
+            return _SUM if op in {"+", "-"} else _PRODUCT
+        case Negative():
+            return _UNARY
+        case IntegerLiteral(value=value) if value < 0:
+            return _UNARY
+        case FloatLiteral(text=text) if text.startswith("-"):
+            return _UNARY
+        case _:
+            return _ATOM
+
+
+def _aggregate(call: Aggregate) -> str:
+    argument = "*" if call.argument is None else format_expression(call.argument)
+    distinct = "distinct " if call.is_distinct else ""
+    fraction = "" if call.fraction is None else f", {format_expression(call.fraction)}"
+    where = "" if call.where is None else f" where {format_expression(call.where)}"
+    return f"{call.function}({distinct}{argument}{fraction}{where})"
 
 
 def format_literal(literal: Literal) -> str:
@@ -121,6 +219,8 @@ def format_literal(literal: Literal) -> str:
             return digits
         case BooleanLiteral(value=truth):
             return "true" if truth else "false"
+        case NullLiteral():
+            return "null"
         case DateLiteral(text=text):
             return f"date({quote_string(text)})"
         case DateTimeLiteral(text=text):
@@ -138,20 +238,32 @@ def format_clause(clause: Clause) -> str:
     '$a < now()'
     """
     match clause:
-        case Binding(predicates=()):
-            return binding_head(clause)
         case Binding(predicates=predicates):
-            return f"{binding_head(clause)} {{ {', '.join(map(format_pair, predicates))} }}"
+            pairs = f" {{ {', '.join(map(format_pair, predicates))} }}" if predicates else ""
+            return f"{binding_head(clause)}{pairs}"
         case Traversal():
             return _traversal(clause)
         case Filter(left=left, op=op, right=right):
             return f"{format_expression(left)} {op} {format_expression(right)}"
         case TextSearch():
             return format_expression(clause)
-        case Negation(clauses=clauses):
-            return f"not {{ {' '.join(map(format_clause, clauses))} }}"
+        case Condition(expression=expression):
+            return _separated(expression)
+        case Negation(clauses=clauses) | OptionalBlock(clauses=clauses):
+            word = "not" if isinstance(clause, Negation) else "optional"
+            return f"{word} {{ {' '.join(map(format_clause, clauses))} }}"
+        case Each(variable=variable, items=items):
+            return f"each ${variable.name} in {format_expression(items)}"
+        case PathClause(variable=variable, traversal=traversal, is_all=is_all):
+            return f"path {'all ' if is_all else ''}${variable.name}: {_traversal(traversal)}"
         case _:
             assert_never(clause)
+
+
+def _separated(condition: Expression) -> str:
+    """Return a condition in a form that does not go on with the clause before it."""
+    text = format_expression(condition)
+    return f"({text})" if text.startswith("-") else text
 
 
 def binding_head(binding: Binding) -> str:
@@ -173,29 +285,63 @@ def format_projection(projection: Projection) -> str:
 def format_ordering(ordering: Ordering) -> str:
     """Return an expression with its direction."""
     direction = f" {ordering.direction}" if ordering.direction is not None else ""
-    return f"{format_expression(ordering.expression)}{direction}"
+    nulls = f" nulls {ordering.nulls}" if ordering.nulls is not None else ""
+    return f"{format_expression(ordering.expression)}{direction}{nulls}"
 
 
-def statement_head(statement: Statement) -> str:
+def statement_head(statement: Insert | Upsert | Update | UpdateMatched | Delete) -> str:
     """Return a statement up to its braces or its ``where``."""
     match statement:
         case Insert():
             return f"insert {statement.type_name.text}"
+        case Upsert():
+            return f"upsert {statement.type_name.text}"
         case Update():
             return f"update {statement.type_name.text} set"
+        case UpdateMatched():
+            return f"update ${statement.variable.name} set"
         case Delete():
             return f"delete {statement.type_name.text}"
         case _:
             assert_never(statement)
 
 
-def format_predicate(predicate: Predicate) -> str:
-    """Return the comparison of a ``where``."""
-    return f"{predicate.property.text} {predicate.op} {format_expression(predicate.value)}"
+def _statement_tail(statement: Insert | Upsert | Update | UpdateMatched | Delete) -> str:
+    """Return what follows the braces of a statement, or its head where it has none."""
+    match statement:
+        case Update(predicate=predicate, version=version) | Delete(predicate=predicate, version=version):
+            guard = "" if version is None else f" if version = {format_expression(version)}"
+            return f" where {format_predicate(predicate)}{guard}"
+        case Insert(if_present=if_present, for_each=variables):
+            return {"replace": "", "keep": " if absent", "refuse": " strict"}[if_present] + _for_each(variables)
+        case Upsert(for_each=variables):
+            return _for_each(variables)
+        case UpdateMatched():
+            return ""
+        case _:
+            assert_never(statement)
 
 
-def _ranking(ranking: Nearest | Bm25 | Rrf) -> str:
+def _for_each(variables: Sequence[Variable]) -> str:
+    return f" for each {', '.join(f'${variable.name}' for variable in variables)}" if variables else ""
+
+
+def format_predicate(predicate: Predicate | Expression) -> str:
+    """Return the condition of a ``where``."""
+    if isinstance(predicate, Predicate):
+        return f"{predicate.property.text} {predicate.op} {format_expression(predicate.value)}"
+    return format_expression(predicate)
+
+
+def format_amount(amount: Amount) -> str:
+    """Return the number of an ``offset`` or a ``limit``."""
+    return f"${amount.name}" if isinstance(amount, Variable) else str(amount)
+
+
+def _ranking(ranking: Nearest | Bm25 | Rrf | TextSearch) -> str:
     match ranking:
+        case TextSearch(function=function, target=target, query=query, max_edits=max_edits):
+            return _call(function, target, query, max_edits)
         case Nearest(target=target, query=query):
             return _call("nearest", target, query)
         case Bm25(target=target, query=query):
@@ -212,13 +358,15 @@ def _call(function: str, *arguments: Expression | None) -> str:
 
 
 def _traversal(traversal: Traversal) -> str:
-    edge = f"<{traversal.edge.text}>" if traversal.is_undirected else traversal.edge.text
+    names = "|".join(edge.text for edge in (traversal.edge, *traversal.alternatives))
+    edge = f"<{names}>" if traversal.is_undirected else names
     if traversal.edge_variable is not None:
         edge = f"${traversal.edge_variable.name}:{edge}"
     if traversal.hops is not None:
         maximum = "" if traversal.hops.maximum is None else traversal.hops.maximum
         edge = f"{edge}{{{traversal.hops.minimum},{maximum}}}"
-    return f"${traversal.source.name} {edge} ${traversal.destination.name}"
+    where = "" if traversal.where is None else f" where {format_expression(traversal.where)}"
+    return f"${traversal.source.name} {edge} ${traversal.destination.name}{where}"
 
 
 _BLANKS = " \t\r\n"
@@ -342,43 +490,88 @@ class _QueryWriter:
         return [*above, last, *(f"{INDENT}{annotation}" for annotation in annotations), "{"]
 
     def _parts(self, body: ReadBody | MutationBody) -> list[Item[_Part]]:
-        if isinstance(body, MutationBody):
-            return [self._statement_item(statement) for statement in body.statements]
-        return self._read_parts(body)
-
-    def _read_parts(self, body: ReadBody) -> list[Item[_Part]]:
-        at = body.span.start
-        parts: list[Item[_Part]] = []
-        writers: list[tuple[Sequence[_Leaf], Callable[[Span, int], list[str]]]] = [
-            (body.match, lambda region, depth: self._clauses("match", body.match, region, depth)),
-            (body.projections, partial(self._list, _Brackets("return { ", " }"), body.projections, format_projection)),
-            (body.orderings, partial(self._list, _Brackets("order { ", " }"), body.orderings, format_ordering)),
-        ]
-        for nodes, write in writers:
-            if not nodes:
-                continue
-            inside = self._regions.around(nodes[0].span, nodes[-1].span)
-            parts.append(Item(value=_Part(write=write), span=Span(at, inside.end + 1), inside=inside))
-            at = self._regions.skip(inside.end + 1)
-        if body.limit is not None:
-            limit = _Part(write=lambda _region, _depth: [f"limit {body.limit}"])
-            parts.append(Item(value=limit, span=Span(at, body.span.end)))
+        if isinstance(body, ReadBody):
+            return self._read_parts(body)
+        parts = [self._statement_item(statement) for statement in body.statements]
+        if body.projections:
+            self._add_list(parts, _Brackets("return { ", " }"), body.projections, format_projection)
         return parts
 
+    def _read_parts(self, body: ReadBody) -> list[Item[_Part]]:
+        parts: list[Item[_Part]] = []
+        for stage in body.stages:
+            self._add_match(parts, stage.match, stage.span.start)
+            self._add_output(parts, "with", stage)
+            self._add_tail(parts, stage)
+        self._add_match(parts, body.match, body.span.start)
+        self._add_output(parts, "return", body)
+        for union in body.unions:
+            self._add_line(parts, "union all" if union.keeps_duplicates else "union", union.span.start)
+            parts += self._read_parts(union.read)
+        self._add_tail(parts, body)
+        if parts and not body.unions:
+            last = parts[-1]
+            parts[-1] = Item(
+                value=last.value, span=Span(last.span.start, max(last.span.end, body.span.end)), inside=last.inside
+            )
+        return parts
+
+    def _add_match(self, parts: list[Item[_Part]], clauses: Sequence[Clause], start: int) -> None:
+        if clauses:
+            write = partial(self._clauses, "match", clauses)
+            inside = self._regions.around(clauses[0].span, clauses[-1].span)
+            parts.append(
+                Item(value=_Part(write=write), span=Span(_behind(parts, start), inside.end + 1), inside=inside)
+            )
+
+    def _add_output(self, parts: list[Item[_Part]], word: str, part: Stage | ReadBody) -> None:
+        distinct = " distinct" if part.is_distinct else ""
+        having = "" if part.having is None else f" having {format_expression(part.having)}"
+        self._add_list(parts, _Brackets(f"{word}{distinct} {{ ", f" }}{having}"), part.projections, format_projection)
+        if part.having is not None:
+            last = parts[-1]
+            parts[-1] = Item(value=last.value, span=Span(last.span.start, part.having.span.end), inside=last.inside)
+
+    def _add_tail(self, parts: list[Item[_Part]], part: Stage | ReadBody) -> None:
+        if part.orderings:
+            self._add_list(parts, _Brackets("order { ", " }"), part.orderings, format_ordering)
+        if part.offset is not None:
+            self._add_line(parts, f"offset {format_amount(part.offset)}")
+        if part.limit is not None:
+            per = f" per {{ {', '.join(map(format_expression, part.per))} }}" if part.per else ""
+            self._add_line(parts, f"limit {format_amount(part.limit)}{per}")
+
+    def _add_list(
+        self, parts: list[Item[_Part]], brackets: _Brackets, nodes: Sequence[L], phrase: Callable[[L], str]
+    ) -> None:
+        inside = self._regions.around(nodes[0].span, nodes[-1].span)
+        write = partial(self._list, brackets, nodes, phrase)
+        parts.append(Item(value=_Part(write=write), span=Span(_behind(parts, 0), inside.end + 1), inside=inside))
+
+    def _add_line(self, parts: list[Item[_Part]], line: str, start: int | None = None) -> None:
+        at = self._regions.skip(_behind(parts, 0)) if start is None else start
+        parts.append(Item(value=_Part(write=lambda _region, _depth: [line]), span=Span(at, at + 1)))
+
     def _statement_item(self, statement: Statement) -> Item[_Part]:
-        head = statement_head(statement)
         match statement:
-            case Delete(predicate=predicate):
-                line = f"{head} where {format_predicate(predicate)}"
+            case MatchStatement(clauses=clauses):
+                inside = self._regions.around(clauses[0].span, clauses[-1].span)
+                write = partial(self._clauses, "match", clauses)
+                return Item(value=_Part(write=write), span=statement.span, inside=inside)
+            case DeleteMatched(variables=variables):
+                line = f"delete {', '.join(f'${variable.name}' for variable in variables)}"
                 return Item(value=_Part(write=lambda _region, _depth: [line]), span=statement.span)
-            case Insert(assignments=assignments):
-                brackets = _Brackets(f"{head} {{ ", " }")
-            case Update(assignments=assignments, predicate=predicate):
-                brackets = _Brackets(f"{head} {{ ", f" }} where {format_predicate(predicate)}")
+            case Delete():
+                line = f"{statement_head(statement)}{_statement_tail(statement)}"
+                return Item(value=_Part(write=lambda _region, _depth: [line]), span=statement.span)
+            case Insert(assignments=pairs) | Upsert(assignments=pairs) | Update(assignments=pairs):
+                brackets = _Brackets(f"{statement_head(statement)} {{ ", f" }}{_statement_tail(statement)}")
+            case UpdateMatched(assignments=pairs):
+                brackets = _Brackets(f"{statement_head(statement)} {{ ", " }")
             case _:
                 assert_never(statement)
-        inside = self._regions.around(assignments[0].span, assignments[-1].span)
-        write = partial(self._list, brackets, assignments, format_pair)
+        inside = self._regions.around(pairs[0].span, pairs[-1].span)
+        write = partial(self._list, brackets, pairs, format_pair)
         return Item(value=_Part(write=write), span=statement.span, inside=inside)
 
     def _clauses(self, head: str, clauses: Sequence[Clause], region: Span, depth: int) -> list[str]:
@@ -388,7 +581,7 @@ class _QueryWriter:
 
     def _clause_item(self, clause: Clause) -> Item[Clause]:
         match clause:
-            case Binding(predicates=nodes) | Negation(clauses=nodes) if nodes:
+            case Binding(predicates=nodes) | Negation(clauses=nodes) | OptionalBlock(clauses=nodes) if nodes:
                 inside = self._regions.around(nodes[0].span, nodes[-1].span)
                 return Item(value=clause, span=clause.span, inside=inside)
             case _:
@@ -403,10 +596,10 @@ class _QueryWriter:
         if isinstance(clause, Binding):
             brackets = _Brackets(f"{binding_head(clause)} {{ ", " }")
             return self._list(brackets, clause.predicates, format_pair, inside, depth)
-        if isinstance(clause, Negation) and (
+        if isinstance(clause, Negation | OptionalBlock) and (
             self._weaver.comments_in(inside) or not _is_short(clause) or not _fits(line, depth)
         ):
-            return self._clauses("not", clause.clauses, inside, depth)
+            return self._clauses("not" if isinstance(clause, Negation) else "optional", clause.clauses, inside, depth)
         return [line]
 
     def _list(
@@ -435,8 +628,12 @@ class _Brackets:
     closing: str
 
 
-def _is_short(negation: Negation) -> bool:
-    return len(negation.clauses) == 1 and not isinstance(negation.clauses[0], Negation)
+def _is_short(block: Negation | OptionalBlock) -> bool:
+    return len(block.clauses) == 1 and not isinstance(block.clauses[0], Negation | OptionalBlock)
+
+
+def _behind(parts: Sequence[Item[_Part]], start: int) -> int:
+    return max(start, parts[-1].span.end) if parts else start
 
 
 def _fits(line: str, depth: int) -> bool:
