@@ -10,14 +10,18 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, S
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
+    CheckedCondition,
     CheckedDelete,
+    CheckedEach,
     CheckedFilter,
     CheckedInsert,
     CheckedMutation,
     CheckedNegation,
+    CheckedOptional,
     CheckedProjection,
     CheckedQuery,
     CheckedRead,
+    CheckedStage,
     CheckedStatement,
     CheckedText,
     CheckedTraversal,
@@ -111,8 +115,10 @@ class OperationDescriptor:
 def describe_operation(checked: CheckedQuery) -> OperationDescriptor:
     """Describe a query that fits its schema."""
     if isinstance(checked, CheckedRead):
-        columns = tuple(_describe_column(projection) for projection in checked.projections)
-        return OperationDescriptor(result=columns, reads=_sorted(_clause_uses(checked.clauses)), writes=())
+        columns = tuple(_describe_column(projection) for projection in checked.last.projections)
+        stages = [*checked.stages, *(stage for union in checked.unions for stage in union.stages)]
+        uses = (use for stage in stages for use in _stage_uses(stage))
+        return OperationDescriptor(result=columns, reads=_sorted(uses), writes=())
     return _describe_mutation(checked)
 
 
@@ -128,8 +134,24 @@ def _describe_column(projection: CheckedProjection) -> ResultColumn:
 def _is_object(operand: Operand) -> bool:
     call = operand.expression
     if isinstance(call, ast.Aggregate) and call.function in {"min", "max"}:
-        return operand.parts[0].is_node
+        return bool(operand.parts) and operand.parts[0].is_node
     return operand.is_node
+
+
+def _stage_uses(stage: CheckedStage) -> Iterator[TypeUse]:
+    yield from _clause_uses(stage.clauses)
+    operands = [*(item.operand for item in stage.projections), *(item.operand for item in stage.orderings), *stage.per]
+    for operand in (*operands, *(() if stage.having is None else (stage.having,))):
+        yield from _operand_uses(operand)
+
+
+def _operand_uses(operand: Operand) -> Iterator[TypeUse]:
+    """Yield the types that the blocks of an expression look at."""
+    if operand.block is not None:
+        yield from _clause_uses(operand.block.clauses)
+    for part in (*operand.parts, operand.where):
+        if part is not None:
+            yield from _operand_uses(part)
 
 
 def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
@@ -137,11 +159,17 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
         match clause:
             case CheckedBinding():
                 yield _use(clause.node)
+                for condition in clause.conditions:
+                    yield from _operand_uses(condition)
             case CheckedTraversal():
                 yield _use(clause.edge)
                 yield from _ends(clause.edge)
-            case CheckedNegation():
+            case CheckedNegation() | CheckedOptional():
                 yield from _clause_uses(clause.clauses)
+            case CheckedCondition():
+                yield from _operand_uses(clause.condition)
+            case CheckedEach():
+                yield from _operand_uses(clause.items)
             case CheckedFilter() | CheckedText():
                 pass
             case _:

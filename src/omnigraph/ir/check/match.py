@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_expression, check_text, is_blob, text_rule
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.ir.check.expressions import check_text, is_blob, text_rule
+from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
+    CheckedCondition,
+    CheckedEach,
     CheckedFilter,
     CheckedMatch,
     CheckedNegation,
+    CheckedOptional,
     CheckedText,
     CheckedTraversal,
     Direction,
@@ -22,6 +26,7 @@ from omnigraph.ir.check.tree import (
 from omnigraph.ir.check.values import check_inline_value
 from omnigraph.ir.types import are_comparable, item_type
 from omnigraph.lang.gq import ast
+from omnigraph.lang.source import Span
 
 
 def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
@@ -46,14 +51,31 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
     matches: list[CheckedMatch] = []
+    conditions: list[Operand] = []
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
             message = f"type '{node.name}' has no property '{predicate.property.text}'"
             suggestion = did_you_mean(predicate.property.text, [item.name for item in node.properties])
             raise scope.violation("T2", message, predicate.property.span, suggestion=suggestion)
-        matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches))
+        if _is_plain_value(predicate.value, scope):
+            matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
+        else:
+            conditions.append(_inline_condition(binding, predicate, prop, scope))
+    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions))
+
+
+def _is_plain_value(value: ast.Expression, scope: Scope) -> bool:
+    if isinstance(value, ast.Variable):
+        return f"${value.name}" not in scope.values
+    return isinstance(value, ast.Now | ast.Literal) and not isinstance(value, ast.NullLiteral)
+
+
+def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: PropertyDef, scope: Scope) -> Operand:
+    access = ast.PropertyAccess(variable=binding.variable, property=match.property, span=match.property.span)
+    left, right = (match.value, access) if prop.type.is_list else (access, match.value)
+    op: ast.ConditionOp = "in" if prop.type.is_list else "="
+    return _matched_condition(ast.Comparison(left=left, op=op, right=right, op_span=match.span, span=match.span), scope)
 
 
 def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
@@ -89,6 +111,10 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
 
 
 def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
+    if traversal.alternatives:
+        raise scope.violation(None, "alternatives of edges are not supported yet", traversal.alternatives[0].span)
+    if traversal.where is not None:
+        raise scope.violation(None, "a condition on a traversal is not supported yet", traversal.where.span)
     written = traversal.edge.text
     edge = scope.catalog.edge(written)
     if edge is None:
@@ -208,6 +234,11 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
 
 
 def _comparand(operand: Operand, scope: Scope) -> PropertyType:
+    if operand.is_value:
+        return value_type(operand, scope)
+    if operand.is_edge and isinstance(operand.expression, ast.Variable):
+        message = f"edge variable '${operand.expression.name}' cannot be used by itself"
+        raise scope.violation("T23", message, operand.span, suggestion="use one of its properties")
     if operand.is_node and isinstance(operand.expression, ast.Variable):
         message = f"node variable '${operand.expression.name}' cannot be compared"
         raise scope.violation("T7", message, operand.span, suggestion="compare one of its properties")
@@ -251,12 +282,17 @@ def check_clauses(clauses: tuple[ast.Clause, ...], scope: Scope) -> tuple[Checke
     return tuple(_check_clause(clause, scope) for clause in clauses)
 
 
-def _read(operand: Operand) -> Iterator[str]:
+def read_variables(operand: Operand) -> Iterator[str]:
     """Yield the entity variables that an expression reads."""
     if isinstance(operand.expression, ast.PropertyAccess):
         yield operand.expression.variable.name
-    for part in operand.parts:
-        yield from _read(part)
+    elif (operand.is_node or operand.is_edge) and isinstance(operand.expression, ast.Variable):
+        yield operand.expression.name
+    if operand.block is not None:
+        yield from operand.block.outer
+    for part in (*operand.parts, operand.where, operand.fraction):
+        if part is not None:
+            yield from read_variables(part)
 
 
 def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
@@ -270,33 +306,88 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
         case ast.TextSearch():
             return CheckedText(call=check_text(clause, scope))
         case ast.Negation():
-            return _check_negation(clause, scope)
+            return check_block(scope, clause.clauses, clause.span)
+        case ast.Condition():
+            return CheckedCondition(condition=_matched_condition(clause.expression, scope))
+        case ast.OptionalBlock():
+            return _check_optional(clause, scope)
+        case ast.Each():
+            return _check_each(clause, scope)
+        case ast.PathClause():
+            raise scope.violation(None, "path is not supported yet", clause.span)
         case _:
             assert_never(clause)
 
 
-def _check_negation(negation: ast.Negation, scope: Scope) -> CheckedNegation:
-    inner = check_clauses(negation.clauses, scope.nested())
+def _matched_condition(expression: ast.Expression, scope: Scope) -> Operand:
+    condition = check_condition(expression, scope)
+    refuse_aggregates(condition, scope)
+    return condition
+
+
+def refuse_aggregates(operand: Operand, scope: Scope) -> None:
+    """Raise T28 if an aggregate or a ranking stands where rows are matched."""
+    if isinstance(operand.expression, ast.Aggregate | ast.Nearest | ast.Bm25 | ast.Rrf):
+        what = "an aggregate" if isinstance(operand.expression, ast.Aggregate) else "a ranking"
+        suggestion = "name it in 'with { … as n }', and test it with 'having'"
+        raise scope.violation("T28", f"{what} has no value in match", operand.span, suggestion=suggestion)
+    for part in operand.parts:
+        refuse_aggregates(part, scope)
+
+
+def check_block(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+    """Check a block that is asked whether, or how often, it has a solution."""
+    inner = check_clauses(clauses, scope.nested())
     outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
     if not outer:
-        message = "a negation must use at least one variable bound before it"
-        raise scope.violation("T9", message, negation.span)
+        raise scope.violation("T9", "a block must use at least one variable bound before it", span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptional:
+    nested = scope.nested()
+    inner = check_clauses(optional.clauses, nested)
+    outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
+    introduced = [*(nested.entities.keys() - scope.entities.keys()), *(nested.values.keys() - scope.values.keys())]
+    scope.nullable.update(nested.nullable, nested.entities.keys() - scope.entities.keys())
+    scope.entities.update(nested.entities)
+    scope.values.update(nested.values)
+    return CheckedOptional(clauses=inner, outer=tuple(sorted(outer)), introduced=tuple(sorted(introduced)))
+
+
+def _check_each(each: ast.Each, scope: Scope) -> CheckedEach:
+    name = each.variable.name
+    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
+        raise scope.violation(None, f"'${name}' already stands for something", each.variable.span)
+    items = check_expression(each.items, scope)
+    refuse_aggregates(items, scope)
+    of = value_type(items, scope)
+    if not of.is_list:
+        raise scope.violation("T25", "each takes the items of a list", items.span)
+    item = PropertyType(scalar=of.scalar, enum_values=of.enum_values, nullable=True)
+    scope.values[f"${name}"] = item
+    return CheckedEach(variable=name, items=items, type=item)
 
 
 def _mentioned(clause: CheckedClause) -> Iterator[str]:
     match clause:
         case CheckedBinding():
             yield clause.variable
+            for condition in clause.conditions:
+                yield from read_variables(condition)
         case CheckedTraversal():
             yield clause.source
             yield clause.destination
         case CheckedFilter():
-            yield from _read(clause.left)
-            yield from _read(clause.right)
+            yield from read_variables(clause.left)
+            yield from read_variables(clause.right)
         case CheckedText():
-            yield from _read(clause.call)
-        case CheckedNegation():
+            yield from read_variables(clause.call)
+        case CheckedCondition():
+            yield from read_variables(clause.condition)
+        case CheckedEach():
+            yield from read_variables(clause.items)
+        case CheckedNegation() | CheckedOptional():
             yield from clause.outer
         case _:
             assert_never(clause)

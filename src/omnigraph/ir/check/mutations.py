@@ -29,6 +29,8 @@ def check_statement(statement: ast.Statement, scope: Scope) -> CheckedStatement:
     match statement:
         case ast.Insert():
             target = _target(statement.type_name, scope)
+            if statement.if_present != "replace" or statement.for_each:
+                raise scope.violation(None, "this form of insert is not supported yet", statement.span)
             assigned = _check_assignments(statement.assignments, statement, target, scope)
             _check_complete(statement, target, assigned, scope)
             return CheckedInsert(target=target, assignments=assigned)
@@ -36,13 +38,22 @@ def check_statement(statement: ast.Statement, scope: Scope) -> CheckedStatement:
             return _check_update(statement, scope)
         case ast.Delete():
             target = _target(statement.type_name, scope)
+            _refuse_guard(statement.version, scope)
             return CheckedDelete(target=target, predicate=_check_predicate(statement.predicate, target, scope))
+        case ast.Upsert() | ast.UpdateMatched() | ast.DeleteMatched() | ast.MatchStatement():
+            raise scope.violation(None, "this statement is not supported yet", statement.span)
         case _:
             assert_never(statement)
 
 
+def _refuse_guard(version: ast.Expression | None, scope: Scope) -> None:
+    if version is not None:
+        raise scope.violation(None, "'if version' is not supported yet", version.span)
+
+
 def _check_update(statement: ast.Update, scope: Scope) -> CheckedUpdate:
     target = _target(statement.type_name, scope)
+    _refuse_guard(statement.version, scope)
     if isinstance(target, EdgeType):
         message = f"'{target.name}' is an edge type, which cannot be updated"
         raise scope.violation(
@@ -113,7 +124,11 @@ def _check_complete(
         raise scope.violation("T12", message, statement.type_name.span, suggestion=f"add {prop.name}: …")
 
 
-def _check_predicate(predicate: ast.Predicate, target: NodeType | EdgeType, scope: Scope) -> CheckedPredicate:
+def _check_predicate(
+    predicate: ast.Predicate | ast.Expression, target: NodeType | EdgeType, scope: Scope
+) -> CheckedPredicate:
+    if not isinstance(predicate, ast.Predicate):
+        raise scope.violation(None, "this condition is not supported here yet", predicate.span)
     prop = _property(predicate.property, target, scope)
     if prop.type.scalar is Scalar.BLOB:
         raise scope.violation("T11", f"'{prop.name}' is a Blob, which cannot be tested", predicate.property.span)

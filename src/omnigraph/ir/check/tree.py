@@ -17,8 +17,9 @@ Direction = Literal["out", "in", "both"]
 class Operand:
     """An expression with its type and its checked parts.
 
-    ``type`` is None for an alias that names nothing. ``is_node`` marks a bare node variable, whose value is its id.
-    ``definition`` is set for a property access.
+    ``type`` is None for an alias that names nothing. ``is_node`` and ``is_edge`` mark a bare variable of an entity,
+    ``is_value`` a value of an earlier stage. ``definition`` is set for a property access, ``block`` for a block, and
+    ``where`` and ``fraction`` for an aggregate that has them.
     """
 
     expression: ast.Expression
@@ -27,6 +28,11 @@ class Operand:
     is_node: bool = False
     is_parameter: bool = False
     definition: PropertyDef | None = None
+    is_edge: bool = False
+    is_value: bool = False
+    block: CheckedNegation | None = None
+    where: Operand | None = None
+    fraction: Operand | None = None
 
     @property
     def span(self) -> Span:
@@ -49,6 +55,7 @@ class CheckedBinding:
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
+    conditions: tuple[Operand, ...] = ()
 
 
 @record
@@ -91,7 +98,41 @@ class CheckedNegation:
     outer: tuple[str, ...]
 
 
-CheckedClause = CheckedBinding | CheckedTraversal | CheckedFilter | CheckedText | CheckedNegation
+@record
+class CheckedCondition:
+    """A condition of any shape."""
+
+    condition: Operand
+
+
+@record
+class CheckedOptional:
+    """An optional block: the outer variables it mentions, and the entities and values it introduces, sorted."""
+
+    clauses: tuple[CheckedClause, ...]
+    outer: tuple[str, ...]
+    introduced: tuple[str, ...]
+
+
+@record
+class CheckedEach:
+    """One row per item of a list."""
+
+    variable: str
+    items: Operand
+    type: PropertyType
+
+
+CheckedClause = (
+    CheckedBinding
+    | CheckedTraversal
+    | CheckedFilter
+    | CheckedText
+    | CheckedNegation
+    | CheckedCondition
+    | CheckedOptional
+    | CheckedEach
+)
 
 
 @record
@@ -106,25 +147,59 @@ class CheckedProjection:
 
 @record
 class CheckedOrdering:
-    """An order key."""
+    """An order key; ``nulls_first`` is None where the text does not say."""
 
     operand: Operand
     descending: bool
+    nulls_first: bool | None = None
+
+
+@record
+class CheckedStage:
+    """A match with what is made of its rows.
+
+    ``variables`` are the entities that are bound when the match has ended, ``nullable`` those of them that may be
+    missing.
+    """
+
+    clauses: tuple[CheckedClause, ...]
+    projections: tuple[CheckedProjection, ...]
+    orderings: tuple[CheckedOrdering, ...]
+    limit: ast.Amount | None
+    variables: tuple[str, ...]
+    is_distinct: bool = False
+    having: Operand | None = None
+    offset: ast.Amount | None = None
+    per: tuple[Operand, ...] = ()
+    nullable: frozenset[str] = frozenset()
+
+
+@record
+class CheckedUnion:
+    """Another read whose rows are added."""
+
+    stages: tuple[CheckedStage, ...]
+    keeps_duplicates: bool
 
 
 @record
 class CheckedRead:
-    """A read that fits the schema."""
+    """A read that fits the schema: its stages in order, and the reads it is united with.
+
+    With unions, ``orderings``, ``offset`` and ``limit`` of the last stage are those of all rows together.
+    """
 
     decl: ast.QueryDecl
     catalog: Catalog
     source: SourceText
     parameters: Mapping[str, PropertyType]
-    clauses: tuple[CheckedClause, ...]
-    projections: tuple[CheckedProjection, ...]
-    orderings: tuple[CheckedOrdering, ...]
-    limit: int | None
-    variables: tuple[str, ...]
+    stages: tuple[CheckedStage, ...]
+    unions: tuple[CheckedUnion, ...] = ()
+
+    @property
+    def last(self) -> CheckedStage:
+        """The stage that returns."""
+        return self.stages[-1]
 
 
 @record

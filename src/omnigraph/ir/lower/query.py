@@ -19,6 +19,7 @@ from omnigraph.ir.check.tree import (
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match
 from omnigraph.ir.lower.output import lower_output
+from omnigraph.ir.lower.stages import is_classic, lower_stages
 from omnigraph.ir.model import (
     Assign,
     Compare,
@@ -26,11 +27,14 @@ from omnigraph.ir.model import (
     EntityKind,
     InsertPlan,
     MutationPlan,
+    Operator,
+    OptionalJoin,
     ParameterSlot,
     Plan,
     ReadPlan,
     StatementPlan,
     TargetColumn,
+    Unwind,
     UpdatePlan,
 )
 
@@ -122,8 +126,30 @@ def lower_query(checked: CheckedQuery) -> Plan:
 
 
 def _lower_read(checked: CheckedRead, lowering: Lowering) -> ReadPlan:
-    operators = lower_match(checked.clauses, lowering)
-    shape = lower_output(checked, lowering)
+    if is_classic(checked) and (operators := _classic_operators(checked, lowering)) is not None:
+        return _classic_read(checked, operators, lowering)
+    lowered = lower_stages(checked, lowering)
+    return ReadPlan(
+        name=checked.decl.name.text,
+        parameters=_slots(checked),
+        operators=(),
+        outputs=lowered.outputs,
+        stages=lowered.stages,
+        unions=lowered.unions,
+        united=lowered.united,
+    )
+
+
+def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operator, ...] | None:
+    """Return the operators of a match, unless one of them gives rows values that only stages carry on."""
+    operators = lower_match(checked.last.clauses, lowering)
+    is_plain = not any(isinstance(operator, OptionalJoin | Unwind) for operator in operators)
+    return operators if is_plain else None
+
+
+def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowering: Lowering) -> ReadPlan:
+    stage = checked.last
+    shape = lower_output(stage, lowering)
     return ReadPlan(
         name=checked.decl.name.text,
         parameters=_slots(checked),
@@ -133,7 +159,7 @@ def _lower_read(checked: CheckedRead, lowering: Lowering) -> ReadPlan:
         ranking=shape.ranking,
         order=shape.order,
         ties=shape.ties,
-        limit=checked.limit,
+        limit=stage.limit if isinstance(stage.limit, int) else None,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.ir.model.expressions import (
+    AggregateCall,
     Column,
     Compare,
     Constant,
@@ -17,6 +18,7 @@ from omnigraph.ir.model.expressions import (
     ParameterRef,
     Predicate,
     Ranking,
+    Scalarlike,
 )
 from omnigraph.records import record
 
@@ -102,7 +104,44 @@ class AntiJoin:
         return f"anti-join on {names}{' by existence' if self.is_existence_test else ''}"
 
 
-Operator = NodeScan | Expand | Filter | AntiJoin
+@record
+class OptionalJoin:
+    """Joins every row with the solutions of the inner pipeline; a row without any stays, its new variables missing."""
+
+    outer: tuple[str, ...]
+    inner: tuple[Operator, ...]
+    introduced: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"${name.removeprefix('$')}" for name in self.introduced)
+        return f"optional join {names}"
+
+
+@record
+class BlockValue:
+    """Asks the inner pipeline of every row how many solutions it has, or whether it has any."""
+
+    name: str
+    kind: Literal["exists", "count"]
+    outer: tuple[str, ...]
+    inner: tuple[Operator, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind} as {self.name}"
+
+
+@record
+class Unwind:
+    """Makes one row per item of a list."""
+
+    name: str
+    items: Scalarlike
+
+    def __str__(self) -> str:
+        return f"each {self.name} in {self.items}"
+
+
+Operator = NodeScan | Expand | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
 
 
 def _where(filters: tuple[Predicate, ...]) -> str:
@@ -159,11 +198,22 @@ class Output:
 class OrderKey:
     """An order key; NULL sorts as smaller than every value."""
 
-    key: Column | OutputRef
+    key: Scalarlike | OutputRef
     descending: bool = False
+    nulls_first: bool | None = None
+
+    @property
+    def has_nulls_first(self) -> bool:
+        """Where NULL goes; it is smaller than every value unless the text says otherwise."""
+        return not self.descending if self.nulls_first is None else self.nulls_first
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it needs no computing, and NULL goes where it goes by itself."""
+        return isinstance(self.key, Column | OutputRef) and self.has_nulls_first is not self.descending
 
     def __str__(self) -> str:
-        return f"{self.key} {'desc nulls last' if self.descending else 'asc nulls first'}"
+        return f"{self.key} {'desc' if self.descending else 'asc'} nulls {'first' if self.has_nulls_first else 'last'}"
 
 
 @record
@@ -189,11 +239,57 @@ class GroupTies:
 
 
 @record
+class OutputPlan:
+    """What is made of grouped, distinct or computed rows, beside what every read has.
+
+    Group columns and aggregates become a table first; ``shown``, ``having``, the order keys and ``per`` are computed
+    from that table where there are groups, and from rows of the match where there are none.
+
+    Args:
+        shown: the columns of the result; an aggregate stands as the :class:`ValueRef` of its place in ``aggregates``.
+        keys: what groups are made by, named; None without groups.
+        aggregates: what is computed for every group, by name.
+        kept: the entities that go on to the next stage.
+    """
+
+    shown: tuple[Output, ...]
+    keys: tuple[tuple[str, Scalarlike], ...] | None = None
+    aggregates: tuple[tuple[str, AggregateCall], ...] = ()
+    is_distinct: bool = False
+    having: Scalarlike | None = None
+    order: tuple[OrderKey, ...] = ()
+    ties: tuple[Scalarlike, ...] = ()
+    offset: Constant | ParameterRef | None = None
+    limit: Constant | ParameterRef | None = None
+    per: tuple[Scalarlike, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+@record
+class StagePlan:
+    """A match that starts from the rows of the stage before, and what is made of it."""
+
+    operators: tuple[Operator, ...]
+    output: OutputPlan
+    outer: tuple[str, ...] = ()
+    nullable: frozenset[str] = frozenset()
+
+
+@record
+class UnionPlan:
+    """Stages whose rows are added to those of the read."""
+
+    stages: tuple[StagePlan, ...]
+    keeps_duplicates: bool
+
+
+@record
 class ReadPlan:
     """Everything a read does, in order: match, group, rank or order, cut.
 
     ``groups`` is None without aggregates; else it holds the positions of the key columns, none for a single group.
-    With a ranking there are no order keys.
+    With a ranking there are no order keys. A read that needs more than that has ``stages``, the last of which returns,
+    and ``outputs`` that only name and type its columns.
     """
 
     name: str
@@ -205,6 +301,9 @@ class ReadPlan:
     order: tuple[OrderKey, ...] = ()
     ties: EntityTies | GroupTies | None = None
     limit: int | None = None
+    stages: tuple[StagePlan, ...] = ()
+    unions: tuple[UnionPlan, ...] = ()
+    united: OutputPlan | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -299,6 +398,9 @@ def _head(kind: str, plan: Plan) -> str:
 
 def _read_lines(plan: ReadPlan) -> Iterator[str]:
     yield _head("read", plan)
+    if plan.stages:
+        yield from _stage_lines(plan)
+        return
     yield from _operator_lines(plan.operators, "  ")
     if plan.groups is not None:
         keys = ", ".join(plan.outputs[index].name for index in plan.groups)
@@ -314,10 +416,42 @@ def _read_lines(plan: ReadPlan) -> Iterator[str]:
     yield from (f"    {output}" for output in plan.outputs)
 
 
+def _stage_lines(plan: ReadPlan) -> Iterator[str]:
+    for number, stages in enumerate((plan.stages, *(union.stages for union in plan.unions))):
+        if number:
+            yield "  union all" if plan.unions[number - 1].keeps_duplicates else "  union"
+        for stage in stages:
+            yield from _operator_lines(stage.operators, "  ")
+            yield from _output_lines(stage.output)
+    if plan.united is not None:
+        yield from _output_lines(plan.united)
+
+
+def _output_lines(output: OutputPlan) -> Iterator[str]:
+    if output.keys is not None:
+        names = ", ".join(str(key) for _, key in output.keys)
+        yield f"  group by {names}" if names else "  group into one row"
+        yield from (f"    {name} = {call}" for name, call in output.aggregates)
+    if output.having is not None:
+        yield f"  having {output.having}"
+    if output.is_distinct:
+        yield "  distinct"
+    if output.order:
+        yield f"  order by {', '.join(str(key) for key in output.order)}"
+    if output.per:
+        yield f"  per {', '.join(map(str, output.per))}"
+    if output.offset is not None:
+        yield f"  offset {output.offset}"
+    if output.limit is not None:
+        yield f"  limit {output.limit}"
+    yield "  return"
+    yield from (f"    {shown}" for shown in output.shown)
+
+
 def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:
     for operator in operators:
         yield f"{margin}{operator}"
-        if isinstance(operator, AntiJoin):
+        if isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
             yield from _operator_lines(operator.inner, margin + "  ")
 
 
