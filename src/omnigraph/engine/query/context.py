@@ -14,17 +14,19 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.query.entities import Demand, Entities
 from omnigraph.engine.query.explain import Trace
-from omnigraph.engine.query.frame import Frame, Mask, RowIds
+from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.predicates import evaluate, read_variables
+from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
+from omnigraph.engine.query.values import passing
 from omnigraph.errors import BadValue, QueryRuntimeError
-from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.snapshot import GraphSnapshot
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
@@ -96,16 +98,20 @@ class QueryContext:
         self.keeps_order = plan.read.ranking is not None
         self.trace = trace
         self.embed = embed
+        # Entities that an optional block may leave missing.
+        self.nullable: frozenset[str] = frozenset()
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
         # What counting found for every node at once, by the step that asked.
         self.whole_weights: dict[CountExpand, npt.NDArray[np.int64]] = {}
 
-    def within(self, variables: Mapping[str, str]) -> QueryContext:
-        """Return the same run seen from inside an anti-join, where variables may have other types."""
+    def within(self, variables: Mapping[str, str], nullable: frozenset[str] | None = None) -> QueryContext:
+        """Return the same run seen from inside a block or a stage, where variables may have other types."""
         inner = copy(self)
         inner.variables = variables
+        if nullable is not None:
+            inner.nullable = nullable
         return inner
 
     def given(self, value: Constant | ParameterRef) -> Any:
@@ -134,8 +140,12 @@ class QueryContext:
         return self.entities(self.variables[variable])
 
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
-        """Return a property of entities of a variable."""
-        return self.entities_of(variable).values(row_ids, name)
+        """Return a property of entities of a variable; NULL where one is missing."""
+        if variable not in self.nullable or not (missing := row_ids == MISSING).any():
+            return self.entities_of(variable).values(row_ids, name)
+        found = self.entities_of(variable).values(row_ids[~missing], name)
+        places = np.cumsum(~missing) - 1
+        return found.take(pa.array(places, pa.int64(), mask=missing))
 
     def whole_table(self, variable: str, count: int) -> Entities | None:
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
@@ -145,7 +155,8 @@ class QueryContext:
     def mask(self, frame: Frame, predicate: Predicate) -> Mask:
         """Return which rows pass a predicate."""
         variables = read_variables(predicate)
-        if len(variables) == 1 and not isinstance(predicate, SameEntity):
+        is_about_one = len(variables) == 1 and not (variables & self.nullable) and not reads_values(predicate)
+        if is_about_one and not isinstance(predicate, SameEntity):
             variable = next(iter(variables))
             entities = self.entities_of(variable)
             # Asking every entity once beats asking each row when rows repeat them.
@@ -212,12 +223,43 @@ class FrameRows:
         """Return which rows a text search finds."""
         variable = predicate.field.variable
         entities = self._context.entities_of(variable)
-        return self._context.whole_mask(variable, predicate)[entities.codes(self._frame.ids[variable])]
+        ids = self._frame.ids[variable]
+        found: Mask = np.zeros(self.length, dtype=np.bool_)
+        there = ids != MISSING
+        found[there] = self._context.whole_mask(variable, predicate)[entities.codes(ids[there])]
+        return found
 
     def same_entity(self, predicate: SameEntity) -> Mask:
         """Return in which rows two variables hold the same entity."""
-        same: Mask = self._frame.ids[predicate.left] == self._frame.ids[predicate.right]
+        left = self._frame.ids[predicate.left]
+        same: Mask = (left == self._frame.ids[predicate.right]) & (left != MISSING)
         return same
+
+    def passes(self, condition: Condition) -> Mask:
+        """Return in which rows a condition is true."""
+        return passing(condition, self)
+
+    def value(self, name: str) -> pa.Array:
+        """Return a value that travels with the rows."""
+        return self._frame.values[name]
+
+    def entity_ids(self, variable: str) -> pa.Array:
+        """Return the ids of a variable's entities; NULL where one is missing."""
+        return self._context.take(variable, self._frame.ids[variable], KEY)
+
+    def entity_rows(self, variable: str) -> pa.Array:
+        """Return the row numbers of a variable's entities."""
+        return pa.array(self._frame.ids[variable], pa.int64())
+
+    def entity_types(self, variable: str) -> pa.Array:
+        """Return the types of a variable's entities."""
+        name = self._context.variables[variable].partition(":")[2]
+        missing = self._frame.ids[variable] == MISSING
+        return pa.array(np.full(self.length, name, dtype=object), pa.string(), mask=missing)
+
+    def subset(self, positions: Positions) -> FrameRows:
+        """Return some of the rows."""
+        return FrameRows(self._context, self._frame.take(positions))
 
 
 class _WholeTable:
@@ -240,3 +282,10 @@ class _WholeTable:
 
     def same_entity(self, predicate: SameEntity) -> Mask:
         return np.full(self.length, predicate.left == predicate.right)
+
+    def passes(self, condition: Condition) -> Mask:
+        # One table is all that such a condition looks at, so its rows are all there is to compute with.
+        ids = self._entities.all_ids
+        variable = next(iter(read_variables(condition)))
+        frame = Frame(length=self.length, ids={variable: ids})
+        return passing(condition, FrameRows(self._context, frame))

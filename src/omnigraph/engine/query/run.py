@@ -13,6 +13,7 @@ from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import Scores, ranked
+from omnigraph.engine.query.stages import run_stages
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
@@ -42,14 +43,28 @@ def result_schema(read: ReadPlan) -> pa.Schema:
 def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the result, in batches of bounded size."""
     read, schema = plan.read, result_schema(plan.read)
-    frames = run_steps(context, plan.steps, iter([UNIT]))
-    rows = _grouped(context, plan, frames) if read.groups is not None else _plain(context, plan, frames, schema)
+    rows = _staged(context, plan, schema) if read.stages else _classic(context, plan, schema)
     returned = 0
     with context.snapshot.reading():
         for batch in rows:
             returned += batch.num_rows
             context.limits.check_rows(returned)
             yield batch
+
+
+def _staged(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    trace = context.trace.steps[id(plan.read)]
+    trace.rows = 0
+    for batch in run_stages(context, plan, schema):
+        trace.rows += batch.num_rows
+        yield batch
+
+
+def _classic(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    frames = run_steps(context, plan.steps, iter([UNIT]))
+    if plan.read.groups is not None:
+        return _grouped(context, plan, frames)
+    return _plain(context, plan, frames, schema)
 
 
 def _grouped(context: QueryContext, plan: QueryPlan, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
@@ -153,7 +168,7 @@ def pattern_of(read: ReadPlan) -> ResultPattern:
         for number, output in enumerate(read.outputs)
         if isinstance(output.expression, EntityRef)
     }
-    if not columns:
+    if not columns or read.stages:
         return ResultPattern()
     types, same = _types(read), _same(read)
     positions = {variable: position for position, variable in enumerate(columns)}

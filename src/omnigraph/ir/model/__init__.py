@@ -61,6 +61,7 @@ from omnigraph.ir.model.plans import (
     UnionPlan,
     Unwind,
     UpdatePlan,
+    output_lines,
 )
 
 __all__ = [
@@ -122,4 +123,5 @@ __all__ = [
     "ValueRef",
     "inner_values",
     "operands_of",
+    "output_lines",
 ]

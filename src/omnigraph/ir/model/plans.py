@@ -448,6 +448,14 @@ def _output_lines(output: OutputPlan) -> Iterator[str]:
     yield from (f"    {shown}" for shown in output.shown)
 
 
+def output_lines(plan: ReadPlan) -> Iterator[str]:
+    """Yield what a read of stages makes of the rows that its last one matches."""
+    lines = list(_output_lines(plan.stages[-1].output if plan.united is None else plan.united))
+    named = lines.index("  return")
+    yield from lines[:named]
+    yield f"return {', '.join(output.name for output in plan.outputs)}"
+
+
 def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:
     for operator in operators:
         yield f"{margin}{operator}"

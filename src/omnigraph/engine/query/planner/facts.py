@@ -8,12 +8,24 @@ from typing import assert_never
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step
-from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    Block,
+    BlockStep,
+    CountExpand,
+    LinkTest,
+    OptionalStep,
+    QueryPlan,
+    Scan,
+    Step,
+)
+from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch, Unwind
 from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
 _EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
+# Items of a list, where nothing is known of it.
+_ITEMS = 5
 
 
 @record
@@ -70,8 +82,15 @@ class Facts:
             case LinkTest():
                 pairs = max(1, self.node_count(self.source_type(step))) ** 2
                 return rows * min(1.0, self.edge_count(step.edge) / pairs)
-            case CountExpand() | AntiJoinStep():
+            case Unwind():
+                return rows * _ITEMS
+            case CountExpand() | AntiJoinStep() | BlockStep():
                 return rows
+            case OptionalStep():
+                found = rows
+                for inner in step.steps:
+                    found = self.estimate(inner, found)
+                return max(rows, found)
             case _:
                 assert_never(step)
 
@@ -108,7 +127,5 @@ def map_sequences(plan: QueryPlan, rewrite: Callable[[tuple[Step, ...]], tuple[S
 
 
 def _map(steps: tuple[Step, ...], rewrite: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> tuple[Step, ...]:
-    inner = (
-        replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, AntiJoinStep) else step for step in steps
-    )
+    inner = (replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, Block) else step for step in steps)
     return rewrite(tuple(inner))
