@@ -15,20 +15,16 @@ from omnigraph.cli.engines import (
     LARGE_BYTES,
     Choice,
     Engine,
-    EngineName,
     InputSize,
-    Master,
-    Remote,
-    SparkConf,
+    SparkOptions,
     SparkRequest,
     choose_for_load,
     input_size,
     open_spark,
-    spark_request,
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri
+from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri, expand_options
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
@@ -229,6 +225,7 @@ class Mode(StrEnum):
 
 
 @app.command()
+@expand_options
 def load(  # noqa: PLR0913 - one parameter per option
     *,
     uri: Uri = None,
@@ -259,7 +256,9 @@ def load(  # noqa: PLR0913 - one parameter per option
     ] = None,
     patch: Annotated[
         bool,
-        typer.Option("--patch", help="With merge: keep what a row does not mention instead of setting it to null."),
+        typer.Option(
+            "--patch", help="With merge: keep the properties that a row leaves out instead of setting them to null."
+        ),
     ] = False,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
@@ -272,13 +271,10 @@ def load(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--cluster-by",
             metavar="TYPE=COLUMN",
-            help="On Spark: order a type's rows by a column, or `key` for all types; may be repeated.",
+            help="On Spark: sort the rows of a type by a column; `key` alone sorts all types by key; may be repeated.",
         ),
     ] = None,
-    engine: EngineName = None,
-    master: Master = None,
-    remote: Remote = None,
-    spark_conf: SparkConf = None,
+    spark_options: SparkOptions,
     store: Store = None,
     branch: Branch = "main",
     base: Annotated[
@@ -293,8 +289,9 @@ def load(  # noqa: PLR0913 - one parameter per option
     """Load rows from files in a single atomic commit.
 
     JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, given by
-    --table or else by the file name. gzip, zstd and exported folders are recognised. Exits with 2 if a row is invalid
-    or breaks a rule, with 3 if a row already exists.
+    --table or else by the file name. gzip, zstd and exported folders are recognised. By default, large inputs are
+    loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
+    exists.
     """
     address = graph_address(uri, store)
     if mode is Mode.OVERWRITE:
@@ -309,7 +306,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         patch=patch,
         check_sums=check_sums,
         cluster_by=read_clusters(cluster_by or ()),
-        spark=spark_request(engine, master, remote, spark_conf),
+        spark=spark_options.request(),
     )
     echo_target("load", address, is_quiet=quiet)
     with open_graph(address) as backend:
