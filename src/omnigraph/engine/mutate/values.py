@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.engine.embedding.settings import configure_hint
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
 from omnigraph.ir.model import Assign, Constant, DeletePlan, MutationPlan, ParameterRef, StatementPlan
 from omnigraph.ir.parameters import ParameterRows
@@ -19,7 +20,6 @@ from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
 
 _BASE64 = "base64:"
-_PROVIDER_HINT = "assign the vector, or name an embedding provider in OMNIGRAPH_EMBED_PROVIDER with its API key"
 
 
 @record
@@ -170,7 +170,7 @@ def _missing(owner: NodeType | EdgeType, prop: PropertyDef) -> QueryMeaningError
         f"no value for the required vector '{prop.name}' of '{owner.name}': it is computed from"
         f" '{prop.embed.source}', and no embedding provider is configured"
     )
-    return _refusal(message, suggestion=_PROVIDER_HINT)
+    return _refusal(message, suggestion=f"assign the vector, or {configure_hint()}")
 
 
 def _refusal(message: str, *, suggestion: str | None = None) -> QueryMeaningError:
