@@ -85,7 +85,7 @@ def ranked(
     return kept.take(chosen), value[codes[rows[chosen]]]
 
 
-def _ranked_entities(  # noqa: PLR0913 - what one arm and a fusion of two have in common
+def _ranked_entities(
     context: QueryContext,
     ranking: Ranking,
     given: RankingInput,
