@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
@@ -79,6 +80,22 @@ Consent = Annotated[bool, typer.Option("--yes", help="Confirm an irreversible ch
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Show at most N.")]
 IfCommit = Annotated[
     str | None, typer.Option("--if-commit", metavar="ID", help="Change nothing unless the branch is at this commit.")
+]
+
+
+class ConflictRule(StrEnum):
+    """What a write does when another writer changed rows that it was decided on."""
+
+    RERUN = "rerun"
+    REFUSE = "refuse"
+
+
+OnConflict = Annotated[
+    ConflictRule,
+    typer.Option(
+        "--on-conflict",
+        help="If another writer changes rows this write depends on: rerun it on the new state, or refuse it.",
+    ),
 ]
 Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="The commit message.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may be repeated.")]

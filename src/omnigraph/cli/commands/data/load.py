@@ -24,7 +24,18 @@ from omnigraph.cli.engines import (
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri, expand_options
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Branch,
+    ConflictRule,
+    Consent,
+    OnConflict,
+    Quiet,
+    Store,
+    Uri,
+    expand_options,
+)
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
@@ -97,6 +108,7 @@ class LoadOrder:
     mode: LoadMode
     branch: str
     actor: str | None
+    on_conflict: Literal["rerun", "refuse"]
     errors_to: str | None
     patch: bool
     check_sums: bool
@@ -167,6 +179,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
             patch=order.patch,
             branch=order.branch,
             actor=order.actor,
+            on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             settings=LoadSettings(check_sums=order.check_sums),
         )
@@ -196,6 +209,7 @@ def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, s
             spark=spark,
             branch=order.branch,
             actor=order.actor,
+            on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             progress=None if bar is None else bar.show,
             cluster_by=order.cluster_by,
@@ -281,6 +295,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         str | None,
         typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     ] = None,
+    on_conflict: OnConflict = ConflictRule.RERUN,
     actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -291,7 +306,7 @@ def load(  # noqa: PLR0913 - one parameter per option
     JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, given by
     --table or else by the file name. gzip, zstd and exported folders are recognised. By default, large inputs are
     loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
-    exists.
+    exists or --on-conflict refuse meets a conflict.
     """
     address = graph_address(uri, store)
     if mode is Mode.OVERWRITE:
@@ -302,6 +317,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         mode=mode.value,
         branch=branch,
         actor=actor,
+        on_conflict=on_conflict.value,
         errors_to=errors_to,
         patch=patch,
         check_sums=check_sums,

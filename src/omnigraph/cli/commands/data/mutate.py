@@ -12,7 +12,9 @@ from omnigraph.cli.options import (
     Actor,
     AsJson,
     Branch,
+    ConflictRule,
     IfCommit,
+    OnConflict,
     Param,
     Params,
     ParamsFile,
@@ -94,12 +96,14 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     store: Store = None,
     branch: Branch = "main",
     expected_head: IfCommit = None,
+    on_conflict: OnConflict = ConflictRule.RERUN,
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
     """Insert, update and delete rows with a query, in a single atomic commit.
 
-    Exits with code 4 if the branch is not at the commit given by --if-commit.
+    Exits with code 3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit given by
+    --if-commit.
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
@@ -113,6 +117,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             branch=branch,
             actor=actor,
             expected_head=expected_head,
+            on_conflict=on_conflict.value,
             source_name=source.name,
         )
         result = backend.execute(request)
