@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,32 @@ class TestMutate:
         assert (error["code"], error["details"]["expected"]) == ("write.precondition", stale)
         assert people(graph) == {}
 
+    @pytest.mark.parametrize(
+        ("options", "code", "ages"),
+        [([], 0, {"Ann": 1, "Bo": 1}), (["--on-conflict", "refuse"], 3, {"Ann": 7, "Bo": 7})],
+    )
+    def test_overtaken_update_is_run_again_unless_it_refuses(self, graph: Path, options, code, ages):
+        add = "query add($n: String) { insert Person { name: $n, age: 7 } }"
+        update = "query up() { update Person set { age: 1 } where age = 7 }"
+        assert omnigraph("mutate", "--store", "g", "-e", add, "--params", '{"n": "Ann"}', cwd=graph).code == 0
+        gate = graph / "gate"
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            overtaken = pool.submit(
+                omnigraph,
+                *("mutate", "--store", "g", "-e", update, "--json", *options),
+                cwd=graph,
+                OMNIGRAPH_FAILPOINTS=f"txn.stage.after_files=pause:{gate}",
+            )
+            while not gate.with_name("gate.reached").exists():
+                assert not overtaken.done()
+                time.sleep(0.005)
+            assert omnigraph("mutate", "--store", "g", "-e", add, "--params", '{"n": "Bo"}', cwd=graph).code == 0
+            gate.touch()
+            done = overtaken.result()
+        assert (done.code, people(graph)) == (code, ages)
+        answer = json.loads(done.out)
+        assert answer["affected_nodes"] == 2 if code == 0 else answer["error"]["code"] == "write.conflict"
+
     def test_one_of_several_queries_is_chosen_by_name(self, graph: Path):
         (graph / "two.gq").write_text(
             'query a() { insert Person { name: "a" } }\nquery b() { insert Person { name: "b" } }', encoding="utf-8"
@@ -148,6 +176,7 @@ class TestMutate:
             (["--store", "g", "-e", ADD, "--params", '{"n": "x"}', "--branch", "nowhere"], 5, "branch.not_found"),
             (["--store", "g", "-e", ADD, "--params", '{"n": "x"}', "--branch", "a b"], 2, "value.format"),
             (["--store", "g", "-e", ADD, "--params", '{"n": "x"}', "--if-commit", "head"], 2, "value.format"),
+            (["--store", "g", "-e", ADD, "--params", '{"n": "x"}', "--on-conflict", "ignore"], 2, "usage"),
         ],
     )
     def test_mistakes_are_named_on_standard_error(self, graph: Path, arguments: list[str], code: int, ending: str):

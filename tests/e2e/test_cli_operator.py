@@ -186,7 +186,14 @@ def test_profiles_are_listed_and_shown(home: Path):
         ("odd", "invalid", False, False),
     ]
     shown = json.loads(run(home, "profile", "show", "a", "--json").out)
-    assert shown == {"name": "a", "scope_kind": "store", "target": "home/../a", "output_format": "csv"}
+    assert shown == {
+        "name": "a",
+        "scope_kind": "store",
+        "target": "home/../a",
+        "endpoint": None,
+        "default_graph": None,
+        "output_format": "csv",
+    }
     assert run(home, "profile", "show").out.splitlines()[:2] == ["name: (defaults)", "scope_kind: store"]
 
 

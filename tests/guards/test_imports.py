@@ -45,7 +45,8 @@ def test_front_end_loads_nothing_optional():
 
 
 def test_commands_that_may_run_on_spark_do_not_load_it_for_that():
-    code = "from omnigraph.cli.commands import export, load, maintenance, query"
+    modules = ("data.export", "data.load", "data.query", "graph.maintenance")
+    code = "\n".join(f"import omnigraph.cli.commands.{module}" for module in modules)
     assert not packages_after(f"{code}\nassert 'omnigraph.spark' not in sys.modules") & {"pyspark", "py4j"}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from omnigraph.runtime import SystemRandomness
 from omnigraph.txn.publish.plan import WriteKind
+from tests.auditor import Auditor
 from tests.multiprocess.fleet import Fleet, Slot
 from tests.multiprocess.ground import Ground
 from tests.multiprocess.journal import Journal
@@ -112,13 +113,17 @@ class Freezer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """How many workers commit how often, at least how long, and what happens to them, at least how many times."""
+    """How many workers commit how often, at least how long, and what happens to them, at least how many times.
+
+    ``recoveries`` is how many writes others must have completed or undone before the workers may finish.
+    """
 
     workers: int
     commits: int
     disturb: Callable[[], Disturbance] = Peace
     seconds: float = 0.0
     blows: int = 0
+    recoveries: int = 0
     readers: int = 1
     settings: Mapping[str, Any] = field(default_factory=lambda: {"durability": "relaxed"})
     timeout_s: float = 300.0
@@ -170,7 +175,11 @@ def _play(scenario: Scenario, fleet: Fleet) -> float:
             time.sleep(1.0)
             break
         fleet.tend()
-        has_seen_enough = elapsed_s >= scenario.seconds and fleet.kills + fleet.stops >= scenario.blows
+        has_seen_enough = (
+            elapsed_s >= scenario.seconds
+            and fleet.kills + fleet.stops >= scenario.blows
+            and (not scenario.recoveries or _recoveries(fleet.ground) >= scenario.recoveries)
+        )
         if has_seen_enough or fleet.failures:
             fleet.ground.path("finish").touch()
             is_ending = all(fleet.ground.path(f"reached-{slot.number}").exists() for slot in fleet.slots)
@@ -179,6 +188,10 @@ def _play(scenario: Scenario, fleet: Fleet) -> float:
     seconds = time.monotonic() - started_s
     fleet.end_readers(_READER_TIMEOUT_S)
     return seconds
+
+
+def _recoveries(ground: Ground) -> int:
+    return len(Auditor(ground.root, ground.options).audit_rows())
 
 
 def _any(slots: list[Slot], random: SystemRandomness) -> Slot:

@@ -25,7 +25,7 @@ def test_every_acknowledged_commit_is_there_exactly_once(place, tmp_path):
 
 
 def test_killed_writers_lose_nothing_and_leave_nothing(place, tmp_path):
-    scenario = Scenario(workers=4, commits=8, disturb=lambda: Killer(every_s=0.2), blows=10)
+    scenario = Scenario(workers=4, commits=8, disturb=lambda: Killer(every_s=0.2), blows=10, recoveries=1)
     verdict = run_scenario(scenario, *place, tmp_path / "run")
     assert verdict.findings == ()
     assert verdict.figures["commits"] >= 32
@@ -39,6 +39,7 @@ def test_frozen_writers_that_wake_up_late_change_nothing(tmp_path):
         commits=8,
         disturb=lambda: Freezer(grace_s=1.0, every_s=1.5, longest_s=2.5),
         blows=4,
+        recoveries=1,
         settings={"durability": "relaxed", "grace_s": 1.0},
     )
     verdict = run_scenario(scenario, str(tmp_path / "g"), {}, tmp_path / "run")

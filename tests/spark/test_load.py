@@ -101,5 +101,5 @@ def test_a_merge_on_spark_writes_what_changed_and_refuses_what_an_append_may_not
     result = load(graph, [str(data)], "merge", spark=spark, settings=SMALL)
     assert result.unchanged == {"Person": 360, "Knows": 10}
     assert sum(row["data"].get("age") == 99 for row in export(graph)) == 40
-    with pytest.raises(KeyExistsError, match=r"data.jsonl:\d+: table 'node:\w+' already has this id"):
+    with pytest.raises(KeyExistsError, match=r"data.jsonl:\d+: table '\w+:\w+' already has this id"):
         load(graph, [str(data)], "append", spark=spark, settings=SMALL)

@@ -41,7 +41,7 @@ class Engine(StrEnum):
 EngineName = Annotated[
     Engine | None,
     typer.Option(
-        "--engine", help="Run in this process, on Spark, or on Spark for large inputs only (auto, the default)."
+        "--engine", help="Run in this process (local), on Spark, or on whichever suits the command (auto, the default)."
     ),
 ]
 Master = Annotated[
@@ -50,7 +50,23 @@ Master = Annotated[
 SparkConf = Annotated[
     list[str] | None, typer.Option("--spark-conf", metavar="NAME=VALUE", help="A Spark setting; may be repeated.")
 ]
-Remote = Annotated[str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server, sc://host:15002.")]
+Remote = Annotated[
+    str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server, such as sc://host:15002.")
+]
+
+
+@record
+class SparkOptions:
+    """The options of a command that can run on Spark."""
+
+    engine: EngineName = None
+    master: Master = None
+    remote: Remote = None
+    spark_conf: SparkConf = None
+
+    def request(self) -> SparkRequest:
+        """Return what they ask for, as :func:`spark_request` reads it."""
+        return spark_request(self.engine, self.master, self.remote, self.spark_conf)
 
 
 @record

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.lazy import quick_imports
 from omnigraph.cli.operator.config import default_store
+from omnigraph.cli.options import Store, UriOption
 from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
+from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -30,6 +32,18 @@ def graph_address(uri: str | None, store: str | None) -> str:
         )
     address = store if uri is None else uri
     return _stored(default_store() if address is None else address)
+
+
+@record
+class GraphOptions:
+    """The graph of a command whose position is taken by something else."""
+
+    uri: UriOption = None
+    store: Store = None
+
+    def address(self) -> str:
+        """Return the storage of the graph, as :func:`graph_address` finds it."""
+        return graph_address(self.uri, self.store)
 
 
 def open_graph(store: str | None, *, mode: OpenMode = "read_write") -> LocalBackend:

@@ -23,6 +23,12 @@ from omnigraph.records import record
 
 # How a command reaches a graph: wherever it is, by its storage alone, or not by its arguments.
 Capability = Literal["any", "direct", "local"]
+_HEADINGS: Mapping[Capability | None, str] = {
+    None: "Commands",
+    "any": "Commands on a graph (any)",
+    "direct": "Commands on the storage of a graph (direct)",
+    "local": "Commands without a graph (local)",
+}
 
 
 @record
@@ -99,7 +105,7 @@ class LazyGroup(HelpfulGroup):
         for capability in (None, *get_args(Capability)):
             listed = [item for item in self.entries.items() if item[1].capability == capability]
             if listed:
-                with formatter.section("Commands" if capability is None else f"Commands ({capability})"):
+                with formatter.section(_HEADINGS[capability]):
                     formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in listed])
 
 
@@ -112,6 +118,17 @@ def new_app(**settings: Any) -> typer.Typer:
         "context_settings": {"help_option_names": ["-h", "--help"]},
     }
     return typer.Typer(**{**shared, **settings})
+
+
+def new_group(about: str, entries: Mapping[str, Entry], kind: type[LazyGroup] = LazyGroup) -> typer.Typer:
+    """Return an application of several commands, with ``about`` as its help."""
+    app = new_app(cls=type(kind.__name__, (kind,), {"entries": entries}))
+
+    @app.callback(help=about)
+    def group() -> None:
+        pass
+
+    return app
 
 
 @contextmanager

@@ -146,41 +146,41 @@ PROGRAM = "omnigraph"
 # Every command by its capability.
 _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
     "any": {
-        "load": ("load:app", "Load rows from files."),
-        "export": ("export:app", "Write all rows to files that can be loaded again."),
-        "query": ("query:query_app", "Run a read query."),
-        "explain": ("query:explain_app", "Show how a query would run."),
-        "mutate": ("mutate:app", "Insert, update and delete with a query."),
-        "branch": ("branch:app", "Create, list, merge and delete branches."),
-        "commit": ("commit:app", "List and show commits, and what they changed."),
-        "diff": ("commit:diff_app", "Show what differs between two states."),
-        "changes": ("changes:app", "Follow what is committed to a branch."),
-        "tag": ("tag:app", "Name states of a graph."),
-        "revert": ("commit:revert_app", "Undo one commit with a new one."),
-        "blame": ("commit:blame_app", "Show which commits changed an entity."),
-        "snapshot": ("commit:snapshot_app", "Show what a state of the graph consists of."),
-        "schema": ("schema:app", "Show, plan and apply schemas."),
+        "load": ("data.load:app", "Load rows from files."),
+        "export": ("data.export:app", "Write all rows to files that can be loaded again."),
+        "query": ("data.query:query_app", "Run a read query."),
+        "explain": ("data.query:explain_app", "Show how a query would run."),
+        "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
+        "branch": ("history.branch:app", "Create, list, merge and delete branches."),
+        "commit": ("history.commit:app", "List and show commits, and what they changed."),
+        "diff": ("history.commit:diff_app", "Show what differs between two states."),
+        "changes": ("history.changes:app", "Follow the commits of a branch."),
+        "tag": ("history.tag:app", "Name states of a graph."),
+        "revert": ("history.commit:revert_app", "Undo one commit with a new one."),
+        "blame": ("history.commit:blame_app", "Show which commits changed an entity."),
+        "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
+        "schema": ("graph.schema:app", "Show, plan and apply schemas."),
     },
     "direct": {
-        "init": ("init:init_app", "Create a graph from a schema."),
-        "lint": ("lint:lint_app", "Check a schema, and queries against it."),
-        "optimize": ("maintenance:optimize_app", "Compact tables and bring indexes up to date."),
-        "cleanup": ("maintenance:cleanup_app", "Reclaim the storage of old states."),
-        "status": ("maintenance:status_app", "Show the condition of a graph, with advice."),
-        "repair": ("maintenance:repair_app", "Adopt or discard outside changes to tables."),
+        "init": ("graph.init:init_app", "Create a graph from a schema."),
+        "lint": ("graph.lint:lint_app", "Check a schema, and queries against it."),
+        "optimize": ("graph.maintenance:optimize_app", "Compact tables and bring indexes up to date."),
+        "cleanup": ("graph.maintenance:cleanup_app", "Reclaim the storage of old states."),
+        "status": ("graph.maintenance:status_app", "Show the health of a graph, with advice."),
+        "repair": ("graph.maintenance:repair_app", "Adopt or discard outside changes to tables."),
     },
     "local": {
-        "alias": ("query:alias_app", "Run a query that the operator config names."),
-        "fmt": ("fmt:fmt_app", "Rewrite schema and query files in canonical form."),
-        "profile": ("profile:app", "List and show the operator's profiles."),
-        "completion": ("completion:app", "Print a shell completion script."),
-        "version": ("version:version_app", "Show the package and storage format versions."),
+        "alias": ("local.alias:app", "Run a named query from the operator config."),
+        "fmt": ("local.fmt:fmt_app", "Rewrite schema and query files in canonical form."),
+        "profile": ("local.profile:app", "List and show the operator's profiles."),
+        "completion": ("local.completion:app", "Print a shell completion script."),
+        "version": ("local.version:version_app", "Show the package and storage format versions."),
     },
 }
 _LEGEND = (
-    ("any", "Works on a graph."),
-    ("direct", "Works on the storage of a graph; lint and schema plan also on files alone."),
-    ("local", "Takes no graph; alias opens the one that the operator config names."),
+    ("any", "These work on a graph."),
+    ("direct", "These need direct access to a graph's storage; lint and schema plan also work on files."),
+    ("local", "These take no graph; alias uses the one set in the operator config."),
 )
 
 
@@ -201,8 +201,8 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
-        "Exit codes: 0 success, 2 invalid input or usage, 3 conflict, 4 unexpected branch head, 5 not found, "
-        "9 too large, 14 not supported in this version, 1 a bug in omnigraph; the errors page lists them all."
+        "Exit codes: 0 success, 1 a bug in omnigraph, 2 invalid input or usage, 3 conflict, 4 unexpected branch head, "
+        "5 not found, 9 too large, 14 not supported in this version. The errors page of the docs lists them all."
     ),
 )
 

@@ -2,32 +2,40 @@
 
 A command that takes ``--store`` works on a graph, and gets ``--profile`` here, so that no command has to declare it.
 What a command does not take of the options about graphs is refused before anything else is looked at.
+
+Options that always come together are the fields of a record. A command takes the record as one parameter and is
+decorated with :func:`expand_options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.main import get_command
 
 from omnigraph.cli.operator.config import choose_profile, default_actor
 from omnigraph.cli.usage import usage_error
+from omnigraph.records import record
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph's storage: a path, file:// or s3://bucket/prefix."),
 ]
-Uri = Annotated[str | None, typer.Argument(metavar="[URI]", help="The graph: a path, file:// or s3://bucket/prefix.")]
+Uri = Annotated[str | None, typer.Argument(metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
 Profile = Annotated[
     str | None,
     typer.Option(
         "--profile",
         metavar="NAME",
-        help="The graph with this name in the operator config.",
+        help="Use the graph of this profile in the operator config.",
         callback=choose_profile,
         expose_value=False,
     ),
@@ -37,18 +45,24 @@ Actor = Annotated[
     typer.Option(
         "--as",
         metavar="ACTOR",
-        help="The actor recorded with the commit; the operator by default.",
+        help="The actor to record; operator.actor of the operator config by default.",
         callback=default_actor,
     ),
 ]
-DesiredSchema = Annotated[
-    str, typer.Option("--schema", metavar="FILE", help="The schema to move to; - reads standard input.")
+DesiredSchema = Annotated[str, typer.Option("--schema", metavar="FILE", help="The new schema; - reads standard input.")]
+AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Make drops permanent; this cannot be undone.")]
+QueryName = Annotated[str | None, typer.Argument(metavar="NAME", help="The query to run, if the source holds several.")]
+ReadBranch = Annotated[
+    str | None, typer.Option("--branch", metavar="NAME", help="The branch to read; main by default.")
 ]
-AllowDataLoss = Annotated[bool, typer.Option("--allow-data-loss", help="Make every drop hard, which cannot be undone.")]
+AtSnapshot = Annotated[
+    str | None,
+    typer.Option("--snapshot", metavar="REF", help="Read an earlier state: a commit id, main~3, tag:v1 or @TIME."),
+]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
 ]
-QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="The query itself.")]
+QueryText = Annotated[str | None, typer.Option("--query-string", "-e", metavar="GQ", help="The text of the query.")]
 Params = Annotated[str | None, typer.Option("--params", metavar="JSON", help="Parameters, as a JSON object.")]
 ParamsFile = Annotated[
     str | None,
@@ -62,10 +76,26 @@ UriOption = Annotated[
     str | None, typer.Option("--uri", metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print which graph the command works on.")]
-Consent = Annotated[bool, typer.Option("--yes", help="Confirm what cannot be undone, on a remote graph too.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The maximum number to show.")]
+Consent = Annotated[bool, typer.Option("--yes", help="Confirm an irreversible change to a remote graph.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Show at most N.")]
 IfCommit = Annotated[
     str | None, typer.Option("--if-commit", metavar="ID", help="Change nothing unless the branch is at this commit.")
+]
+
+
+class ConflictRule(StrEnum):
+    """What a write does when another writer changed rows that it was decided on."""
+
+    RERUN = "rerun"
+    REFUSE = "refuse"
+
+
+OnConflict = Annotated[
+    ConflictRule,
+    typer.Option(
+        "--on-conflict",
+        help="If another writer changes rows this write depends on: rerun it on the new state, or refuse it.",
+    ),
 ]
 Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="The commit message.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may be repeated.")]
@@ -75,8 +105,63 @@ Ops = Annotated[
 ]
 Resolve = Annotated[
     str | None,
-    typer.Option("--resolve", metavar="WAY", help="Resolve rows changed on both sides: ours, theirs or properties."),
+    typer.Option(
+        "--resolve", metavar="WAY", help="How to resolve rows changed on both sides: ours, theirs or properties."
+    ),
 ]
+
+
+@record
+class ChangeFilter:
+    """Which changes of entities are shown."""
+
+    kinds: Kinds = None
+    types: Types = None
+    ops: Ops = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields of a request that lets only these changes through."""
+        return {"kinds": self.kinds or (), "types": self.types or (), "ops": self.ops or ()}
+
+
+def refuse_two_states(branch: str | None, snapshot: str | None) -> None:
+    """Refuse a read of the newest state of a branch and of an earlier state at once.
+
+    Raises:
+        UsageError: both are given.
+    """
+    if branch is not None and snapshot is not None:
+        raise usage_error("--branch and --snapshot cannot be combined", expected="one of them")
+
+
+def expand_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Turn every parameter of a command that is a record into an option per field, in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        group = groups.get(parameter.name)
+        parameters += [parameter.replace(annotation=hints[parameter.name])] if group is None else _options(group)
+
+    @wraps(command)
+    def call(**given: Any) -> int:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(**given)
+
+    # The argument parser reads both.
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": int}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # not known to type checkers
+    return call
+
+
+def _options(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for field in fields(group):
+        yield inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+
 
 # In the order in which they are refused; each with what it is for.
 _SCOPE_FLAGS: Mapping[str, str] = {

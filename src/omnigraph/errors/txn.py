@@ -72,7 +72,7 @@ class RepeatedBatch(Details):
 
 
 class ExpectedVersionMismatchError(OmnigraphError):
-    """A table that an update, delete, overwrite, merge or schema change was based on has changed."""
+    """A table has changed that a merge, a schema change, or a write that refuses to be run again was based on."""
 
     row = ErrorRow(
         code="write.conflict",
@@ -119,7 +119,7 @@ class PreconditionFailedError(OmnigraphError):
 
 
 class ClaimBusyError(OmnigraphError, TimeoutError):
-    """Other writers kept the branch busy for longer than the write was allowed to wait."""
+    """Other writers kept the branch busy, or kept changing what the write depends on, for longer than is allowed."""
 
     row = ErrorRow(
         code="write.busy",

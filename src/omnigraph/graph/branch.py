@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
+    from omnigraph.txn.transaction import OnConflict
 
 
 class BranchVerbs(State):
@@ -250,8 +251,12 @@ class BranchVerbs(State):
         *,
         actor: str | None = None,
         expected_head: str | Commit | None = None,
+        on_conflict: OnConflict = "rerun",
     ) -> MutationResult:
         """Run a mutation and publish it as one commit.
+
+        If another writer changes rows that it was decided on before it is published, it is run again on the newer
+        state as if it had been sent then; counts and ``now()`` are those of the run that was published.
 
         Args:
             text: a whole ``.gq`` source, or a :class:`~pathlib.Path` to one.
@@ -259,6 +264,7 @@ class BranchVerbs(State):
             name: the declaration to run; None if the source holds exactly one.
             actor: who asks for it.
             expected_head: the commit that the branch must be at, such as ``commit_id`` of a result.
+            on_conflict: ``refuse`` raises a conflict instead of running it again.
 
         Raises:
             QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a mutation.
@@ -266,7 +272,9 @@ class BranchVerbs(State):
             QueryParameterError: a parameter is missing or does not fit.
             ConstraintViolationError: the graph would break a rule of its schema.
             PreconditionFailedError: the branch is not at ``expected_head``.
-            ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+            ExpectedVersionMismatchError, SchemaMovedError: another writer changed what it was decided on, and
+                ``on_conflict`` is ``refuse``.
+            ClaimBusyError: other writers kept changing what it was decided on.
             ReadOnlyError: the graph is open for reading only.
         """
         source = query_text(text)
@@ -277,6 +285,7 @@ class BranchVerbs(State):
             branch=self._branch,
             actor=actor,
             expected_head=expected_commit(expected_head),
+            on_conflict=on_conflict,
             source_name=source.name,
         )
         return self._backend.execute(request)
@@ -289,6 +298,7 @@ class BranchVerbs(State):
         *,
         actor: str | None = None,
         expected_head: str | Commit | None = None,
+        on_conflict: OnConflict = "rerun",
     ) -> MutationResult:
         """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
 
@@ -304,6 +314,7 @@ class BranchVerbs(State):
             branch=self._branch,
             actor=actor,
             expected_head=expected_commit(expected_head),
+            on_conflict=on_conflict,
             source_name=source.name,
         )
         return self._backend.execute(request)
@@ -317,6 +328,7 @@ class BranchVerbs(State):
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
+        on_conflict: OnConflict = "rerun",
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
@@ -330,6 +342,8 @@ class BranchVerbs(State):
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that the branch must be at.
+            on_conflict: ``refuse`` raises a conflict when another writer changed rows that it replaces or completes,
+                instead of making the load again on the newer state.
             errors_to: a file that gets every bad row.
             progress: told how far it is.
             settings: what it may use of the machine.
@@ -351,6 +365,7 @@ class BranchVerbs(State):
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
+            on_conflict=on_conflict,
             errors_to=errors_to,
             settings=settings,
         )

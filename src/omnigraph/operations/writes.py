@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
     from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.ir import ParamsForm
+    from omnigraph.txn.transaction import OnConflict
 
 
 @operation("mutate", Action.CHANGE, writes=True)
@@ -30,6 +31,8 @@ class MutateRequest(Request["MutationResult"]):
         branch: where to write.
         actor: who asks for it.
         expected_head: the commit that the branch must be at.
+        on_conflict: ``rerun`` runs the mutation again on the newer state when another writer changed rows that it
+            was decided on; ``refuse`` raises a conflict instead.
         source_name: what errors call the source.
     """
 
@@ -40,6 +43,7 @@ class MutateRequest(Request["MutationResult"]):
     branch: str = MAIN
     actor: str | None = None
     expected_head: str | None = None
+    on_conflict: OnConflict = "rerun"
     source_name: str = "<query>"
 
 
@@ -60,6 +64,7 @@ class MutateBatchRequest(Request["MutationResult"]):
     branch: str = MAIN
     actor: str | None = None
     expected_head: str | None = None
+    on_conflict: OnConflict = "rerun"
     source_name: str = "<query>"
 
 
@@ -76,6 +81,8 @@ class LoadRequest(Request["LoadResult"]):
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
+        on_conflict: ``rerun`` makes the load again on the newer state when another writer changed what it replaces
+            or completes; ``refuse`` raises a conflict instead.
         errors_to: a file that gets every bad row.
         limit: how many problems the error lists.
         settings: what it may use of the machine.
@@ -88,6 +95,7 @@ class LoadRequest(Request["LoadResult"]):
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
+    on_conflict: OnConflict = "rerun"
     errors_to: str | Path | None = None
     limit: int = 100
     settings: LoadSettings | None = None

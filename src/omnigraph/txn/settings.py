@@ -26,7 +26,8 @@ class TxnSettings:
         grace_s: how long the holder of a claim may be watched in silence before it is presumed dead.
         claim_wait_s: how long a writer waits for others before it gives up with a ``busy`` error; longer than
             ``grace_s``, so that a write outlasts a holder that is gone.
-        max_attempts: how often one write is rebased onto a branch that keeps moving.
+        max_attempts: how often one write is rebased onto a branch that keeps moving, or run again there.
+        rerun_s: how long a write is run again on rows that keep moving before it gives up with a ``busy`` error.
         tail_limit: how many small, unindexed fragments a table may have before a write folds them.
         max_group: how many waiting writes one publish may carry when group commit is on.
         threads: how many tables are staged and committed side by side.
@@ -39,13 +40,14 @@ class TxnSettings:
     grace_s: float = 30.0
     claim_wait_s: float = 45.0
     max_attempts: int = 1000
+    rerun_s: float = 300.0
     tail_limit: int = 16
     max_group: int = 64
     threads: int = 8
 
     def __post_init__(self) -> None:
         check_choice("durability", self.durability, ("full", "relaxed"))
-        for name in ("grace_s", "claim_wait_s"):
+        for name in ("grace_s", "claim_wait_s", "rerun_s"):
             check_number(name, getattr(self, name), most=_LONGEST_S)
         for name in ("max_attempts", "tail_limit", "max_group"):
             check_whole(name, getattr(self, name), least=1)

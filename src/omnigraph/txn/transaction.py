@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import assert_never
+from typing import Literal, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,7 +80,12 @@ class CommitView:
         return self.snapshot.table(table_key).lookup(ids, ()).column("id")
 
 
+# What becomes of a write when rows that it was decided on have changed.
+OnConflict = Literal["rerun", "refuse"]
+
 Check = Callable[[CommitView], None]
+# Reads the snapshot of a transaction and adds its changes and checks.
+Decide = Callable[["WriteTxn"], None]
 
 
 class WriteTxn:
@@ -119,12 +124,18 @@ class WriteTxn:
         self.read_set: set[str] = set()
         # Where other processes put files for this write, by table.
         self.prepared: dict[str, TablePin] = {}
+        # Runs the write again when rows that it was decided on have moved; None leaves that to the caller.
+        self.decide: Decide | None = None
+        # How often that has happened.
+        self.reruns = 0
+        # Whether it holds values of stored rows although its kind does not tell.
+        self.keeps_values = False
         self._changes: dict[str, TableChange] = {}
 
     @property
     def rule(self) -> RebaseRule:
         """What happens when a table of this write has moved before the commit."""
-        return REBASE_RULES[self.kind]
+        return RebaseRule.REFUSE if self.keeps_values else REBASE_RULES[self.kind]
 
     @property
     def changes(self) -> Mapping[str, TableChange]:
@@ -204,6 +215,20 @@ class WriteTxn:
         """
         checked_text("name of a stream", mark.app)
         self.batch = mark
+
+    def run_again(self, snapshot: GraphSnapshot) -> bool:
+        """Forget what was decided and decide it again on ``snapshot``; False when that is the caller's to do.
+
+        Raises:
+            OmnigraphError: whatever the write raises on that state.
+        """
+        if self.decide is None or self.is_forsaken:
+            return False
+        self.reruns += 1
+        self.snapshot = snapshot
+        self.checks, self.read_set, self._changes = [], set(), {}
+        self.decide(self)
+        return True
 
     def forsake(self) -> None:
         """Say that nobody waits for the outcome any more."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.results import result_of
 
-from omnigraph.cli.commands.query import ResultFormat, choose_format, write_result
+from omnigraph.cli.commands.data.query import ResultFormat, choose_format, write_result
 
 TEXT = pa.string()
 WIDE = (("id", TEXT, ["1"]), ("title", TEXT, ["a" * 40]), ("body", TEXT, ["b" * 90]))

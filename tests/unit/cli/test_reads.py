@@ -4,26 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from omnigraph.cli.commands.query import Traversal, read_options, read_request
+from omnigraph.cli.commands.data.query import ReadOptions, Traversal
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryParameterError, UsageError
 from omnigraph.operations.reads import QueryRequest
 
-NOTHING = {
-    "name": None,
-    "query_path": None,
-    "query_text": "query q() { }",
-    "params": None,
-    "params_path": None,
-    "param": None,
-    "branch": None,
-    "snapshot": None,
-    "options": QueryOptions(),
-}
-
 
 def request(**given) -> QueryRequest:
-    return read_request(**{**NOTHING, **given})
+    return ReadOptions(query_text="query q() { }", **given).request()
 
 
 def test_main_is_read_unless_told_otherwise():
@@ -95,21 +83,23 @@ def test_single_parameter_of_another_form_is_refused(texts: list[str], problem: 
     ],
 )
 def test_memory_is_told_in_bytes_or_larger_units(text: str, size_bytes: int):
-    assert read_options(None, None, text, Traversal.AUTO).memory_bytes == size_bytes
+    assert ReadOptions(memory=text).limits().memory_bytes == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "M", "-1", "1e9", "12X", "\uff11M", "9" * 400])
 def test_memory_that_is_no_size_is_refused(text: str):
     with pytest.raises(UsageError, match="invalid memory size"):
-        read_options(None, None, text, Traversal.AUTO)
+        ReadOptions(memory=text).limits()
 
 
 @pytest.mark.parametrize(("timeout_s", "timeout_ms"), [(0, 0), (2.5, 2500), (0.0001, 1), (1e9, 10**12)])
 def test_timeout_is_told_in_seconds(timeout_s: float, timeout_ms: int):
-    assert read_options(None, timeout_s, None, Traversal.CSR) == QueryOptions(mode="csr", timeout_ms=timeout_ms)
+    assert ReadOptions(timeout=timeout_s, mode=Traversal.CSR).limits() == QueryOptions(
+        mode="csr", timeout_ms=timeout_ms
+    )
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), 1e308])
 def test_timeout_that_is_no_time_is_refused(timeout_s: float):
     with pytest.raises(UsageError, match="invalid timeout"):
-        read_options(None, timeout_s, None, Traversal.AUTO)
+        ReadOptions(timeout=timeout_s).limits()

@@ -297,7 +297,7 @@ def _damaged(written):
 )
 def test_an_object_of_another_shape_is_corrupt(codec, value, error):
     for bad in _damaged(codec.encode(value)):
-        with pytest.raises(error, match="cannot be read key=k") as caught:
+        with pytest.raises(error, match=r"cannot read .* 'k'") as caught:
             codec.decode(bad, "k")
         assert caught.value.details.what == "k"
 

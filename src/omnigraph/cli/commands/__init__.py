@@ -1,1 +1,1 @@
-"""The commands, one file per group."""
+"""The commands, one folder per subject and one file per group."""

@@ -18,12 +18,16 @@ from omnigraph.engine.embedding.providers import (
     OpenAiProvider,
     Role,
 )
-from omnigraph.engine.embedding.settings import EmbeddingSettings, names_provider, settings_from_environment
+from omnigraph.engine.embedding.settings import (
+    EmbeddingSettings,
+    missing_provider,
+    names_provider,
+    settings_from_environment,
+)
 from omnigraph.errors import (
     BadValue,
     EmbeddingAnswerError,
     EmbeddingModelMismatchError,
-    EmbeddingSettingsError,
     GraphClosedError,
     ModelMismatch,
     ProviderFault,
@@ -68,7 +72,6 @@ def _unusable(provider: str, reason: str) -> EmbeddingAnswerError:
     return EmbeddingAnswerError(f"unusable response from embedding provider '{provider}': {reason}", details=details)
 
 
-CONFIGURE_HINT = "name an embedding provider in OMNIGRAPH_EMBED_PROVIDER and set its API key"
 # Texts whose vectors are plain Python numbers at a time.
 _SLICE = 1024
 
@@ -183,12 +186,7 @@ class Embedder:
         if self._given is not None and not isinstance(self._given, EmbeddingSettings):
             return self._given
         if not self.is_configured:
-            details = BadValue(what="provider", value="", expected="OMNIGRAPH_EMBED_PROVIDER")
-            raise EmbeddingSettingsError(
-                "text must be embedded, but no embedding provider is configured",
-                details=details,
-                hint=CONFIGURE_HINT,
-            )
+            raise missing_provider()
         return build_provider(self._given or settings_from_environment(self._environment), self._clock)
 
 

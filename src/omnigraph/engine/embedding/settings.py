@@ -143,6 +143,28 @@ def unknown_provider(name: object) -> EmbeddingSettingsError:
     )
 
 
+def missing_provider() -> EmbeddingSettingsError:
+    """Return the error for texts that nobody was named to embed."""
+    variables = f"{PROVIDER} or {DEFAULTS[_DEFAULT_PROVIDER].key_variables[0]}"
+    details = BadValue(what="provider", value="", expected=variables)
+    return EmbeddingSettingsError(
+        f"text must be embedded, but no embedding provider is configured: {variables} is not set",
+        details=details,
+        hint=configure_hint(),
+    )
+
+
+def configure_hint() -> str:
+    """Return how to name a provider, with the variable of each provider's key."""
+    default = DEFAULTS[_DEFAULT_PROVIDER].key_variables[0]
+    others = (
+        f"{found.key_variables[0]} for {name}"
+        for name, found in DEFAULTS.items()
+        if found.key_variables and name != _DEFAULT_PROVIDER
+    )
+    return f"set {default}, or {PROVIDER} with the key of the provider: {', '.join(others)}"
+
+
 def missing_key(provider: ProviderKind) -> EmbeddingSettingsError:
     """Return the error for a provider whose key is not set."""
     variables = " or ".join(DEFAULTS[provider].key_variables)

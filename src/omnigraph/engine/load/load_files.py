@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,19 +24,16 @@ from omnigraph.errors import (
     BadValue,
     ConstraintViolationError,
     ExistingKeys,
-    ExpectedVersionMismatchError,
     KeyExistsError,
     SchemaMovedError,
     UsageError,
-    VersionMismatch,
     Violations,
 )
-from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
-from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId, check_flag, check_instance
 
 KINDS: dict[LoadMode, WriteKind] = {
@@ -43,8 +41,6 @@ KINDS: dict[LoadMode, WriteKind] = {
     "merge": WriteKind.LOAD_MERGE,
     "overwrite": WriteKind.LOAD_OVERWRITE,
 }
-# How often a patch is made again on rows that somebody else changed meanwhile.
-_PATCH_ATTEMPTS = 8
 
 
 def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
@@ -57,6 +53,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     actor: str | None = None,
     message: str | None = None,
     expected_head: CommitId | None = None,
+    on_conflict: OnConflict = "rerun",
     schema_hash: str | None = None,
     errors_to: str | Path | None = None,
     progress: Progress | None = None,
@@ -75,6 +72,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
+        on_conflict: ``refuse`` raises when rows that an overwrite replaces or a patch completes have changed, instead
+            of making the load again on the newer state.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
         errors_to: a file for all problems, one JSON object per line.
         progress: told how far the load is.
@@ -118,23 +117,27 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         if progress is not None:
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
 
-        def begin() -> WriteTxn:
-            txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
-            expect_schema(txn, schema_hash)
-            for table_key in spool.owners:
-                txn.snapshot.entry(table_key)
-            return txn
-
+        txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+        expect_schema(txn, schema_hash)
+        for table_key in spool.owners:
+            txn.snapshot.entry(table_key)
         job = _Job(
-            branch_writer=branch_writer, catalog=catalog, files=files, spool=spool, problems=problems, limit=limit
+            branch_writer=branch_writer,
+            catalog=catalog,
+            files=files,
+            spool=spool,
+            problems=problems,
+            limit=limit,
+            mode=mode,
+            is_patch=patch,
         )
-        done = job.patch(begin) if patch else job.write(begin(), build_change(spool, files, mode))
+        done = job.write(txn, is_rerun=on_conflict == "rerun")
         return _result(mode, branch_writer, actor, spool, done)
 
 
-@record
+@dataclass(kw_only=True)
 class _Job:
-    """What is left to do once all rows are read."""
+    """What is left to do once all rows are read; ``change`` is what they make on the state of the last attempt."""
 
     branch_writer: BranchWriter
     catalog: Catalog
@@ -142,37 +145,38 @@ class _Job:
     spool: Spool
     problems: ProblemList
     limit: int
+    mode: LoadMode
+    is_patch: bool
+    change: LoadChange | None = None
 
-    def write(self, txn: WriteTxn, change: LoadChange) -> CommitResult:
+    def write(self, txn: WriteTxn, *, is_rerun: bool) -> CommitResult:
         """Check the change and publish it; without a row there is nothing to publish."""
-
-        def check(view: CommitView) -> None:
-            self._check(change, GraphView.of_commit(view, self.catalog))
-
-        change.write(txn)
-        if not change.graph.is_empty:
-            txn.add_check(check)
+        self._decide(txn)
+        if is_rerun:
+            txn.decide = self._decide
         try:
             return self.branch_writer.commit(txn)
         except KeyExistsError as error:
-            raise self._located(change, error) from error
+            raise self._located(error) from error
 
-    def patch(self, begin: Callable[[], WriteTxn]) -> CommitResult:
-        """Complete the rows from what is stored and publish them, again when that has changed meanwhile."""
-        attempt = 0
-        while True:
-            attempt += 1
-            txn = begin()
+    def _decide(self, txn: WriteTxn) -> None:
+        """Add the rows to a transaction; patches are completed from what its state holds."""
+        # A patch holds values that it was not given; they must still be the stored ones.
+        txn.keeps_values = self.is_patch
+        if self.is_patch:
             view = GraphView(txn.snapshot, self.catalog)
             with counting(txn.counters), txn.snapshot.reading():
                 change = build_patch(self.spool, self.files, view, self.problems)
             self.problems.fail()
-            txn.add_check(partial(_refuse_moved, txn))
-            try:
-                return self.write(txn, change)
-            except ExpectedVersionMismatchError:
-                if attempt >= _PATCH_ATTEMPTS:
-                    raise
+        else:
+            change = self.change or build_change(self.spool, self.files, self.mode)
+        self.change = change
+        change.write(txn)
+        if not change.graph.is_empty:
+            txn.add_check(partial(self._check_on, change))
+
+    def _check_on(self, change: LoadChange, view: CommitView) -> None:
+        self._check(change, GraphView.of_commit(view, self.catalog))
 
     def _check(self, change: LoadChange, view: GraphView) -> None:
         try:
@@ -185,9 +189,10 @@ class _Job:
         if repeated is not None:
             raise repeated
 
-    def _located(self, change: LoadChange, error: KeyExistsError) -> KeyExistsError:
+    def _located(self, error: KeyExistsError) -> KeyExistsError:
         """Say which row of the input has the id that exists; all such rows go to the file for problems."""
-        if not isinstance(error.details, ExistingKeys):
+        change = self.change
+        if change is None or not isinstance(error.details, ExistingKeys):
             return error
         table_key, ids = error.details.location, pa.array(error.details.ids, pa.string())
         first = next(change.rows_with(table_key, ids), None)
@@ -199,17 +204,6 @@ class _Job:
         if first is None:
             return error
         return KeyExistsError(f"{first.source}:{first.line}: {error.message}", details=error.details)
-
-
-def _refuse_moved(txn: WriteTxn, view: CommitView) -> None:
-    """A patch holds values that it has not been given; they must still be the stored ones."""
-    for table_key in txn.changes:
-        base, found = txn.snapshot.entry(table_key).pin, view.snapshot.entry(table_key).pin
-        if base != found or table_key in view.before:
-            details = VersionMismatch(table_key=table_key, expected=base.version, actual=found.version)
-            raise ExpectedVersionMismatchError(
-                f"rows of table '{table_key}' were changed concurrently with the patch", details=details
-            )
 
 
 def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:

@@ -160,6 +160,17 @@ def expand_sources(
     return tuple(expanded)
 
 
+def can_read_again(sources: Sequence[Source | str]) -> bool:
+    """Whether reading the sources twice gives their rows twice: a pipe is empty the second time."""
+    return all(_is_stored(item if isinstance(item, str) else item.path) for item in sources)
+
+
+def _is_stored(path: str) -> bool:
+    if path == STDIN or is_remote(path):
+        return path != STDIN
+    return all(map(os.path.isfile, _matches(Source(path=path))))
+
+
 def _exported(source: Source, *, check_sums: bool) -> list[Source] | None:
     """Return the files of a folder that an export wrote, nodes before edges; None when it is none."""
     path = source.path

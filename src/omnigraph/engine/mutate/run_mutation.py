@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from omnigraph.catalog import Catalog
@@ -10,17 +11,18 @@ from omnigraph.engine.constraints import check_change
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.mutate.embedding import embed_inserts
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.statements import CallRunner
+from omnigraph.engine.mutate.statements import Affected, CallRunner
+from omnigraph.engine.mutate.values import decode_blobs
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import BadValue, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
-from omnigraph.runtime import Cost, counting
+from omnigraph.runtime import Cost, Runtime, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
-from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
 
 
@@ -49,11 +51,6 @@ class MutationResult:
         }
 
 
-def is_insert_only(plan: MutationPlan) -> bool:
-    """Whether no statement depends on stored rows, so that the mutation may be made again on a newer state."""
-    return all(isinstance(statement, InsertPlan) for statement in plan.statements)
-
-
 def run_mutation(
     branch_writer: BranchWriter,
     catalog: Catalog,
@@ -62,13 +59,15 @@ def run_mutation(
     *,
     actor: str | None = None,
     expected_head: CommitId | None = None,
-    now_ms: int | None = None,
+    on_conflict: OnConflict = "rerun",
     schema_hash: str | None = None,
     embedder: Embedder | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
 
     With the parameters of several calls they are run once for each, as if the calls followed each other in one text.
+    A mutation that another writer overtakes is run again on the newer state as if it had been sent then, ``now()`` and
+    ids that it makes up included; counts are those of the run that was published.
 
     Args:
         branch_writer: the branch to write to.
@@ -77,7 +76,7 @@ def run_mutation(
         parameters: a decoded value for every declared parameter, for one call or for several.
         actor: who asks for it.
         expected_head: the commit that the branch must be at, also when nothing matches.
-        now_ms: the instant of the request; read from the clock when not given.
+        on_conflict: ``refuse`` raises instead when rows that it was decided on have changed.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
         embedder: computes required ``@embed`` vectors that inserts leave out.
 
@@ -92,22 +91,16 @@ def run_mutation(
     if embedder is not None:
         # Before the transaction begins: what takes long must not make the state it is decided on older.
         plan, calls = embed_inserts(plan, calls, catalog, embedder)
-    kind = WriteKind.INSERT if is_insert_only(plan) else WriteKind.MUTATE
+    plan, calls = decode_blobs(plan, calls)
+    kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
     txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
-    runtime = branch_writer.services.runtime
-    instant_ms = runtime.clock.now_ms() if now_ms is None else now_ms
-    staging = MutationStaging(txn, catalog)
-    with counting(txn.counters), txn.snapshot.reading():
-        affected = CallRunner(catalog=catalog, staging=staging, now_ms=instant_ms, ids=runtime.ids).run(plan, calls)
-        change = staging.net_change()
-
-    def check(view: CommitView) -> None:
-        check_change(change, GraphView.of_commit(view, catalog))
-
-    if not change.is_empty:
-        txn.add_check(check)
+    run = _Run(catalog=catalog, plan=plan, calls=calls, runtime=branch_writer.services.runtime)
+    run.decide(txn)
+    if on_conflict == "rerun":
+        txn.decide = run.decide
     done = branch_writer.commit(txn)
+    affected = run.affected
     return MutationResult(
         branch=str(branch_writer.services.line.name),
         actor=actor,
@@ -118,6 +111,38 @@ def run_mutation(
         manifest_version=done.manifest_version,
         cost=done.cost,
     )
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """The statements of a mutation, which may be run several times; ``affected`` is what the last run did."""
+
+    catalog: Catalog
+    plan: MutationPlan
+    calls: ParameterRows
+    runtime: Runtime
+    affected: Affected = field(default_factory=Affected)
+
+    def decide(self, txn: WriteTxn) -> None:
+        """Run them on the state of a transaction, and add their net effect to it."""
+        staging = MutationStaging(txn, self.catalog)
+        runner = CallRunner(
+            catalog=self.catalog, staging=staging, now_ms=self.runtime.clock.now_ms(), ids=self.runtime.ids
+        )
+        with counting(txn.counters), txn.snapshot.reading():
+            self.affected = runner.run(self.plan, self.calls)
+            change = staging.net_change()
+
+        def check(view: CommitView) -> None:
+            check_change(change, GraphView.of_commit(view, self.catalog))
+
+        if not change.is_empty:
+            txn.add_check(check)
+
+
+def _is_insert_only(plan: MutationPlan) -> bool:
+    """Whether no statement depends on stored rows, so that the net effect is the same on every state."""
+    return all(isinstance(statement, InsertPlan) for statement in plan.statements)
 
 
 def _expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import Comparison
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
+from omnigraph.errors import OmnigraphError
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import RowChange
 from omnigraph.txn.transaction import WriteTxn
@@ -100,6 +101,45 @@ def _without(rows: pa.Table, ids: pa.Array | pa.ChunkedArray) -> pa.Table:
     return rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=ids)))
 
 
+class RefusedValues:
+    """Values that cannot be stored, in the order they were assigned. A later statement may still replace them."""
+
+    def __init__(self) -> None:
+        # By table, id and property.
+        self._errors: dict[tuple[str, str, str], OmnigraphError] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._errors)
+
+    def assign(
+        self, table_key: str, ids: Sequence[str], names: Iterable[str], errors: Mapping[str, OmnigraphError]
+    ) -> None:
+        """Take down that rows got new values for some properties, and which of the values cannot be stored."""
+        if not self._errors and not errors:
+            return
+        for name in names:
+            for row_id in ids:
+                self._errors.pop((table_key, row_id, name), None)
+                if name in errors:
+                    self._errors[table_key, row_id, name] = errors[name]
+
+    def forget(self, table_key: str, ids: Collection[str]) -> None:
+        """Take down that rows were replaced or removed as a whole."""
+        if self._errors:
+            self._errors = {
+                key: error for key, error in self._errors.items() if key[0] != table_key or key[1] not in ids
+            }
+
+    def check(self) -> None:
+        """Raise the first error of a value that is still there.
+
+        Raises:
+            QueryMeaningError, ExternalBlobError: as the statement would have.
+        """
+        for error in self._errors.values():
+            raise error
+
+
 class MutationStaging:
     """Collects the effects of statements and answers what each of them may see."""
 
@@ -108,6 +148,7 @@ class MutationStaging:
         self._catalog = catalog
         self._view = GraphView(txn.snapshot, catalog)
         self._tables: dict[str, PendingTable] = {}
+        self.refused = RefusedValues()
 
     def pending(self, owner: NodeType | EdgeType) -> PendingTable:
         """Return what is pending for a type."""
@@ -148,7 +189,12 @@ class MutationStaging:
         return found
 
     def net_change(self) -> GraphChange:
-        """Return the net effect of all statements and hand it to the transaction."""
+        """Return the net effect of all statements and hand it to the transaction.
+
+        Raises:
+            QueryMeaningError, ExternalBlobError: a value that cannot be stored would be.
+        """
+        self.refused.check()
         types: dict[str, TypeChange] = {}
         for table_key, pending in sorted(self._tables.items()):
             change = self._row_change(pending)

@@ -7,7 +7,7 @@ one after the other, which then either find it right after all or name the first
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from types import NoneType
@@ -53,6 +53,9 @@ class Affected:
         return Affected(nodes=self.nodes + other.nodes, edges=self.edges + other.edges)
 
 
+_Refused: TypeAlias = Mapping[str, OmnigraphError]
+
+
 @record
 class Statements:
     """Runs statements: they read and change ``staging`` and nothing else."""
@@ -61,6 +64,8 @@ class Statements:
     staging: MutationStaging
     given: RequestValues
     ids: IdSource
+    # Which of several calls it is, counted from 1.
+    row: int | None = None
 
     def run(self, statement: StatementPlan) -> Affected:
         """Run one statement.
@@ -81,23 +86,26 @@ class Statements:
 
     def _insert_node(self, plan: InsertPlan) -> Affected:
         node = self.catalog.nodes[plan.type_name]
-        self._insert(node, whole_row(node, self._assigned(node, plan)))
+        values, refused = self._assigned(node, plan)
+        self._insert(node, whole_row(node, values), refused)
         return Affected(nodes=1)
 
     def _insert_edge(self, plan: InsertPlan) -> Affected:
         edge = self.catalog.edges[plan.type_name]
         ends = {"src": self.given.end(edge, "from", plan.from_id), "dst": self.given.end(edge, "to", plan.to_id)}
-        self._insert(edge, {**ends, **whole_row(edge, self._assigned(edge, plan))})
+        values, refused = self._assigned(edge, plan)
+        self._insert(edge, {**ends, **whole_row(edge, values)}, refused)
         return Affected(edges=1)
 
-    def _insert(self, owner: NodeType | EdgeType, values: dict[str, object]) -> None:
+    def _insert(self, owner: NodeType | EdgeType, values: dict[str, object], refused: _Refused) -> None:
         is_made = owner.key is None
         chosen = str(self.ids.ulid()) if is_made else entity_id(owner, values)
         self.staging.pending(owner).insert(chosen, values, is_made=is_made)
+        self._note(owner, [chosen], values, refused)
 
     def _update(self, plan: UpdatePlan) -> Affected:
         node = self.catalog.nodes[plan.type_name]
-        assigned = self._assigned(node, plan)
+        assigned, refused = self._assigned(node, plan)
         schema = self.staging.pending(node).schema
         matched = self.staging.find(node, self._comparison(node, plan.where), schema.names)
         for name, value in assigned.items():
@@ -105,6 +113,10 @@ class Statements:
             matched = matched.set_column(schema.get_field_index(name), schema.field(name), column)
         if matched.num_rows:
             self.staging.pending(node).put(matched)
+            self._note(node, matched.column(KEY).to_pylist(), assigned, refused)
+        elif refused:
+            # Whether it is an error must not depend on whether a row matches.
+            raise next(iter(refused.values()))
         return Affected(nodes=matched.num_rows)
 
     def _delete_nodes(self, plan: DeletePlan) -> Affected:
@@ -115,6 +127,7 @@ class Statements:
             edge = self.catalog.edges[name]
             touching = self.staging.find_edges(edge, node, pa.array(sorted(ids), pa.string()))
             self.staging.pending(edge).remove(touching)
+            self.staging.refused.forget(edge.table_key, touching)
             edges += len(touching)
         return Affected(nodes=len(ids), edges=edges)
 
@@ -126,10 +139,33 @@ class Statements:
         found = self.staging.find(owner, self._comparison(owner, plan.where), [KEY])
         ids: list[str] = found.column(KEY).to_pylist()
         self.staging.pending(owner).remove(ids)
+        self.staging.refused.forget(owner.table_key, set(ids))
         return ids
 
-    def _assigned(self, owner: NodeType | EdgeType, plan: InsertPlan | UpdatePlan) -> dict[str, object]:
-        return {assign.property: self.given.stored(owner, assign) for assign in plan.assigns}
+    def _assigned(
+        self, owner: NodeType | EdgeType, plan: InsertPlan | UpdatePlan
+    ) -> tuple[dict[str, object], _Refused]:
+        """Return what each property stores, and for Blobs that cannot be stored the error in case they stay.
+
+        No statement can ask for the content of a Blob, so that the mutation may go on without it.
+        """
+        values: dict[str, object] = {}
+        refused: dict[str, OmnigraphError] = {}
+        for assign in plan.assigns:
+            try:
+                values[assign.property] = self.given.stored(owner, assign)
+            except (ExternalBlobError, QueryMeaningError) as problem:
+                if assign.type.scalar is not Scalar.BLOB or self.given.value(assign.value) is None:
+                    raise
+                values[assign.property] = b""
+                refused[assign.property] = problem
+        return values, refused
+
+    def _note(self, owner: NodeType | EdgeType, ids: Sequence[str], names: Iterable[str], refused: _Refused) -> None:
+        """Take down which properties rows got, and which of the values cannot be stored."""
+        if self.row is not None:
+            refused = {name: _in_row(problem, self.row) for name, problem in refused.items()}
+        self.staging.refused.assign(owner.table_key, ids, names, refused)
 
     def _comparison(self, owner: NodeType | EdgeType, where: Compare) -> Comparison:
         left, right = where.left, where.right
@@ -137,6 +173,11 @@ class Statements:
             raise InternalError(f"a statement compares something else than a property with a value: {where}")
         column = replace(left, property=column_of(owner, left.property))
         return compare(column, where.op, self.given.value(right), right.type)
+
+
+def _in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
+    """Return the error of one of several calls."""
+    return type(problem)(f"row {row}: {problem.message}", details=problem.details, hint=problem.hint)
 
 
 def _type_of(owner: NodeType, name: str) -> PropertyType:
@@ -287,25 +328,26 @@ class CallRunner:
         affected = Affected()
         for number in range(calls.count):
             one = calls if calls.count == 1 else ParameterRows.of_one(calls.row(number))
+            row = None if calls.count == 1 else number + 1
             try:
-                affected = sum((run_one(run, one) for run in runs), affected)
+                affected = sum((run_one(run, one, row) for run in runs), affected)
             except (QueryMeaningError, ExternalBlobError) as problem:
-                if calls.count == 1:
+                if row is None:
                     raise
-                message = f"row {number + 1}: {problem.message}"
-                raise type(problem)(message, details=problem.details, hint=problem.hint) from problem
+                raise _in_row(problem, row) from problem
         return affected
 
-    def _run_one(self, run: Sequence[StatementPlan], call: ParameterRows) -> Affected:
+    def _run_one(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
         done = self._insert_all(run, call)
-        return self._run_statements(run, call) if done is None else done
+        return self._run_statements(run, call, row) if done is None else done
 
-    def _run_statements(self, run: Sequence[StatementPlan], call: ParameterRows) -> Affected:
+    def _run_statements(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
         statements = Statements(
             catalog=self.catalog,
             staging=self.staging,
             given=RequestValues(parameters=call.row(0), now_ms=self.now_ms),
             ids=self.ids,
+            row=row,
         )
         return sum(map(statements.run, run), Affected())
 
@@ -320,6 +362,8 @@ class CallRunner:
         affected = Affected()
         for owner, rows in found:
             self.staging.pending(owner).insert_rows(rows, is_made=owner.key is None)
+            if self.staging.refused:
+                self.staging.refused.forget(owner.table_key, set(rows.column(KEY).to_pylist()))
             is_node = isinstance(owner, NodeType)
             affected += Affected(nodes=rows.num_rows if is_node else 0, edges=0 if is_node else rows.num_rows)
         return affected

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.engine.embedding.settings import configure_hint
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
-from omnigraph.ir.model import Assign, Constant, ParameterRef
+from omnigraph.ir.model import Assign, Constant, DeletePlan, MutationPlan, ParameterRef, StatementPlan
+from omnigraph.ir.parameters import ParameterRows
 from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
 
 _BASE64 = "base64:"
-_PROVIDER_HINT = "assign the vector, or name an embedding provider in OMNIGRAPH_EMBED_PROVIDER with its API key"
 
 
 @record
@@ -72,6 +73,41 @@ def fit_stored(value: Any, of: PropertyType, owner: NodeType | EdgeType, name: s
         raise _refusal(f"{problem.message} of property '{where}'") from problem
 
 
+def decode_blobs(plan: MutationPlan, calls: ParameterRows) -> tuple[MutationPlan, ParameterRows]:
+    """Return the mutation with the Blobs that it assigns decoded, once for however often its statements are run.
+
+    What is no Blob stays as it is given: whether that matters shows when the statements are run.
+    """
+    columns = dict(calls.columns)
+    statements = tuple(_with_blobs(statement, columns) for statement in plan.statements)
+    if len(columns) == len(calls.columns):
+        return plan, calls
+    return replace(plan, statements=statements), ParameterRows(columns=columns, count=calls.count)
+
+
+def _with_blobs(statement: StatementPlan, columns: dict[str, Sequence[Any]]) -> StatementPlan:
+    if isinstance(statement, DeletePlan) or all(item.type.scalar is not Scalar.BLOB for item in statement.assigns):
+        return statement
+    assigns = []
+    for item in statement.assigns:
+        if item.type.scalar is Scalar.BLOB and isinstance(item.value, ParameterRef):
+            # No declared parameter can have a space in its name.
+            name = f"blob {item.value.name}"
+            if name not in columns:
+                columns[name] = [_decoded(value) for value in columns[item.value.name]]
+            assigns.append(replace(item, value=replace(item.value, name=name)))
+        else:
+            assigns.append(item)
+    return replace(statement, assigns=tuple(assigns))
+
+
+def _decoded(value: Any) -> Any:
+    try:
+        return value if value is None else _blob(value, "")
+    except (ExternalBlobError, QueryMeaningError):
+        return value
+
+
 def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of every property; what is not assigned is NULL.
 
@@ -114,7 +150,9 @@ def repeated(value: Any, of: PropertyType, kind: pa.DataType, count: int) -> pa.
     return pa.nulls(count, kind) if value is None and of.nullable else single.take(pa.array([0] * count, pa.int64()))
 
 
-def _blob(text: str, where: str) -> bytes:
+def _blob(text: str | bytes, where: str) -> bytes:
+    if isinstance(text, bytes):
+        return text
     if not text.startswith(_BASE64):
         shown = text if len(text) <= 80 else text[:79] + "…"
         details = BadValue(what="blob", value=shown, expected="base64:…")
@@ -132,7 +170,7 @@ def _missing(owner: NodeType | EdgeType, prop: PropertyDef) -> QueryMeaningError
         f"no value for the required vector '{prop.name}' of '{owner.name}': it is computed from"
         f" '{prop.embed.source}', and no embedding provider is configured"
     )
-    return _refusal(message, suggestion=_PROVIDER_HINT)
+    return _refusal(message, suggestion=f"assign the vector, or {configure_hint()}")
 
 
 def _refusal(message: str, *, suggestion: str | None = None) -> QueryMeaningError:

@@ -14,6 +14,7 @@ from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import Scores, ranked
 from omnigraph.engine.query.stages import run_stages
+from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, resolve_ranking
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
@@ -61,16 +62,20 @@ def _staged(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterat
 
 
 def _classic(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    ranking = plan.read.ranking
+    given = None if ranking is None else resolve_ranking(context, ranking)
     frames = run_steps(context, plan.steps, iter([UNIT]))
     if plan.read.groups is not None:
-        return _grouped(context, plan, frames)
-    return _plain(context, plan, frames, schema)
+        return _grouped(context, plan, frames, given)
+    return _plain(context, plan, frames, given, schema)
 
 
-def _grouped(context: QueryContext, plan: QueryPlan, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
+def _grouped(
+    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], given: RankingInput | None
+) -> Iterator[pa.RecordBatch]:
     read = plan.read
-    if read.ranking is not None:
-        frames = iter([_in_rank_order(context, read, read.ranking, frames)[0]])
+    if read.ranking is not None and given is not None:
+        frames = iter([_in_rank_order(context, read, read.ranking, given, frames)[0]])
     groups = context.trace.measure(
         read, lambda: _ordered_groups(context, read, frames), lambda table: int(table.num_rows)
     )
@@ -84,11 +89,11 @@ def _ordered_groups(context: QueryContext, read: ReadPlan, frames: Iterator[Fram
 
 
 def _plain(
-    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], schema: pa.Schema
+    context: QueryContext, plan: QueryPlan, frames: Iterator[Frame], given: RankingInput | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     read, scores = plan.read, None
-    if read.ranking is not None:
-        frame, scores = _in_rank_order(context, read, read.ranking, frames)
+    if read.ranking is not None and given is not None:
+        frame, scores = _in_rank_order(context, read, read.ranking, given, frames)
         frames = iter([frame])
     elif read.order:
         frames = iter([ordered(context, read, frames, cuts_early=plan.cuts_early)])
@@ -106,12 +111,12 @@ def _plain(
 
 
 def _in_rank_order(
-    context: QueryContext, read: ReadPlan, ranking: Ranking, frames: Iterator[Frame]
+    context: QueryContext, read: ReadPlan, ranking: Ranking, given: RankingInput, frames: Iterator[Frame]
 ) -> tuple[Frame, Scores]:
     rows = collect(context, frames)
     # Where each row stands, which of them stay, and two numbers to order them by.
     context.limits.check(_RANKING_BYTES * rows.length)
-    frame, scores = ranked(context, read, ranking, rows)
+    frame, scores = ranked(context, read, ranking, given, rows)
     context.limits.keep(frame)
     context.limits.hold(scores.nbytes)
     context.limits.drop(rows)

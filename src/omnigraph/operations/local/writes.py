@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from omnigraph.engine.load import load as load_sources
-from omnigraph.engine.mutate import is_insert_only, run_mutation
+from omnigraph.engine.load.sources import can_read_again
+from omnigraph.engine.mutate import run_mutation
 from omnigraph.engine.schema import apply_schema as apply_schema_text
 from omnigraph.errors import SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
+from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag
 
 if TYPE_CHECKING:
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
     from omnigraph.operations.request import Attachments
     from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
 
-# How often a mutation that only inserts is made again for a schema that changed meanwhile.
+_Done = TypeVar("_Done")
+
+# How often a write is made again for a schema that changed meanwhile.
 _ATTEMPTS = 32
 
 
@@ -33,7 +37,9 @@ def mutate(graph: OpenGraph, request: MutateRequest, attached: Attachments) -> M
         QueryParameterError: a parameter is missing or does not fit.
         ConstraintViolationError: the graph would break a rule of its schema.
         PreconditionFailedError: the branch is not at ``expected_head``.
-        ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
+        ExpectedVersionMismatchError, SchemaMovedError: another writer changed what it was decided on, and
+            ``on_conflict`` is ``refuse``.
+        ClaimBusyError: other writers kept changing what it was decided on.
     """
     del attached
     check_choice("params_form", request.params_form, get_args(ParamsForm))
@@ -61,29 +67,37 @@ def _mutate(
     request: MutateRequest | MutateBatchRequest,
     decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows],
 ) -> MutationResult:
-    now_ms = graph.runtime.clock.now_ms()
-    attempt = 0
-    while True:
+    check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
+
+    def run() -> MutationResult:
         branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
         schema = newest.state.schema
         catalog = graph.catalogs.get(schema)
         query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
-        plan = expect_mutation(query)
+        return run_mutation(
+            branch_writer,
+            catalog,
+            expect_mutation(query),
+            decode(query),
+            actor=request.actor,
+            expected_head=commit_id(request.expected_head),
+            on_conflict=request.on_conflict,
+            schema_hash=schema.hash,
+            embedder=graph.embedder,
+        )
+
+    return _for_newest_schema(run, lambda: request.on_conflict == "rerun")
+
+
+def _for_newest_schema(run: Callable[[], _Done], can_repeat: Callable[[], bool]) -> _Done:
+    """Run a write again when it was compiled for a schema that another writer replaced before the commit."""
+    attempt = 0
+    while True:
         attempt += 1
         try:
-            return run_mutation(
-                branch_writer,
-                catalog,
-                plan,
-                decode(query),
-                actor=request.actor,
-                expected_head=commit_id(request.expected_head),
-                now_ms=now_ms,
-                schema_hash=schema.hash,
-                embedder=graph.embedder,
-            )
+            return run()
         except SchemaMovedError:
-            if attempt >= _ATTEMPTS or not is_insert_only(plan):
+            if attempt >= _ATTEMPTS or not can_repeat():
                 raise
 
 
@@ -93,24 +107,30 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
     Raises:
         OmnigraphError: whatever :func:`omnigraph.engine.load.load` does.
     """
-    branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
-    schema = newest.state.schema
-    return load_sources(
-        branch_writer,
-        graph.catalogs.get(schema),
-        request.sources,
-        request.mode,
-        patch=request.patch,
-        actor=request.actor,
-        message=request.message,
-        expected_head=commit_id(request.expected_head),
-        schema_hash=schema.hash,
-        errors_to=request.errors_to,
-        progress=attached.progress,
-        limit=request.limit,
-        settings=request.settings,
-        embedder=graph.embedder,
-    )
+    check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
+
+    def run() -> LoadResult:
+        branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
+        schema = newest.state.schema
+        return load_sources(
+            branch_writer,
+            graph.catalogs.get(schema),
+            request.sources,
+            request.mode,
+            patch=request.patch,
+            actor=request.actor,
+            message=request.message,
+            expected_head=commit_id(request.expected_head),
+            on_conflict=request.on_conflict,
+            schema_hash=schema.hash,
+            errors_to=request.errors_to,
+            progress=attached.progress,
+            limit=request.limit,
+            settings=request.settings,
+            embedder=graph.embedder,
+        )
+
+    return _for_newest_schema(run, lambda: request.on_conflict == "rerun" and can_read_again(request.sources))
 
 
 def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attachments) -> SchemaApplyResult:

@@ -27,7 +27,7 @@ from omnigraph.txn.manifest.rows import BatchMark
 from omnigraph.txn.publish.phases import moved, swept_error
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.txn.transaction import CommitView, WriteTxn
+from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId
 
 
@@ -40,6 +40,7 @@ class SparkLoadRequest:
     actor: str | None = None
     message: str | None = None
     expected_head: CommitId | None = None
+    on_conflict: OnConflict = "rerun"
     errors_to: str | Path | None = None
     progress: Progress | None = None
     limit: int = 100
@@ -146,8 +147,10 @@ class LoadJob:
             try:
                 return self._publish_on(txn, outcome, problems)
             except ExpectedVersionMismatchError:
-                # Rows that were compared with stored ones are compared again with what is stored by then.
-                if self._request.mode != "merge" or attempt >= self._request.settings.attempts:
+                # Rows that were compared with stored ones, or replace them, meet what is stored by then. An append does
+                # neither: its files lie at a place that is not the table's any more, and would again.
+                can_repeat = self._request.on_conflict == "rerun" and self._request.mode != "append"
+                if not can_repeat or attempt >= self._request.settings.attempts:
                     raise
 
     def _begin(self, outcome: Outcome) -> WriteTxn:

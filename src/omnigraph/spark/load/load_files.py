@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack, get_args
 
 import pyarrow as pa
 
@@ -28,7 +28,18 @@ from omnigraph.spark.load.written import PartWriter, WriteOrders, WrittenPart
 from omnigraph.spark.runner import Runner, SparkRunner, answer_batch
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.files import is_remote
-from omnigraph.values import MAIN, CommitId, Ulid, check_instance, check_text, checked_names, checked_text, unfit
+from omnigraph.txn.transaction import OnConflict
+from omnigraph.values import (
+    MAIN,
+    CommitId,
+    Ulid,
+    check_choice,
+    check_instance,
+    check_text,
+    checked_names,
+    checked_text,
+    unfit,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +52,7 @@ class _Plain(TypedDict):
     branch: str
     actor: str | None
     message: str | None
+    on_conflict: OnConflict
     errors_to: str | Path | None
     progress: Progress | None
     limit: int
@@ -62,6 +74,7 @@ def request_of(
     """
     check_load(plain["mode"], errors_to=plain["errors_to"], progress=plain["progress"], limit=plain["limit"])
     check_instance("settings", settings, SparkLoadSettings)
+    check_choice("on_conflict", plain["on_conflict"], get_args(OnConflict))
     for what in ("actor", "message"):
         checked_text(what, plain[what])
     return SparkLoadRequest(
@@ -123,6 +136,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
+    on_conflict: OnConflict = "rerun",
     errors_to: str | Path | None = None,
     progress: Progress | None = None,
     limit: int = 100,
@@ -140,6 +154,8 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
+        on_conflict: ``refuse`` raises when another writer changed rows that it compared with its own or replaces,
+            instead of writing them again for the newer state.
         errors_to: a file of this machine for all problems, one JSON object per line.
         progress: told how far the load is.
         limit: how many problems the error holds.
@@ -161,6 +177,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         actor=actor,
         message=message,
         expected_head=expected_head,
+        on_conflict=on_conflict,
         errors_to=errors_to,
         progress=progress,
         limit=limit,
@@ -210,6 +227,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
+    on_conflict: OnConflict = "rerun",
     errors_to: str | Path | None = None,
     progress: Progress | None = None,
     limit: int = 100,
@@ -231,6 +249,8 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
+        on_conflict: ``refuse`` raises when another writer changed rows that it compared with its own or replaces,
+            instead of writing them again for the newer state.
         errors_to: a file of this machine for all problems, one JSON object per line.
         progress: told how far the load is.
         limit: how many problems the error holds.
@@ -249,6 +269,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         actor=actor,
         message=message,
         expected_head=expected_head,
+        on_conflict=on_conflict,
         errors_to=errors_to,
         progress=progress,
         limit=limit,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from omnigraph.errors import OmnigraphError
+from omnigraph.errors import ExpectedVersionMismatchError, OmnigraphError
 from omnigraph.runtime import counting
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import RowChange, TableChange, id_array
@@ -66,6 +66,11 @@ class Batch:
     def is_forsaken(self) -> bool:
         """Whether nobody waits for any of it: then it ends before it claims anything."""
         return all(member.txn.is_forsaken for member in self.alive)
+
+    @property
+    def reruns(self) -> int:
+        """How often a member was run again because rows that it was decided on had moved."""
+        return max(member.txn.reruns for member in self.members)
 
     def forget_staged(self) -> None:
         """Stage everything again: what was staged may have landed and been undone."""
@@ -194,7 +199,11 @@ class Batch:
 
 def _accept(txn: WriteTxn, snapshot: GraphSnapshot, before: dict[str, TableChange]) -> dict[str, TableChange]:
     """Return ``before`` with the changes of ``txn`` added, or raise what forbids it."""
-    check_rebase(txn, snapshot.state)
+    try:
+        check_rebase(txn, snapshot.state)
+    except ExpectedVersionMismatchError:
+        if not txn.run_again(snapshot):
+            raise
     earlier = CommitView(snapshot, before)
     merged = dict(before)
     for table_key, change in txn.changes.items():

@@ -114,6 +114,7 @@ class CommitResult:
 class _Backoff:
     """How long one batch has waited, and how long it may; ``seen_s`` is when its base was known to be the newest."""
 
+    began_s: float
     started_s: float
     seen_s: float
     attempts: int = 0
@@ -174,7 +175,8 @@ class Publisher:
 
     def _publish(self, batch: Batch, base: LoadedManifest, seen_s: float) -> LoadedManifest:
         """Publish what can be published, and return the version that holds it; a member that cannot be says why."""
-        backoff = _Backoff(started_s=self._world.clock.monotonic_s(), seen_s=seen_s)
+        began_s = self._world.clock.monotonic_s()
+        backoff = _Backoff(began_s=began_s, started_s=began_s, seen_s=seen_s)
         try:
             self._settle_all()
             while True:
@@ -199,8 +201,8 @@ class Publisher:
     def _attempt(self, batch: Batch, base: LoadedManifest, backoff: _Backoff) -> LoadedManifest | None:
         """Try once upon ``base``; None means that the branch has moved and it is worth looking again."""
         backoff.attempts += 1
-        if backoff.attempts > self._settings.max_attempts:
-            raise self._busy(base, backoff)
+        if backoff.attempts > self._settings.max_attempts or self._is_late(batch, backoff):
+            raise self._busy(base, backoff, batch.reruns)
         batch.prepare(self._services, base)
         plan = batch.plan(self._services, base)
         if plan is None:
@@ -424,14 +426,21 @@ class Publisher:
                     details=details,
                 )
 
-    def _busy(self, base: LoadedManifest, backoff: _Backoff) -> ClaimBusyError:
-        waited_s = self._world.clock.monotonic_s() - backoff.started_s
-        version = base.state.version + 1
-        details = ClaimHeld(branch=base.state.head.branch, version=version, holder="other writers", waited_s=waited_s)
-        return ClaimBusyError(
-            f"branch '{base.state.head.branch}' was still busy at version {version} after {waited_s:.1f} s",
-            details=details,
-        )
+    def _is_late(self, batch: Batch, backoff: _Backoff) -> bool:
+        """Whether the batch has been run again for so long that it ends here; the first time is always granted."""
+        return batch.reruns > 0 and self._world.clock.monotonic_s() - backoff.began_s > self._settings.rerun_s
+
+    def _busy(self, base: LoadedManifest, backoff: _Backoff, reruns: int = 0) -> ClaimBusyError:
+        branch, version = base.state.head.branch, base.state.version + 1
+        waited_s = self._world.clock.monotonic_s() - (backoff.began_s if reruns else backoff.started_s)
+        message = f"branch '{branch}' was still busy at version {version} after {waited_s:.1f} s"
+        if reruns:
+            message = (
+                f"other writers kept changing what the write depends on: it ran {reruns + 1} times on branch"
+                f" '{branch}' in {waited_s:.1f} s"
+            )
+        details = ClaimHeld(branch=branch, version=version, holder="other writers", waited_s=waited_s)
+        return ClaimBusyError(message, details=details)
 
     def _unknown(self, plan: PublishPlan, cause: OmnigraphError | None) -> WriteOutcomeError:
         commit_id = plan.change.commits[-1].id

@@ -93,9 +93,9 @@ def test_edge_to_a_node_that_was_deleted_meanwhile_is_refused(session):
         ),
     ],
 )
-def test_update_or_delete_is_refused_when_what_it_read_has_moved(session, body, meanwhile, table):
+def test_update_or_delete_with_refuse_is_refused_when_what_it_read_has_moved(session, body, meanwhile, table):
     with pytest.raises(ExpectedVersionMismatchError, match=table):
-        mutate_overtaken(session, body, meanwhile)
+        mutate_overtaken(session, body, meanwhile, on_conflict="refuse")
 
 
 def test_update_goes_on_when_only_other_tables_moved(session):

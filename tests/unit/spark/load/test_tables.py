@@ -164,17 +164,32 @@ def test_an_append_goes_on_when_its_table_moves_and_is_judged_again(graph, data,
     assert len(rows_of(graph)) == 161
 
 
-def test_an_overwrite_is_refused_when_its_table_moves_while_it_is_checked(graph, data, tmp_path):
-    data.write_text(people(range(20)) + knows([(1, 2)]))
-    steps = []
+@pytest.fixture
+def meddled(graph, data, tmp_path):
+    """Overwrite persons while another load adds one between the check and the write."""
 
-    def meddle(progress):
-        if progress.phase == "write" and not steps:
-            steps.append(progress)
-            load_lines(graph, tmp_path / "other.jsonl", people([300]), "append")
+    def overwrite(**options):
+        data.write_text(people(range(20)) + knows([(1, 2)]))
+        steps = []
 
+        def meddle(progress):
+            if progress.phase == "write" and not steps:
+                steps.append(progress)
+                load_lines(graph, tmp_path / "other.jsonl", people([300]), "append")
+
+        return run(graph, data, "overwrite", progress=meddle, **options)
+
+    return overwrite
+
+
+def test_an_overwrite_is_written_again_when_its_table_moves_while_it_is_checked(graph, meddled):
+    meddled()
+    assert len(rows_of(graph)) == 20
+
+
+def test_an_overwrite_with_refuse_is_refused_when_its_table_moves_while_it_is_checked(graph, meddled):
     with pytest.raises(ExpectedVersionMismatchError):
-        run(graph, data, "overwrite", progress=meddle)
+        meddled(on_conflict="refuse")
     assert len(rows_of(graph)) == 101
 
 

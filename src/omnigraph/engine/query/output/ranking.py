@@ -23,6 +23,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     RrfRanking,
 )
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 
 Scores = npt.NDArray[np.float64]
@@ -30,7 +31,35 @@ Scores = npt.NDArray[np.float64]
 _DEFAULT_K = 60
 
 
-def ranked(context: QueryContext, read: ReadPlan, ranking: Ranking, frame: Frame) -> tuple[Frame, Scores]:
+@record
+class RankingInput:
+    """What a ranking compares rows with: a vector or a text for each of its arms, and the constant of a fusion."""
+
+    queries: tuple[Any, ...]
+    k: int = _DEFAULT_K
+
+
+def resolve_ranking(context: QueryContext, ranking: Ranking) -> RankingInput:
+    """Return what a ranking compares with, before a row is read: what is wrong with it does not depend on rows.
+
+    Texts for the same kind of vector are embedded once.
+
+    Raises:
+        QueryRuntimeError: a query is NULL.
+        QueryParameterError: the constant of a fusion is not positive.
+        OmnigraphError: whatever :meth:`omnigraph.engine.embedding.Embedder.embed_query` raises.
+    """
+    vectors: dict[tuple[str, int, str | None], tuple[float, ...]] = {}
+    if isinstance(ranking, RrfRanking):
+        k = _fusion_k(context, ranking)
+        arms = (ranking.first, ranking.second)
+        return RankingInput(queries=tuple(_resolve(context, arm, vectors) for arm in arms), k=k)
+    return RankingInput(queries=(_resolve(context, ranking, vectors),))
+
+
+def ranked(
+    context: QueryContext, read: ReadPlan, ranking: Ranking, given: RankingInput, frame: Frame
+) -> tuple[Frame, Scores]:
     """Return the rows in rank order, cut at the limit, and the distance or score of each.
 
     Rows whose entity has no rank take no part. In a read with aggregates they stay, behind all others, because there a
@@ -42,7 +71,7 @@ def ranked(context: QueryContext, read: ReadPlan, ranking: Ranking, frame: Frame
         return frame, np.zeros(0)
     entities = context.entities_of(ranking.variable)
     codes = entities.codes(frame.ids[ranking.variable])
-    order, scores = _ranked_entities(context, ranking, entities, entities.distinct_codes(codes), limit)
+    order, scores = _ranked_entities(context, ranking, given, entities, entities.distinct_codes(codes), limit)
     place = np.full(entities.image.row_count, len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     value = np.full(entities.image.row_count, np.nan)
@@ -57,17 +86,22 @@ def ranked(context: QueryContext, read: ReadPlan, ranking: Ranking, frame: Frame
 
 
 def _ranked_entities(
-    context: QueryContext, ranking: Ranking, entities: Entities, codes: Positions, limit: int | None
+    context: QueryContext,
+    ranking: Ranking,
+    given: RankingInput,
+    entities: Entities,
+    codes: Positions,
+    limit: int | None,
 ) -> tuple[Positions, Scores]:
     """Return the entities that have a rank, best first, and their values; every entity has rows, so few may do."""
     match ranking:
         case NearestRanking():
             column = entities.image.column(ranking.field.property)
             most = len(codes) if limit is None else limit
-            return nearest(column, _query_vector(context, ranking), most, entities.image.id_ranks, codes)
+            return nearest(column, given.queries[0], most, entities.image.id_ranks, codes)
         case Bm25Ranking():
             index = context.memory.texts.get(entities.image, ranking.field.property, context.limits.check)
-            matched, scores = index.scores(str(_required(context, ranking.query, "bm25")))
+            matched, scores = index.scores(given.queries[0])
             if len(codes) < entities.image.row_count:
                 inside = np.zeros(entities.image.row_count, dtype=np.bool_)
                 inside[codes] = True
@@ -78,32 +112,35 @@ def _ranked_entities(
         case RrfRanking():
             most = len(codes) if limit is None else limit
             arms = [
-                _ranked_entities(context, arm, entities, codes, limit)[0] for arm in (ranking.first, ranking.second)
+                _ranked_entities(context, arm, RankingInput(queries=(query,)), entities, codes, limit)[0]
+                for arm, query in zip((ranking.first, ranking.second), given.queries, strict=True)
             ]
             first, second = (
                 arm[:most] if isinstance(of, NearestRanking) else arm
                 for arm, of in zip(arms, (ranking.first, ranking.second), strict=True)
             )
-            return fuse(first, second, _fusion_k(context, ranking), most)
+            return fuse(first, second, given.k, most)
         case _:
             assert_never(ranking)
 
 
-def _arm(
-    context: QueryContext, arm: NearestRanking | Bm25Ranking, entities: Entities, codes: Positions, most: int
-) -> Positions:
-    """Return the entities that an arm brings to a fusion: the best few by distance, all that hold a word."""
-    order, _ = _ranked_entities(context, arm, entities, codes, most if isinstance(arm, NearestRanking) else None)
-    return order
-
-
-def _query_vector(context: QueryContext, ranking: NearestRanking) -> tuple[float, ...]:
-    value = _required(context, ranking.query, "nearest")
-    if not ranking.needs_embedding:
+def _resolve(
+    context: QueryContext,
+    arm: NearestRanking | Bm25Ranking,
+    vectors: dict[tuple[str, int, str | None], tuple[float, ...]],
+) -> Any:
+    """Return what one arm compares with; ``vectors`` holds the texts that were embedded for others."""
+    if isinstance(arm, Bm25Ranking):
+        return str(_required(context, arm.query, "bm25"))
+    value = _required(context, arm.query, "nearest")
+    if not arm.needs_embedding:
         return tuple(value)
-    field = ranking.field
-    dimension = field.type.dimension or 0
-    return tuple(context.embed(str(value), dimension, ranking.model, str(field), context.limits.remaining_ms))
+    text, dimension = str(value), arm.field.type.dimension or 0
+    key = (text, dimension, arm.model)
+    if key not in vectors:
+        limit_ms = context.limits.remaining_ms
+        vectors[key] = tuple(context.embed(text, dimension, arm.model, str(arm.field), limit_ms))
+    return vectors[key]
 
 
 def _required(context: QueryContext, query: Constant | ParameterRef, function: str) -> Any:

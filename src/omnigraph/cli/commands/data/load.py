@@ -15,20 +15,27 @@ from omnigraph.cli.engines import (
     LARGE_BYTES,
     Choice,
     Engine,
-    EngineName,
     InputSize,
-    Master,
-    Remote,
-    SparkConf,
+    SparkOptions,
     SparkRequest,
     choose_for_load,
     input_size,
     open_spark,
-    spark_request,
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AsJson, Branch, Consent, Quiet, Store, Uri
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Branch,
+    ConflictRule,
+    Consent,
+    OnConflict,
+    Quiet,
+    Store,
+    Uri,
+    expand_options,
+)
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
@@ -101,6 +108,7 @@ class LoadOrder:
     mode: LoadMode
     branch: str
     actor: str | None
+    on_conflict: Literal["rerun", "refuse"]
     errors_to: str | None
     patch: bool
     check_sums: bool
@@ -171,6 +179,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
             patch=order.patch,
             branch=order.branch,
             actor=order.actor,
+            on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             settings=LoadSettings(check_sums=order.check_sums),
         )
@@ -200,6 +209,7 @@ def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, s
             spark=spark,
             branch=order.branch,
             actor=order.actor,
+            on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             progress=None if bar is None else bar.show,
             cluster_by=order.cluster_by,
@@ -229,6 +239,7 @@ class Mode(StrEnum):
 
 
 @app.command()
+@expand_options
 def load(  # noqa: PLR0913 - one parameter per option
     *,
     uri: Uri = None,
@@ -259,7 +270,9 @@ def load(  # noqa: PLR0913 - one parameter per option
     ] = None,
     patch: Annotated[
         bool,
-        typer.Option("--patch", help="With merge: keep what a row does not mention instead of setting it to null."),
+        typer.Option(
+            "--patch", help="With merge: keep the properties that a row leaves out instead of setting them to null."
+        ),
     ] = False,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
@@ -272,19 +285,17 @@ def load(  # noqa: PLR0913 - one parameter per option
         typer.Option(
             "--cluster-by",
             metavar="TYPE=COLUMN",
-            help="On Spark: order a type's rows by a column, or `key` for all types; may be repeated.",
+            help="On Spark: sort the rows of a type by a column; `key` alone sorts all types by key; may be repeated.",
         ),
     ] = None,
-    engine: EngineName = None,
-    master: Master = None,
-    remote: Remote = None,
-    spark_conf: SparkConf = None,
+    spark_options: SparkOptions,
     store: Store = None,
     branch: Branch = "main",
     base: Annotated[
         str | None,
         typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     ] = None,
+    on_conflict: OnConflict = ConflictRule.RERUN,
     actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -293,8 +304,9 @@ def load(  # noqa: PLR0913 - one parameter per option
     """Load rows from files in a single atomic commit.
 
     JSONL files (.jsonl, .ndjson) name the type of each row; CSV and Parquet files hold rows of one type, given by
-    --table or else by the file name. gzip, zstd and exported folders are recognised. Exits with 2 if a row is invalid
-    or breaks a rule, with 3 if a row already exists.
+    --table or else by the file name. gzip, zstd and exported folders are recognised. By default, large inputs are
+    loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
+    exists or --on-conflict refuse meets a conflict.
     """
     address = graph_address(uri, store)
     if mode is Mode.OVERWRITE:
@@ -305,11 +317,12 @@ def load(  # noqa: PLR0913 - one parameter per option
         mode=mode.value,
         branch=branch,
         actor=actor,
+        on_conflict=on_conflict.value,
         errors_to=errors_to,
         patch=patch,
         check_sums=check_sums,
         cluster_by=read_clusters(cluster_by or ()),
-        spark=spark_request(engine, master, remote, spark_conf),
+        spark=spark_options.request(),
     )
     echo_target("load", address, is_quiet=quiet)
     with open_graph(address) as backend:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
 from omnigraph.cli.graphs import open_graph
@@ -14,11 +12,14 @@ from omnigraph.cli.options import (
     Actor,
     AsJson,
     Branch,
+    ConflictRule,
     IfCommit,
+    OnConflict,
     Param,
     Params,
     ParamsFile,
     QueryFile,
+    QueryName,
     QueryText,
     Store,
 )
@@ -86,9 +87,7 @@ app = new_app()
 @app.command()
 def mutate(  # noqa: PLR0913 - one parameter per option
     *,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The query to run, if the source holds several.")
-    ] = None,
+    name: QueryName = None,
     query_path: QueryFile = None,
     query_text: QueryText = None,
     params: Params = None,
@@ -97,12 +96,14 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     store: Store = None,
     branch: Branch = "main",
     expected_head: IfCommit = None,
+    on_conflict: OnConflict = ConflictRule.RERUN,
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
-    """Insert, update and delete with a query; all of its statements form a single atomic commit.
+    """Insert, update and delete rows with a query, in a single atomic commit.
 
-    Exits with 4 if the commit of --if-commit is not the head of the branch.
+    Exits with code 3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit given by
+    --if-commit.
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
@@ -116,6 +117,7 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             branch=branch,
             actor=actor,
             expected_head=expected_head,
+            on_conflict=on_conflict.value,
             source_name=source.name,
         )
         result = backend.execute(request)

@@ -115,17 +115,20 @@ class FormatReport:
 @fmt_app.command()
 def fmt(
     paths: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Files ending in .pg or .gq; - formats standard input.")
+        list[str], typer.Argument(metavar="FILE", help="Files ending in .pg or .gq; - formats standard input.")
     ],
     *,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; exit with 2 if a file would change.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit with code 2 if a file would change.")
+    ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Change nothing; print the differences.")] = False,
     language: Annotated[
-        Language | None, typer.Option("--language", help="The language of - and of files with another suffix.")
+        Language | None,
+        typer.Option("--language", help="The language of standard input and of files with other suffixes."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Rewrite schema and query files in canonical form; comments stay.
+    """Rewrite schema and query files in canonical form; comments are kept.
 
     A file that does not parse is reported and left unchanged; the others are still formatted. The exit code is that
     of the first error.

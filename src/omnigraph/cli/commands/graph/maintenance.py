@@ -1,4 +1,4 @@
-"""``omnigraph status``: how a graph fares."""
+"""``omnigraph status``, ``optimize``, ``cleanup`` and ``repair``: the condition of a graph, and its upkeep."""
 
 from __future__ import annotations
 
@@ -9,18 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.engines import (
-    EngineName,
-    Master,
-    Remote,
-    SparkConf,
+    SparkOptions,
     SparkRequest,
     choose_plainly,
     open_spark,
-    spark_request,
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Store, Types, Uri
+from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Store, Types, Uri, expand_options
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.maintenance.cleanup import CleanupResult
@@ -36,7 +32,8 @@ from omnigraph.txn.claims.store import PendingClaim
 status_app = new_app()
 
 Storage = Annotated[
-    bool, typer.Option("--storage", help="Also look at every stored file; takes longer the more states are kept.")
+    bool,
+    typer.Option("--storage", help="Also measure all stored files; the more states are kept, the longer it takes."),
 ]
 
 
@@ -90,16 +87,14 @@ optimize_app = new_app()
 
 
 @optimize_app.command()
+@expand_options
 def optimize(
     *,
     uri: Uri = None,
     store: Store = None,
     branch: Branch = "main",
     types: Types = None,
-    engine: EngineName = None,
-    master: Master = None,
-    remote: Remote = None,
-    spark_conf: SparkConf = None,
+    spark_options: SparkOptions,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -109,7 +104,7 @@ def optimize(
     are left to the branch that owns them. A second run finds nothing to do and makes no commit. With --engine spark
     or a Spark setting, executors do the work.
     """
-    spark = spark_request(engine, master, remote, spark_conf)
+    spark = spark_options.request()
     address = graph_address(uri, store)
     echo_target("optimize", address, is_quiet=quiet)
     with open_graph(address) as backend:
@@ -259,17 +254,17 @@ def repair(
     store: Store = None,
     branch: Branch = "main",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Adopt compactions and end abandoned writes; otherwise only look.")
+        bool, typer.Option("--confirm", help="Adopt compactions and end abandoned writes; otherwise change nothing.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="With --confirm: also adopt every other change.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show tables that something other than omnigraph has changed, and adopt or discard the changes.
+    """Show tables that were changed by something other than omnigraph, and adopt or discard the changes.
 
-    A compaction, which changes no row, is adopted by --confirm alone; any other change also needs --force or --discard.
-    Exits with 11 if a change is left that needs this decision.
+    A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard.
+    Exits with code 11 if a change still needs that decision.
     """
     address = graph_address(uri, store)
     RepairOrder(confirm=confirm, force=force, discard=discard)

@@ -133,14 +133,14 @@ def lint(
     ] = None,
     store: Store = None,
     branch: Annotated[
-        str | None, typer.Option("--branch", metavar="NAME", help="The branch of the graph whose schema is used.")
+        str | None, typer.Option("--branch", metavar="NAME", help="The branch whose schema to use; main by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Check a schema on its own, or query files against it.
 
-    The schema is read from the file, or else from a branch of the graph. Exits with 2 if there is an error.
-    Warnings and infos never fail.
+    The schema comes from --schema, or else from a branch of the graph. Exits with code 2 if there is an error;
+    warnings and infos do not count.
     """
     query_paths = query or []
     refuse_second_stdin([*([] if schema is None else [schema]), *query_paths])

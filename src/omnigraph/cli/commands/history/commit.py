@@ -1,33 +1,31 @@
-"""``omnigraph commit``: commands about commits."""
+"""``omnigraph commit``, ``blame``, ``diff``, ``revert`` and ``snapshot``: commits and the states they made."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.graphs import GraphOptions, echo_target, graph_address, open_graph, read_catalog
+from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
     Actor,
     AsJson,
     Branch,
+    ChangeFilter,
     IfCommit,
-    Kinds,
     Limit,
     Message,
-    Ops,
     Quiet,
     Resolve,
     Store,
-    Types,
     Uri,
-    UriOption,
+    expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output, write_line
 from omnigraph.cli.usage import usage_error
@@ -50,21 +48,14 @@ from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.values.formats import STORAGE_FORMAT
 
-
-class _Commands(LazyGroup):
-    entries: ClassVar[Mapping[str, Entry]] = {
-        "list": Entry(app="omnigraph.cli.commands.commit:list_app", summary="List commits, newest first."),
-        "show": Entry(app="omnigraph.cli.commands.commit:show_app", summary="Show one commit."),
-        "changes": Entry(app="omnigraph.cli.commands.commit:changes_app", summary="Show what one commit changed."),
-    }
-
-
-app = new_app(cls=_Commands)
-
-
-@app.callback()
-def commit() -> None:
-    """List and show commits, and what they changed."""
+app = new_group(
+    "List and show commits, and what they changed.",
+    {
+        "list": Entry(app=f"{__name__}:list_app", summary="List commits, newest first."),
+        "show": Entry(app=f"{__name__}:show_app", summary="Show one commit."),
+        "changes": Entry(app=f"{__name__}:changes_app", summary="Show what one commit changed."),
+    },
+)
 
 
 list_app = new_app()
@@ -80,7 +71,8 @@ def list_commits(
     branch: Branch = "main",
     limit: Limit = 20,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="PLACE", help="Continue after this commit, or where a page ended.")
+        str | None,
+        typer.Option("--after", metavar="PLACE", help="Continue after this commit, or where an earlier page ended."),
     ] = None,
     filters: Annotated[
         list[str] | None,
@@ -92,7 +84,7 @@ def list_commits(
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only commits up to this time.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List the commits of a branch, newest first; the cost does not depend on the length of the history."""
+    """List the commits of a branch, newest first."""
     wanted = _filters(filters or [])
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         request = LogRequest(
@@ -134,15 +126,15 @@ show_app = new_app()
 
 
 @show_app.command()
+@expand_options
 def show(
     *,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit of any branch; times are in microseconds since 1970."""
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    """Show one commit of any branch; times are in microseconds since 1970 (UTC)."""
+    with open_graph(graph.address(), mode="read_only") as backend:
         document = backend.execute(GetCommitRequest(commit_id=commit_id)).to_json()
     lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
@@ -157,14 +149,12 @@ changes_app = new_app()
 
 
 @changes_app.command()
+@expand_options
 def changes(
     *,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
-    uri: UriOption = None,
-    store: Store = None,
-    kinds: Kinds = None,
-    types: Types = None,
-    ops: Ops = None,
+    graph: GraphOptions,
+    only: ChangeFilter,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", help="Maximum number of changes per page.")
     ] = None,
@@ -177,12 +167,10 @@ def changes(
     request = CommitChangesRequest(
         commit_id=commit_id,
         page_token=page_token,
-        kinds=kinds or (),
-        types=types or (),
-        ops=ops or (),
+        **only.to_fields(),
         limits=PageLimits() if limit is None else PageLimits(changes=limit),
     )
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph.address(), mode="read_only") as backend:
         page = backend.execute(request)
         found, last = list(page.block.changes), page
         while last.next_page_token is not None and page_token is None:
@@ -203,6 +191,7 @@ blame_app = new_app()
 
 
 @blame_app.command()
+@expand_options
 def blame(
     *,
     type_name: Annotated[str, typer.Argument(metavar="TYPE", help="The type: Person, node:Person or edge:Knows.")],
@@ -212,12 +201,11 @@ def blame(
         str | None, typer.Option("--at", metavar="REF", help="Start at this state: a commit, tag:NAME or @TIME.")
     ] = None,
     limit: Limit = 20,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Show which commits and actors changed which properties of one entity, newest first."""
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph.address(), mode="read_only") as backend:
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
     remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
@@ -236,28 +224,24 @@ diff_app = new_app()
 
 
 @diff_app.command()
+@expand_options
 def diff(
     *,
     before: Annotated[
         str, typer.Argument(metavar="BEFORE", help="A state: a branch, a commit, tag:NAME, BRANCH~N or @TIME.")
     ],
-    after: Annotated[str, typer.Argument(metavar="[AFTER]", help="The state to compare it with.")] = "main",
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="The state to compare it with.")] = "main",
     stat: Annotated[bool, typer.Option("--stat", help="Show counts per type only.")] = False,
-    kinds: Kinds = None,
-    types: Types = None,
-    ops: Ops = None,
+    only: ChangeFilter,
     ids: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may be repeated.")
     ] = None,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
-    """Show what differs between two states, entity by entity, values before and after."""
-    request = DiffRequest(
-        before=before, after=after, kinds=kinds or (), types=types or (), ops=ops or (), ids=ids or ()
-    )
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    """Show what differs between two states, entity by entity, with the values before and after."""
+    request = DiffRequest(before=before, after=after, **only.to_fields(), ids=ids or ())
+    with open_graph(graph.address(), mode="read_only") as backend:
         found = backend.execute(request)
         if as_json:
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
@@ -289,6 +273,7 @@ revert_app = new_app()
 
 
 @revert_app.command()
+@expand_options
 def revert(
     *,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit to undo.")],
@@ -296,18 +281,17 @@ def revert(
     resolve: Resolve = None,
     message: Message = None,
     expected_head: IfCommit = None,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Undo the changes of one commit in a new commit; later changes stay.
+    """Undo one commit with a new one; later changes stay.
 
-    Rows also changed by later commits are conflicts unless --resolve settles them: ours keeps the rows as they are,
+    Rows that later commits changed too are conflicts unless --resolve settles them: ours keeps the rows as they are,
     theirs restores the earlier ones.
     """
-    address = graph_address(uri, store)
+    address = graph.address()
     echo_target("revert", address, is_quiet=quiet)
     with open_graph(address) as backend:
         request = RevertRequest(
@@ -335,7 +319,8 @@ def snapshot(
     store: Store = None,
     branch: Branch = "main",
     at: Annotated[
-        str | None, typer.Option("--at", metavar="REF", help="This state: a commit, tag:NAME, BRANCH~N or @TIME.")
+        str | None,
+        typer.Option("--at", metavar="REF", help="Show this state instead: a commit, tag:NAME, BRANCH~N or @TIME."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:

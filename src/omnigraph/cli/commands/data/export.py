@@ -10,21 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.commands.query import AtSnapshot, ReadBranch
 from omnigraph.cli.engines import (
     Choice,
-    EngineName,
-    Master,
-    Remote,
-    SparkConf,
+    SparkOptions,
     SparkRequest,
     choose_plainly,
     open_spark,
-    spark_request,
 )
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Store, Types, Uri
+from omnigraph.cli.options import AsJson, AtSnapshot, ReadBranch, Store, Types, Uri, expand_options, refuse_two_states
 from omnigraph.cli.output import LineBuffer, choose_output, counted
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
@@ -87,7 +82,8 @@ class ExportReport:
 
 
 @app.command()
-def export(  # noqa: PLR0913 - one parameter per option
+@expand_options
+def export(
     *,
     uri: Uri = None,
     to: Annotated[
@@ -98,10 +94,7 @@ def export(  # noqa: PLR0913 - one parameter per option
     ] = None,
     form: Annotated[FileFormat | None, typer.Option("--format", help="The file format; jsonl by default.")] = None,
     types: Types = None,
-    engine: EngineName = None,
-    master: Master = None,
-    remote: Remote = None,
-    spark_conf: SparkConf = None,
+    spark_options: SparkOptions,
     store: Store = None,
     branch: ReadBranch = None,
     snapshot: AtSnapshot = None,
@@ -115,9 +108,10 @@ def export(  # noqa: PLR0913 - one parameter per option
     """
     address = graph_address(uri, store)
     output = choose_output(as_json=as_json)
-    request = spark_request(engine, master, remote, spark_conf)
+    request = spark_options.request()
     choice = choose_plainly(request)
-    _check(to, form, branch, snapshot, needs_folder=as_json or choice.is_spark)
+    refuse_two_states(branch, snapshot)
+    _check(to, form, needs_folder=as_json or choice.is_spark)
     source: dict[str, Any] = {"branch": branch or "main", "at": snapshot, "types": types or None}
     with open_graph(address, mode="read_only") as backend:
         is_shown = not as_json and sys.stderr.isatty() and (to is not None or not sys.stdout.isatty())
@@ -172,11 +166,7 @@ def show_progress(*, is_wanted: bool) -> Iterator[Progress | None]:
         yield show
 
 
-def _check(
-    to: str | None, form: FileFormat | None, branch: str | None, snapshot: str | None, *, needs_folder: bool
-) -> None:
-    if branch is not None and snapshot is not None:
-        raise usage_error("--branch and --snapshot cannot be combined", expected="one of them")
+def _check(to: str | None, form: FileFormat | None, *, needs_folder: bool) -> None:
     if to is None and form is not None and form is not FileFormat.JSONL:
         raise usage_error("only JSONL can be written to standard output", value=form.value, expected="--to FOLDER")
     if to is None and needs_folder:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import graph_address, open_graph, read_catalog
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
-from omnigraph.cli.options import AsJson, Branch, Kinds, Ops, Store, Types, UriOption
+from omnigraph.cli.graphs import GraphOptions, open_graph, read_catalog
+from omnigraph.cli.lazy import Entry, new_app, new_group
+from omnigraph.cli.options import AsJson, Branch, ChangeFilter, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.history.diff.lines import change_lines
@@ -24,45 +24,35 @@ from omnigraph.history.feed.reader import ChangeBlock, ChangeFeedPage
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import BaselineRequest, PollChangesRequest
 
-
-class _Commands(LazyGroup):
-    entries: ClassVar[Mapping[str, Entry]] = {
-        "poll": Entry(app="omnigraph.cli.commands.changes:poll_app", summary="Show what was committed since a cursor."),
-        "baseline": Entry(
-            app="omnigraph.cli.commands.changes:baseline_app", summary="Export a state to start a feed from."
-        ),
-    }
-
-
-app = new_app(cls=_Commands)
-
-
-@app.callback()
-def changes() -> None:
-    """Follow what is committed to a branch."""
+app = new_group(
+    "Follow the commits of a branch.",
+    {
+        "poll": Entry(app=f"{__name__}:poll_app", summary="Show what was committed since a cursor."),
+        "baseline": Entry(app=f"{__name__}:baseline_app", summary="Export a state to start a feed from."),
+    },
+)
 
 
 poll_app = new_app()
 
 
 @poll_app.command()
+@expand_options
 def poll(
     *,
     cursor: Annotated[
         str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue where an earlier poll ended.")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--start", metavar="PLACE", help="now (the default), beginning or after:COMMIT.")
+        str | None,
+        typer.Option("--start", metavar="PLACE", help="Where to start: now (the default), beginning or after:COMMIT."),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", help="Maximum number of commits per page.")
     ] = None,
     branch: Branch = "main",
-    kinds: Kinds = None,
-    types: Types = None,
-    ops: Ops = None,
-    uri: UriOption = None,
-    store: Store = None,
+    only: ChangeFilter,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Show the commits of a branch since a cursor, oldest first, with their changes and the next cursor.
@@ -73,12 +63,10 @@ def poll(
         branch=branch,
         start=start,
         cursor=cursor,
-        kinds=kinds or (),
-        types=types or (),
-        ops=ops or (),
+        **only.to_fields(),
         limits=PageLimits() if limit is None else PageLimits(commits=limit),
     )
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph.address(), mode="read_only") as backend:
         page = backend.execute(request)
         pages = [page]
         while not _is_end(page):
@@ -127,23 +115,21 @@ baseline_app = new_app()
 
 
 @baseline_app.command()
+@expand_options
 def baseline(
     *,
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to write it, as JSON lines.")],
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="The file to write, as JSONL.")],
     branch: Branch = "main",
-    kinds: Kinds = None,
-    types: Types = None,
-    ops: Ops = None,
-    uri: UriOption = None,
-    store: Store = None,
+    only: ChangeFilter,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
-    """Export one state of a branch, together with the cursor a feed continues from.
+    """Export the state of a branch, with the cursor to follow later changes from.
 
     The file is written completely or not at all; a failure leaves an existing file unchanged.
     """
-    request = BaselineRequest(branch=branch, kinds=kinds or (), types=types or (), ops=ops or ())
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    request = BaselineRequest(branch=branch, **only.to_fields())
+    with open_graph(graph.address(), mode="read_only") as backend:
         last = _write(Path(out), backend.execute(request))
     document = last["baseline"]
     lines = [f"{key}: {value}" for key, value in document.items()]

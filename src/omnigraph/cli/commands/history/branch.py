@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Iterable
+from typing import Annotated
 
 import typer
 
-from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
-from omnigraph.cli.options import Actor, AsJson, Consent, IfCommit, Message, Quiet, Resolve, Store, UriOption
+from omnigraph.cli.graphs import GraphOptions, ask_consent, echo_target, open_graph
+from omnigraph.cli.lazy import Entry, new_app, new_group
+from omnigraph.cli.options import (
+    Actor,
+    AsJson,
+    Consent,
+    IfCommit,
+    Message,
+    Quiet,
+    Resolve,
+    expand_options,
+)
 from omnigraph.cli.output import PlainReport, choose_output, counted
 from omnigraph.errors import BranchInUseError, MergeConflict
 from omnigraph.history.merge import MergePreview, MergeResult, TableCounts
@@ -23,30 +32,22 @@ from omnigraph.operations.history import (
 )
 from omnigraph.txn.branches.status import BranchStatus
 
-
-class _Commands(LazyGroup):
-    entries: ClassVar[Mapping[str, Entry]] = {
-        "create": Entry(app="omnigraph.cli.commands.branch:create_app", summary="Create a branch."),
-        "list": Entry(app="omnigraph.cli.commands.branch:list_app", summary="List the branches."),
-        "merge": Entry(
-            app="omnigraph.cli.commands.branch:merge_app", summary="Merge a branch into another, row by row."
-        ),
-        "delete": Entry(app="omnigraph.cli.commands.branch:delete_app", summary="Delete a branch and its own commits."),
-    }
-
-
-app = new_app(cls=_Commands)
-
-
-@app.callback()
-def branch() -> None:
-    """Create, list, merge and delete branches."""
+app = new_group(
+    "Create, list, merge and delete branches.",
+    {
+        "create": Entry(app=f"{__name__}:create_app", summary="Create a branch."),
+        "list": Entry(app=f"{__name__}:list_app", summary="List the branches."),
+        "merge": Entry(app=f"{__name__}:merge_app", summary="Merge a branch into another, row by row."),
+        "delete": Entry(app=f"{__name__}:delete_app", summary="Delete a branch and its own commits."),
+    },
+)
 
 
 create_app = new_app()
 
 
 @create_app.command()
+@expand_options
 def create(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to create.")],
@@ -55,14 +56,13 @@ def create(
         str | None,
         typer.Option("--at", metavar="REF", help="Start from this state: a commit, tag:NAME, BRANCH~N or @TIME."),
     ] = None,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Create a branch. It shares every row with its source until one of them is written to."""
-    address = graph_address(uri, store)
+    """Create a branch. It shares every row with its source until either is written to."""
+    address = graph.address()
     echo_target("branch create", address, is_quiet=quiet)
     with open_graph(address) as backend:
         made = backend.execute(CreateBranchRequest(name=name, source=source, at=at, actor=actor))
@@ -79,11 +79,11 @@ delete_app = new_app()
 
 
 @delete_app.command()
+@expand_options
 def delete(
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to delete.")],
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -93,7 +93,7 @@ def delete(
 
     Fails if another branch or a tag depends on it.
     """
-    address = graph_address(uri, store)
+    address = graph.address()
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
     echo_target("branch delete", address, is_quiet=quiet)
     with open_graph(address) as backend:
@@ -107,17 +107,17 @@ list_app = new_app()
 
 
 @list_app.command("list")
+@expand_options
 def list_branches(
     *,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show head, parent, commits ahead and behind, and the last actor.")
     ] = False,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """List the branches, main first, then by name."""
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph.address(), mode="read_only") as backend:
         found = backend.execute(ListBranchesRequest())
     report = PlainReport(
         document={"branches": [status.to_json() for status in found]},
@@ -137,6 +137,7 @@ merge_app = new_app()
 
 
 @merge_app.command()
+@expand_options
 def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
     *,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
@@ -148,18 +149,17 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     ] = False,
     message: Message = None,
     expected_head: IfCommit = None,
-    uri: UriOption = None,
-    store: Store = None,
+    graph: GraphOptions,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Merge one branch into another, row by row against their common commit, in a single atomic commit.
+    """Merge one branch into another in a single atomic commit, row by row against their common ancestor.
 
-    Rows changed on both sides are conflicts unless --resolve settles them. Exits with 3 on conflicts; --preview
-    shows them and exits with 0.
+    Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
+    shows them and exits with code 0.
     """
-    address = graph_address(uri, store)
+    address = graph.address()
     output = choose_output(as_json=as_json)
     if preview:
         with open_graph(address, mode="read_only") as backend:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 import typer
 
 from omnigraph.catalog import Catalog, assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import echo_target, graph_address, open_graph
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
+from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
 from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
@@ -24,36 +24,35 @@ from omnigraph.records import record
 _ALIASES = {"get": "show"}
 
 
-class _Commands(LazyGroup):
-    entries: ClassVar[Mapping[str, Entry]] = {
-        "plan": Entry(
-            app="omnigraph.cli.commands.schema:plan_app",
-            summary="Show the steps to another schema.",
-            capability="direct",
-        ),
-        "apply": Entry(
-            app="omnigraph.cli.commands.schema:apply_app",
-            summary="Migrate a graph to another schema, rows included.",
-            capability="any",
-        ),
-        "show": Entry(
-            app="omnigraph.cli.commands.schema:show_app",
-            summary="Print the schema of a graph.",
-            capability="any",
-        ),
-    }
+class _Aliased(LazyGroup):
+    """The commands about schemas; one of them has a second name."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the arguments name, by its name or its alias."""
         return super().resolve_command(ctx, [_ALIASES.get(args[0], args[0]), *args[1:]])
 
 
-app = new_app(cls=_Commands)
-
-
-@app.callback()
-def schema() -> None:
-    """Show, plan and apply schemas."""
+app = new_group(
+    "Show, plan and apply schemas.",
+    {
+        "plan": Entry(
+            app=f"{__name__}:plan_app",
+            summary="Show the steps of a migration.",
+            capability="direct",
+        ),
+        "apply": Entry(
+            app=f"{__name__}:apply_app",
+            summary="Migrate a graph to a new schema, rows included.",
+            capability="any",
+        ),
+        "show": Entry(
+            app=f"{__name__}:show_app",
+            summary="Print the schema of a graph.",
+            capability="any",
+        ),
+    },
+    _Aliased,
+)
 
 
 apply_app = new_app()
@@ -71,11 +70,11 @@ def apply(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Migrate a graph to another schema: tables, rows and schema change in a single atomic commit.
+    """Migrate a graph to a new schema: tables, rows and schema change in a single atomic commit.
 
-    Added rules are checked against the existing rows. Drops are soft unless --allow-data-loss is given: earlier
-    commits still show what was dropped. Exits with 2 if a step is refused or a row breaks an added rule, with 3 if
-    another process wrote to a table that had to change.
+    Added rules are checked against the existing rows. Unless --allow-data-loss is given, earlier commits still show
+    what was dropped. Exits with code 2 if a step is refused or a row breaks an added rule, 3 if another process wrote
+    to a table that had to change.
     """
     address = graph_address(uri, store)
     desired = read_input(desired_path)
@@ -157,9 +156,9 @@ def plan(
     allow_data_loss: AllowDataLoss = False,
     as_json: AsJson = False,
 ) -> int:
-    """Show the steps from the schema of a graph or a file to another one, without changing anything.
+    """Show the steps that migrate a graph or a schema file to a new schema. Changes nothing.
 
-    Every step is listed, including refused ones. Exits with 2 if a step is refused.
+    Every step is listed, including refused ones. Exits with code 2 if a step is refused.
     """
     if accepted_path is not None and (uri is not None or store is not None):
         raise usage_error(
@@ -183,8 +182,6 @@ def plan(
 
 
 def _graph_schema(uri: str | None, store: str | None, branch: str) -> tuple[str, Catalog]:
-    from omnigraph.cli.graphs import graph_address, open_graph, read_catalog  # noqa: PLC0415 - a plan between files needs no storage
-
     address = graph_address(uri, store)
     with open_graph(address, mode="read_only") as backend:
         return address, read_catalog(backend, branch)
@@ -193,29 +190,12 @@ def _graph_schema(uri: str | None, store: str | None, branch: str) -> tuple[str,
 show_app = new_app()
 
 
-@record
-class SchemaReport:
-    """A schema as it was written when it was accepted."""
-
-    source: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return {"schema_source": self.source}
-
-    def to_lines(self) -> Iterable[str]:
-        """The text itself."""
-        return self.source.removesuffix("\n").split("\n")
-
-    def to_remarks(self) -> Iterable[str]:
-        """Nothing accompanies it."""
-        return ()
-
-
 @show_app.command()
 def show(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
     """Print the schema of a branch, as it was written."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         source = backend.execute(ReadStateRequest(branch=branch)).state.schema.source
-    choose_output(as_json=as_json).show(SchemaReport(source=source))
+    choose_output(as_json=as_json).show(
+        PlainReport(document={"schema_source": source}, lines=source.removesuffix("\n").split("\n"))
+    )
     return 0

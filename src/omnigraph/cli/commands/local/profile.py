@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.lazy import Entry, LazyGroup, new_app
+from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.operator.config import Profile, active_profile, find_named, operator_config
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 
-
-class _Commands(LazyGroup):
-    entries: ClassVar[Mapping[str, Entry]] = {
-        "list": Entry(
-            app="omnigraph.cli.commands.profile:list_app", summary="List the profiles and the graphs they name."
-        ),
-        "show": Entry(
-            app="omnigraph.cli.commands.profile:show_app", summary="Show what a command works on by default."
-        ),
-    }
-
-
-app = new_app(cls=_Commands)
-
-
-@app.callback()
-def profile() -> None:
-    """List and show the profiles of the operator config."""
+app = new_group(
+    "List and show the profiles of the operator config.",
+    {
+        "list": Entry(app=f"{__name__}:list_app", summary="List the profiles and the graphs they name."),
+        "show": Entry(app=f"{__name__}:show_app", summary="Show what a command works on by default."),
+    },
+)
 
 
 list_app = new_app()
@@ -40,7 +29,10 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` is what it names, ``target`` the address that this leads to."""
+    """One profile: ``binding`` is what it names, ``target`` the address that this leads to.
+
+    A profile names the storage of one graph, so that there is no ``default_graph`` to choose.
+    """
 
     name: str
     binding: str | None
@@ -48,6 +40,7 @@ class ProfileLine:
     target: str | None
     valid: bool
     error: str | None
+    default_graph: str | None
     active: bool
 
 
@@ -95,6 +88,7 @@ def _describe(profile: Profile, active: str | None) -> ProfileLine:
         target=target,
         valid=error is None,
         error=error,
+        default_graph=None,
         active=profile.name == active,
     )
 
@@ -113,11 +107,16 @@ _NO_SCOPE = "none"
 
 @record
 class ProfileReport:
-    """What a profile or the defaults lead to, and how rows read from it are written."""
+    """What a profile or the defaults lead to, and how rows read from it are written.
+
+    Storage has no ``endpoint``, and holds one graph only; both stay empty for it.
+    """
 
     name: str
     scope_kind: str
     target: str | None
+    endpoint: str | None
+    default_graph: str | None
     output_format: str
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +136,7 @@ class ProfileReport:
 def show(
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The profile; OMNIGRAPH_PROFILE by default.")
+        str | None, typer.Argument(metavar="NAME", help="The profile; OMNIGRAPH_PROFILE by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -149,6 +148,8 @@ def show(
         name=wanted or _DEFAULTS,
         scope_kind=_NO_SCOPE if target is None else "store",
         target=target,
+        endpoint=None,
+        default_graph=None,
         output_format=config.defaults.output or "table",
     )
     choose_output(as_json=as_json).show(report)

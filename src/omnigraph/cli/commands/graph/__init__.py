@@ -1,0 +1,1 @@
+"""Commands that create, check, migrate and maintain a graph."""

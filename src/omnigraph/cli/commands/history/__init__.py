@@ -1,0 +1,1 @@
+"""Commands about branches, commits, tags and the change feed."""

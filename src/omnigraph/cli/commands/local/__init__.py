@@ -1,0 +1,1 @@
+"""Commands that take no graph: files, the operator config, the shell, and the versions."""

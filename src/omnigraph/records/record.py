@@ -1,0 +1,131 @@
+"""Values with named parts that cannot change: the dataclasses of this package, made only when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from inspect import Signature, signature
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import Any, TypeVar, cast, dataclass_transform
+
+C = TypeVar("C")
+
+
+class _Made:
+    """Stands for what is made anew for every value."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_MADE = _Made()
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def record(cls: type[C]) -> type[C]:
+    """Make a class what ``dataclass(frozen=True, slots=True, kw_only=True)`` makes it."""
+    own = cls.__dict__
+    made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
+    every = fields(made)
+    for name, method in _methods(every).items():
+        if name not in own or (name == "__hash__" and own[name] is None):
+            setattr(made, name, method)
+    if "__init__" not in own:
+        made.__init__ = _first_init(made, every)
+        made.__signature__ = _LateSignature()
+    return cast("type[C]", made)
+
+
+def _methods(every: tuple[Field[Any], ...]) -> dict[str, Callable[..., Any]]:
+    """Return the methods that work with the names of the parts alone."""
+    compared = _reader([one.name for one in every if one.compare])
+    hashed = _reader([one.name for one in every if (one.compare if one.hash is None else one.hash)])
+    shown = [one.name for one in every if one.repr]
+    names = [one.name for one in every]
+    read = _reader(names)
+
+    def equals(self: object, other: object) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return compared(self) == compared(other)
+
+    def show(self: object) -> str:
+        parts = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{self.__class__.__qualname__}({parts})"
+
+    def tell(self: object) -> tuple[Any, ...]:
+        return read(self)
+
+    def restore(self: object, state: tuple[Any, ...]) -> None:
+        for name, value in zip(names, state, strict=True):
+            object.__setattr__(self, name, value)
+
+    return {
+        "__eq__": equals,
+        "__hash__": lambda self: hash(hashed(self)),
+        "__repr__": recursive_repr()(show),
+        "__setattr__": _refuse_change,
+        "__delattr__": _refuse_change,
+        "__getstate__": tell,
+        "__setstate__": restore,
+    }
+
+
+def _reader(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
+    """Return what reads the named parts of a value."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
+
+
+def _refuse_change(value: object, name: str, _: object = None) -> None:
+    msg = f"cannot change part '{name}' of {value.__class__.__qualname__}: make another one with dataclasses.replace"
+    raise FrozenInstanceError(msg)
+
+
+def _first_init(cls: Any, every: tuple[Field[Any], ...]) -> Callable[..., None]:
+    """Return an ``__init__`` that puts the real one in its place when it is called."""
+
+    def init(self: object, *args: Any, **values: Any) -> None:
+        cls.__init__ = _write_init(cls, every)
+        cls.__init__(self, *args, **values)
+
+    return init
+
+
+def _write_init(cls: Any, every: tuple[Field[Any], ...]) -> Callable[..., None]:
+    """Return the ``__init__`` of a record: one statement for each part, as if written by hand."""
+    known: dict[str, Any] = {"put": object.__setattr__, "MADE": _MADE}
+    parameters, body = ["self", "*"], []
+    for number, one in enumerate(every):
+        value, given = one.name, one.name
+        if one.default_factory is not MISSING:
+            known[f"make{number}"] = one.default_factory
+            value = f"make{number}() if {one.name} is MADE else {one.name}" if one.init else f"make{number}()"
+            given = f"{one.name}=MADE"
+        elif one.default is not MISSING:
+            known[f"default{number}"] = one.default
+            value = one.name if one.init else f"default{number}"
+            given = f"{one.name}=default{number}"
+        if one.init:
+            parameters.append(given)
+        # A part that nobody gives and that has no default is for __post_init__ to fill in.
+        if one.init or value != one.name:
+            body.append(f"put(self, {one.name!r}, {value})")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
+    head = ", ".join(parameters if len(parameters) > 2 else ["self"])
+    exec(f"def __init__({head}):\n " + "\n ".join(body or ["pass"]), known)  # noqa: S102 - names of parts alone
+    init: Callable[..., None] = known["__init__"]
+    init.__annotations__ = {one.name: one.type for one in every if one.init} | {"return": None}
+    init.__qualname__, init.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
+    return init
+
+
+class _LateSignature:
+    """What a record is made from, for those who ask before the first value is made."""
+
+    def __get__(self, value: object, cls: Any) -> Signature:
+        whole = signature(_write_init(cls, fields(cls)))
+        return whole.replace(parameters=[one for name, one in whole.parameters.items() if name != "self"])
