@@ -344,7 +344,8 @@ def _aggregate_type(call: ast.Aggregate, argument: Operand, scope: Scope) -> Pro
         case "count":
             return I64
         case "collect" | "min" | "max":
-            _require(_is_single(given) and not argument.is_node, "single values", call, argument, scope)
+            is_kept = argument.is_node and call.function == "collect"
+            _require(_is_single(given) and not is_kept, "single values", call, argument, scope)
             # An alias that names nothing has no type; it is refused when the query is lowered.
             known = F64 if argument.type is None else given
             return replace(item_type(given), is_list=True) if call.function == "collect" else known

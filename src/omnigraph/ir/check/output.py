@@ -47,9 +47,6 @@ def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scop
     if operand.expression in keys:
         return
     if isinstance(operand.expression, ast.Aggregate):
-        for part in (*operand.parts, operand.where):
-            if part is not None and has_aggregate(part):
-                raise scope.violation("T9", "an aggregate cannot be taken over an aggregate", part.span)
         return
     is_leaf = isinstance(operand.expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value
     if is_leaf:
@@ -153,6 +150,7 @@ def check_orderings(
             known = operand.type if named is None else named.operand.type
             operand = Operand(expression=operand.expression, type=known, is_value=operand.is_value)
         refuse_blob(operand, scope, "ordered by")
+        _refuse_bare(operand, scope)
         nulls = None if ordering.nulls is None else ordering.nulls == "first"
         checked.append(CheckedOrdering(operand=operand, descending=ordering.direction == "desc", nulls_first=nulls))
     return tuple(checked)
