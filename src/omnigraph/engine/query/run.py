@@ -12,9 +12,8 @@ from omnigraph.engine.query.frame import UNIT, Frame
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
-from omnigraph.engine.query.output.ranking import Scores, ranked
-from omnigraph.engine.query.stages import run_stages
 from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, resolve_ranking
+from omnigraph.engine.query.stages import run_stages
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
