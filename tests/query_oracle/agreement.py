@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tests.query_oracle.evaluate import Answer
 from tests.query_oracle.schema import Kind
+from tests.query_oracle.values import PATH
 
 _ARROW = {
     "String": pa.string(),
@@ -50,6 +51,8 @@ def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def arrow_kind(found: pa.DataType) -> Kind:
     """Return the type of values that an Arrow column holds."""
+    if pa.types.is_struct(found):
+        return PATH
     if pa.types.is_fixed_size_list(found):
         return Kind(scalar="Vector", dimension=found.list_size)
     if pa.types.is_list(found):
@@ -75,5 +78,7 @@ def _comparable(value: Any) -> Any:
     """The value up to the last digits of a float, which the order of an addition may decide."""
     if isinstance(value, list | tuple):
         return tuple(_comparable(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _comparable(item)) for name, item in sorted(value.items()))
     # Both zeros are one number.
     return float(f"{value:.12g}") + 0.0 if isinstance(value, float) else value
