@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +17,10 @@ from tests.query_oracle.values import (
     FLOAT,
     INTEGER,
     INTEGERS,
+    NODE,
     NULL,
     NUMBERS,
+    TEXT,
     Row,
     finite,
     fit,
@@ -65,7 +68,7 @@ def _argument(call: ast.Aggregate, scope: Scope) -> Typed:
     found = check(call.argument, scope)
     if found.kind.scalar in {"Blob", "Interval"}:
         raise Illegal(f"{call.function} of {found.kind}")
-    return found
+    return replace(found, kind=TEXT) if found.kind == NODE else found
 
 
 def _function(call: ast.Aggregate, kind: Kind, scope: Scope) -> tuple[Kind, Callable[[list[Any]], Any]]:

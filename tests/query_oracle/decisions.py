@@ -39,8 +39,9 @@ DECISIONS: dict[str, str] = {
     "null-in-empty": "x in [] is false, for NULL too; list contains x is x in list; x in NULL is unknown.",
     "null-operand": ("Date + null and DateTime - null are type errors, because null could be two things there."),
     "entities": (
-        "$x is null asks whether a node, edge or path variable of an optional block has a value. Nodes are "
-        "not compared with each other; id($a) = id($b) does that."
+        "$x is null asks whether a node, edge or path variable of an optional block has a value. A bare node "
+        "is a column, an argument of count, min, max and collect, and a key, nothing else: it does not "
+        "compare, id($a) = id($b) does that."
     ),
     "intervals": (
         "An interval is months and milliseconds. For comparisons and in_days, in_hours, in_seconds (all F64) "
@@ -67,7 +68,7 @@ DECISIONS: dict[str, str] = {
     "concat": "concat takes one or more Strings; to_string turns other values into one.",
     "round": (
         "round(x [, digits]) is half away from zero of x * 10^digits, then divided by it, in F64 arithmetic: "
-        "round(2.5) = 3.0, round(-2.5) = -3.0, round(1.45, 1) = 1.5, round(2.675, 2) = 2.67. Negative digits "
+        "round(2.5) = 3.0, round(-2.5) = -3.0, round(1.45, 1) = 1.5, round(1.005, 2) = 1.0. Negative digits "
         "round to tens. Where x * 10^digits is not finite, x is the result. An integer stays an integer."
     ),
     "numbers": ("abs, floor and ceil keep integers I64 and make floats F64; sqrt, power, ln, exp and log10 are F64."),

@@ -16,7 +16,7 @@ from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.matching import check_clauses
 from tests.query_oracle.ranking import rank
 from tests.query_oracle.schema import Kind, Schema
-from tests.query_oracle.values import FLOAT, Graph, Request, Row, convert, frozen, plain, sort_key, unify
+from tests.query_oracle.values import FLOAT, Graph, Request, Row, convert, frozen, sort_key, unify
 
 _RANKINGS = ast.Nearest | ast.Bm25 | ast.Rrf
 _LITERALS = (
@@ -277,7 +277,7 @@ def _expanded(part: Part, scope: Scope) -> Iterator[ast.Projection]:
 
 def _plain(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, rows: list[Row]) -> Output:
     found = [_projected(part, item, scope) for item in projections]
-    kinds = tuple(plain(item.kind) for item in found)
+    kinds = tuple(output_kind(item.kind) for item in found)
     columns = _Columns(projections, kinds)
     lines = []
     for row in rows:
@@ -303,9 +303,7 @@ def _projected(part: Part, item: ast.Projection, scope: Scope) -> Typed:
     if isinstance(part, ast.Stage) and bound is not None and bound.form == "edge":
         name = item.expression.name  # type: ignore[union-attr]
         return Typed(kind=Kind(scalar="String"), value=lambda row: None if row[name] is None else row[name][1])
-    found = check(item.expression, scope)
-    output_kind(found.kind)
-    return found
+    return check(item.expression, scope)
 
 
 def _value_or_fault(found: Typed, row: Row) -> Any:
@@ -337,12 +335,10 @@ def _grouped(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, 
         values = tuple(key.value(row) for key in keys if key is not None)
         line = Line(values=values, seen={"@first": row}, tie=None)
         groups.setdefault(_identity(known, scope, line), []).append(row)
-    kinds = tuple(plain(key.kind) for key in keys if key is not None)
+    kinds = tuple(output_kind(key.kind) for key in keys if key is not None)
     inner = replace(scope, special=_behind(_Columns(known, kinds), known, scope))
     found = [key or check(item.expression, _no_names(inner)) for item, key in zip(projections, keys, strict=True)]
-    every = _Columns(projections, tuple(plain(item.kind) for item in found))
-    for item in found:
-        output_kind(item.kind)
+    every = _Columns(projections, tuple(output_kind(item.kind) for item in found))
     lines = []
     for members in groups.values():
         first = members[0] if members else {}
@@ -357,7 +353,7 @@ def _grouped(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, 
         lines.append(Line(values=values, seen={**group, **every.seen(values)}, tie=tie))
     shown = replace(scope, names=every.names, special=_behind(every, known, scope))
     return Output(
-        columns=_names(projections), kinds=tuple(plain(item.kind) for item in found), lines=lines, scope=shown
+        columns=_names(projections), kinds=tuple(output_kind(item.kind) for item in found), lines=lines, scope=shown
     )
 
 
@@ -493,7 +489,7 @@ def _ranked(body: ast.ReadBody, request: Request) -> Answer:
     offset = 0 if body.offset is None else _amount(body.offset, request)
     return Answer(
         columns=_names(projections),
-        kinds=tuple(FLOAT if item is None else output_kind(plain(item.kind)) for item in checked),
+        kinds=tuple(FLOAT if item is None else output_kind(item.kind) for item in checked),
         rows=tuple(lines[offset:]),
         is_ordered=True,
         limit=limit,

@@ -19,6 +19,7 @@ from tests.query_oracle.values import (
     INSTANT,
     INTEGER,
     INTEGERS,
+    NODE,
     NULL,
     PATH,
     TEXT,
@@ -32,6 +33,7 @@ from tests.query_oracle.values import (
     item_kind,
     list_kind,
     literal_kind,
+    plain,
     unify,
 )
 
@@ -204,7 +206,7 @@ def _variable(expression: ast.Variable, scope: Scope) -> Typed:
         return _given(scope.request.parameter_kinds[name], scope.request.parameters.get(name))
     match bound.form:
         case "node":
-            return Typed(kind=TEXT, value=lambda row: None if row[name] is None else row[name][1])
+            return Typed(kind=NODE, value=lambda row: None if row[name] is None else row[name][1])
         case "path":
             return Typed(kind=PATH, value=lambda row: row[name])
         case "item":
@@ -218,7 +220,7 @@ def _property(expression: ast.PropertyAccess, scope: Scope) -> Typed:
     bound = scope.variables.get(name)
     if bound is None or wanted not in bound.properties:
         raise Illegal(f"${name}.{wanted}")
-    return Typed(kind=bound.properties[wanted], value=lambda row: scope.request.graph.value(row[name], wanted))
+    return Typed(kind=plain(bound.properties[wanted]), value=lambda row: scope.request.graph.value(row[name], wanted))
 
 
 def _name(name: str, scope: Scope) -> Typed:
@@ -416,4 +418,4 @@ def output_kind(kind: Kind) -> Kind:
     """Return the type of a column, refusing values that are no column."""
     if kind.scalar in {"Interval", "Blob"}:
         raise Illegal(f"a bare {kind.scalar}")
-    return TEXT if kind == NULL else kind
+    return TEXT if kind in {NULL, NODE} else plain(kind)

@@ -29,6 +29,8 @@ DATE = Kind(scalar="Date")
 INSTANT = Kind(scalar="DateTime")
 INTERVAL = Kind(scalar="Interval")
 PATH = Kind(scalar="Path")
+# A bare node: its id as a column, and nothing that compares or computes.
+NODE = Kind(scalar="Node")
 # The type of ``null`` alone: it fits every other.
 NULL = Kind(scalar="Null")
 INTEGERS = frozenset({"I32", "I64", "U32", "U64"})
@@ -129,7 +131,7 @@ def _beside(operand: Operand, other: Operand) -> Any:
 
 def comparable(left: Kind, right: Kind) -> bool:
     """Whether single values of the two kinds may be compared."""
-    if left.is_list or right.is_list or {left.scalar, right.scalar} & {"Vector", "Blob", "Path"}:
+    if left.is_list or right.is_list or {left.scalar, right.scalar} & {"Vector", "Blob", "Path", "Node"}:
         return False
     return left.scalar == right.scalar or {left.scalar, right.scalar} <= NUMBERS or NULL in {left, right}
 
@@ -276,4 +278,4 @@ def list_kind(items: list[Kind]) -> Kind:
     if any(kind.is_list for kind in items):
         raise Illegal("a list in a list")
     found = unify(items)
-    return Kind(scalar="String" if found == NULL else found.scalar, is_list=True)
+    return Kind(scalar="String" if found in {NULL, NODE} else found.scalar, is_list=True)
