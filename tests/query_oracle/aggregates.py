@@ -46,11 +46,16 @@ def check_aggregate(call: ast.Aggregate, scope: Scope) -> tuple[Kind, Callable[[
     def value(rows: list[Row]) -> Any:
         kept = [row for row in rows if where is None or where.value(row) is True]
         given = [found for row in kept if (found := argument.value(row)) is not None]
-        return compute(
-            list({frozen(item): item for item in reversed(given)}.values())[::-1] if call.is_distinct else given
-        )
+        return compute(_first_of_equals(given) if call.is_distinct else given)
 
     return kind, value
+
+
+def _first_of_equals(given: list[Any]) -> list[Any]:
+    found: dict[Any, Any] = {}
+    for item in given:
+        found.setdefault(frozen(item), item)
+    return list(found.values())
 
 
 def _argument(call: ast.Aggregate, scope: Scope) -> Typed:
