@@ -4,7 +4,7 @@ It shares no code with the compiler or the engine, so that an agreement of both 
 language is silent, ``decisions`` tells what is done here.
 """
 
-from tests.query_oracle.agreement import disagreement
+from tests.query_oracle.agreement import disagreement, outcome_disagreement
 from tests.query_oracle.decisions import DECISIONS
 from tests.query_oracle.evaluate import Answer, evaluate
 from tests.query_oracle.faults import Fault, Illegal
@@ -22,5 +22,6 @@ __all__ = [
     "Schema",
     "disagreement",
     "evaluate",
+    "outcome_disagreement",
     "read_schema",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tests.query_oracle.evaluate import Answer
+from tests.query_oracle.faults import Fault
 from tests.query_oracle.schema import Kind
 from tests.query_oracle.values import PATH
 
@@ -41,6 +42,21 @@ def disagreement(answer: Answer, found: pa.Table) -> str | None:
         return None if rows == expected[:count] else f"expected in order {expected[:count]}\nfound {rows}"
     extra = Counter(rows) - Counter(expected)
     return f"unexpected rows {list(extra.elements())}\nexpected {expected}\nfound {rows}" if extra else None
+
+
+def outcome_disagreement(expected: Answer | Fault, found: pa.Table | Exception) -> str | None:
+    """Return what is wrong with what a read came to, an error included, or None.
+
+    Args:
+        expected: the answer of the oracle, or why it has none.
+        found: the result of an engine, or the runtime error it raised.
+    """
+    if isinstance(expected, Fault):
+        is_right = isinstance(found, Exception) or not expected.is_certain
+        return None if is_right else f"expected to fail, {expected}; found {table_rows(found)}"
+    if isinstance(found, Exception):
+        return None if expected.may_fail else f"expected {list(expected.rows)}; failed, {found}"
+    return disagreement(expected, found)
 
 
 def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -418,4 +418,6 @@ def output_kind(kind: Kind) -> Kind:
     """Return the type of a column, refusing values that are no column."""
     if kind.scalar in {"Interval", "Blob"}:
         raise Illegal(f"a bare {kind.scalar}")
-    return TEXT if kind in {NULL, NODE} else plain(kind)
+    if kind.scalar in {"Null", "Node"}:
+        return Kind(scalar="String", is_list=kind.is_list)
+    return plain(kind)

@@ -76,7 +76,11 @@ class Schema:
         return self.properties(type_name)[name]
 
     def properties(self, type_name: str) -> dict[str, Kind]:
-        """Return the properties of a node or edge type, in schema order."""
+        """Return the properties of a node or edge type, of an interface or of ``Edge|Other``, in schema order."""
+        if "|" in type_name:
+            return self.common(tuple(type_name.split("|")))
+        if type_name in self.interfaces:
+            return self.interfaces[type_name].properties
         return self.nodes[type_name] if type_name in self.nodes else self.edges[type_name].properties
 
 

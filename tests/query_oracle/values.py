@@ -33,6 +33,7 @@ PATH = Kind(scalar="Path")
 NODE = Kind(scalar="Node")
 # The type of ``null`` alone: it fits every other.
 NULL = Kind(scalar="Null")
+NULLS = Kind(scalar="Null", is_list=True)
 INTEGERS = frozenset({"I32", "I64", "U32", "U64"})
 FLOATS = frozenset({"F32", "F64"})
 NUMBERS = INTEGERS | FLOATS
@@ -149,6 +150,7 @@ def plain(kind: Kind) -> Kind:
 def unify(kinds: list[Kind]) -> Kind:
     """Return the one type that values of all these types are converted to."""
     found = {plain(kind) for kind in kinds} - {NULL}
+    found = found - {NULLS} or found
     if len(found) <= 1:
         return found.pop() if found else NULL
     scalars = {kind.scalar for kind in found}
@@ -274,8 +276,8 @@ def literal_kind(literal: ast.Expression) -> Kind:
 
 
 def list_kind(items: list[Kind]) -> Kind:
-    """Return the type of a list of such items; of none, or of NULLs alone, it is a list of texts."""
+    """Return the type of a list of such items; of none it is a list of texts, of NULLs alone it fits every other."""
     if any(kind.is_list for kind in items):
         raise Illegal("a list in a list")
     found = unify(items)
-    return Kind(scalar="String" if found in {NULL, NODE} else found.scalar, is_list=True)
+    return Kind(scalar="String" if not items or found == NODE else found.scalar, is_list=True)

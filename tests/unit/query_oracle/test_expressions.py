@@ -32,6 +32,8 @@ ANSWERS = [
     ("[]", "[String]", []),
     ("[1, 2.5]", "[F64]", [1.0, 2.5]),
     ("[1, null]", "[I64]", [1, None]),
+    ("[null]", "[String]", [None]),
+    ("3 in [null]", "Bool", None),
     ("[$p.age, 1]", "[I64]", [34, 1]),
     # Logic: and, or, not over true, false, unknown
     ("true and null", "Bool", None),
