@@ -16,7 +16,7 @@ from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.matching import check_clauses
 from tests.query_oracle.ranking import rank
 from tests.query_oracle.schema import Kind, Schema
-from tests.query_oracle.values import FLOAT, Graph, Request, Row, convert, frozen, sort_key, unify
+from tests.query_oracle.values import FLOAT, Graph, Request, Row, as_column, convert, frozen, sort_key, unify
 
 _RANKINGS = ast.Nearest | ast.Bm25 | ast.Rrf
 _LITERALS = (
@@ -111,10 +111,11 @@ def _read(body: ast.ReadBody, request: Request) -> Answer:
         _raise_fault(lines)
     except Fault as fault:
         raise Fault(fault.reason, str(fault), is_certain=fault.is_certain and not is_open) from fault
+    kinds = tuple(output_kind(kind) for kind in output.kinds)
     return Answer(
         columns=output.columns,
-        kinds=tuple(output_kind(kind) for kind in output.kinds),
-        rows=tuple(line.values for line in lines),
+        kinds=kinds,
+        rows=tuple(tuple(map(as_column, line.values, kinds)) for line in lines),
         is_ordered=bool(body.orderings),
         limit=limit,
         may_fail=request.may_fail,

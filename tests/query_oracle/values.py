@@ -166,6 +166,13 @@ def convert(value: Any, kind: Kind) -> Any:
     return float(value) if kind == FLOAT else fit(value)
 
 
+def as_column(value: Any, kind: Kind) -> Any:
+    """Return a value as a column of the type holds it: the whole numbers of a mixed list are floats there."""
+    if isinstance(value, list) and kind.is_list:
+        return [convert(item, item_kind(kind)) for item in value]
+    return value
+
+
 def fit(value: int) -> int:
     """Return a whole number if it is an I64."""
     if not -MAX_I64 - 1 <= value <= MAX_I64:
