@@ -147,7 +147,7 @@ _ALL = (
         name="date_trunc",
         takes=("Text", "Time"),
         gives="first",
-        about='the start of the "year", "quarter", "month", "week", "day", "hour" or "minute"',
+        about='the start of the "year", "quarter", "month", "week", "day", "hour", "minute" or "second"',
         example='date_trunc("month", date("2024-02-29")) = date("2024-02-01")',
     ),
     Function(name="today", takes=(), gives="Date", about="the day of the request in UTC", example="today() <= today()"),
@@ -196,6 +196,10 @@ _ALL = (
 )
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({function.name: function for function in _ALL})
+
+# What a moment can be cut to; a Date has no part finer than a day.
+MOMENT_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+DATE_UNITS = MOMENT_UNITS[:5]
 
 # What people who know other languages write, and what it is called here.
 FOREIGN: Mapping[str, str] = MappingProxyType(

@@ -21,6 +21,7 @@ from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.predicates import compare_arrays
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
+from omnigraph.ir.functions import MOMENT_UNITS
 from omnigraph.ir.model import Apply
 from omnigraph.ir.types import INTERVAL, NULL
 from omnigraph.values.temporal import MS_PER_DAY, format_date, format_datetime, parse_date, parse_datetime
@@ -32,10 +33,12 @@ INTERVAL_TYPE = pa.struct([pa.field("months", pa.int64()), pa.field("ms", pa.int
 _MONTH_DAYS = 30
 _UNITS_MS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": MS_PER_DAY}
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
-_TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BOOLS = {"true": True, "false": False}
+_LONGEST_NUMBER = 40
+# The days of the years 1 to 9999, as the texts of the language can write them.
+_FIRST_MS, _LAST_MS = -719_162 * MS_PER_DAY, 2_932_897 * MS_PER_DAY - 1
 
 
 def value_arrow_type(of: PropertyType) -> pa.DataType:
@@ -52,7 +55,8 @@ def cast_to(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return values
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), kind)
-    return values.cast(kind)
+    # A whole number that no float equals becomes the nearest one.
+    return values.cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def member_of(values: pa.Array, items: list[Any] | pa.Array | None) -> pa.Array:
@@ -63,10 +67,13 @@ def member_of(values: pa.Array, items: list[Any] | pa.Array | None) -> pa.Array:
     count = len(values)
     if items is None:
         return pa.nulls(count, pa.bool_())
+    if isinstance(items, list) and not items:
+        return pa.array(np.zeros(count, dtype=np.bool_))
     if isinstance(items, list):
         return _member_of_all(values, items)
     found = np.zeros(count, dtype=np.bool_)
-    unknown = np.asarray(items.is_null()) | np.asarray(values.is_null())
+    is_empty = np.asarray(pc.fill_null(pc.equal(pc.list_value_length(items), 0), fill_value=False))
+    unknown = (np.asarray(items.is_null()) | np.asarray(values.is_null())) & ~is_empty
     members, rows = pc.list_flatten(items), pc.list_parent_indices(items)
     if len(members):
         at = rows.to_numpy(zero_copy_only=False)
@@ -75,7 +82,7 @@ def member_of(values: pa.Array, items: list[Any] | pa.Array | None) -> pa.Array:
         )
         found[at[same]] = True
         unknown[at[np.asarray(members.is_null())]] = True
-    return pa.array(found, pa.bool_(), mask=unknown & ~found | np.asarray(values.is_null()))
+    return pa.array(found, pa.bool_(), mask=unknown & ~found)
 
 
 def _member_of_all(values: pa.Array, items: list[Any]) -> pa.Array:
@@ -242,8 +249,12 @@ def _with_intervals(call: Apply, arguments: list[pa.Array], types: list[Property
             left, right = right, left
         ms, is_null = _milliseconds(left)
         months, more, is_missing = _parts(right)
-        moved = _add_months(ms, sign * months) if months.any() else ms
-        return _moment(moved + sign * more, is_null | is_missing, call.type)
+        moved = (_add_months(ms, sign * months) if months.any() else ms) + sign * more
+        is_null |= is_missing
+        outside = np.flatnonzero(((moved < _FIRST_MS) | (moved > _LAST_MS)) & ~is_null)
+        if len(outside):
+            raise _failure(call, "is outside of the years 1 to 9999", arguments, int(outside[0]))
+        return _moment(moved, is_null, call.type)
     if all(of is INTERVAL or pa.types.is_null(array.type) for of, array in zip(types, arguments, strict=True)):
         first, second = _parts(left), _parts(right)
         return _interval(first[0] + sign * second[0], first[1] + sign * second[1], first[2] | second[2])
@@ -290,8 +301,8 @@ def _truncate(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> 
     word = unit[0].as_py() if len(unit) else "day"
     if word is None:
         return pa.nulls(len(moments))
-    if word not in _TRUNCATED:
-        details = BadValue(what="unit", value=word, expected=" | ".join(_TRUNCATED))
+    if word not in MOMENT_UNITS:
+        details = BadValue(what="unit", value=word, expected=" | ".join(MOMENT_UNITS))
         raise QueryRuntimeError(f"unknown unit '{word}' of date_trunc", details=details)
     floored = pc.floor_temporal(_timestamps(moments), unit=word, week_starts_monday=True)
     ms, is_null = np.asarray(pc.fill_null(floored.view(pa.int64()), 0)), np.asarray(moments.is_null())
@@ -357,6 +368,14 @@ def _only(values: pa.Array) -> tuple[bool, Any]:
 
 def _on_text(kernel: Callable[..., Any]) -> Kernel:
     return lambda _, arguments, __: kernel(cast_to(arguments[0], pa.string()))
+
+
+def _upper(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Array:
+    texts = cast_to(arguments[0], pa.string())
+    upper = pc.utf8_upper(texts)
+    # Arrow knows a capital of this letter that nobody writes; others would make two letters of it.
+    kept = pc.match_substring(texts, pattern="ß")
+    return pc.if_else(kept, pc.replace_substring(upper, pattern="ẞ", replacement="ß"), upper)
 
 
 def _by_argument(arguments: list[pa.Array], act: Callable[..., pa.Array], one: Callable[..., Any]) -> pa.Array:
@@ -513,22 +532,23 @@ def _as_text(values: pa.Array) -> pa.Array:
         return _each_value(values, format_date, pa.string())
     if pa.types.is_date64(kind):
         return _each_value(values, format_datetime, pa.string())
+    if pa.types.is_float32(kind):
+        return _each_value(values, lambda value: str(float(str(np.float32(value)))), pa.string())
     return _each_value(values.cast(pa.float64()), repr, pa.string())
 
 
 def _whole_of(value: Any) -> int | None:
     if isinstance(value, str):
-        text = value.strip()
-        if not _WHOLE.fullmatch(text) or len(text) > 40:
+        if len(value) > _LONGEST_NUMBER or not _WHOLE.fullmatch(value):
             return None
-        number = int(text)
+        number = int(value)
     else:
         number = int(value) if math.isfinite(value) else _I64_MAXIMUM + 1
     return number if _I64_MINIMUM <= number <= _I64_MAXIMUM else None
 
 
 def _float_of(value: Any) -> float | None:
-    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
         return None
     number = float(value)
     return number if math.isfinite(number) else None
@@ -537,7 +557,7 @@ def _float_of(value: Any) -> float | None:
 def _bool_of(value: Any) -> bool | None:
     if isinstance(value, bool):
         return value
-    return _BOOLS.get(value.strip().lower()) if isinstance(value, str) else None
+    return _BOOLS.get(value.lower()) if isinstance(value, str) else None
 
 
 def _parsed(parse: Callable[[str], int]) -> Callable[[Any], int | None]:
@@ -600,7 +620,7 @@ KERNELS: dict[str, Kernel] = {
     "item": _item,
     "list": _list,
     "lower": _on_text(pc.utf8_lower),
-    "upper": _on_text(pc.utf8_upper),
+    "upper": _upper,
     "trim": _on_text(pc.utf8_trim_whitespace),
     "length": _on_text(pc.utf8_length),
     "reverse": _on_text(pc.utf8_reverse),

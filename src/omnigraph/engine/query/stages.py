@@ -23,8 +23,10 @@ from omnigraph.engine.query.output.relational import (
 )
 from omnigraph.engine.query.steps import QueryPlan, StageSteps
 from omnigraph.engine.query.values import compute, passing
-from omnigraph.errors import BadValue, InternalError, QueryRuntimeError
+from omnigraph.errors import BadValue, InternalError, ParameterProblem, QueryParameterError, QueryRuntimeError
 from omnigraph.ir.model import (
+    PLACE,
+    ROW_MARK,
     AggregateCall,
     Column,
     Condition,
@@ -75,15 +77,19 @@ def _run_sequence(
 
 def _frames(batches: Iterator[pa.RecordBatch], output: OutputPlan) -> Iterator[Frame]:
     """Return the rows of a stage as what the next one starts from."""
+    done = 0
     for batch in batches:
         ids: dict[str, Any] = {}
         values: dict[str, pa.Array] = {}
         for shown, column in zip(output.shown, batch.columns, strict=True):
-            if shown.name.startswith("#row"):
+            if shown.name.startswith(ROW_MARK):
                 row_ids = column.fill_null(MISSING).to_numpy(zero_copy_only=False)
-                ids[shown.name.removeprefix("#row")] = row_ids
+                ids[shown.name.removeprefix(ROW_MARK)] = row_ids
             else:
                 values[shown.name] = decoded(column, value_arrow_type(shown.type))
+        if output.order:
+            values[PLACE] = pa.array(np.arange(done, done + batch.num_rows), pa.int64())
+        done += batch.num_rows
         if batch.num_rows:
             yield Frame(length=batch.num_rows, ids=ids, values=values)
 
@@ -158,7 +164,7 @@ class _StageRun:
         keys = output.keys or ()
         plan = _GroupColumns(self._context, output)
         reader = RowStream(plan.schema, plan.batches(pieces))
-        found = self._kernel.group(reader, [name for name, _ in keys], plan.measures)
+        found = self._kernel.group(reader, [name for name, _ in keys], plan.measures, plan.order)
         types = {name: value_arrow_type(key.type) for name, key in keys}
         types |= {name: value_arrow_type(call.type) for name, call in output.aggregates}
         columns = {name: decoded(found.column(name), kind) for name, kind in types.items()}
@@ -183,6 +189,10 @@ class _GroupColumns:
             self.measures.append(
                 Measure(name=name, call=call, argument=argument, where=where, fraction=self._fraction(call))
             )
+        self.order: list[str] = []
+        if any(call.function == "collect" for _, call in output.aggregates):
+            self.order = [f"#order{at}" for at in range(len(output.row_order))]
+            self._values |= dict(zip(self.order, output.row_order, strict=True))
         fields = [pa.field(name, self._encoded_type(value, name)) for name, value in self._values.items()]
         self.schema = pa.schema([*fields, pa.field(NUMBER, pa.int64())])
 
@@ -216,7 +226,9 @@ class _GroupColumns:
         if call.fraction is None:
             return None
         value = self._context.given(call.fraction)
-        if value is None or not 0 <= value <= 1:
+        if value is None:
+            return None
+        if not 0 <= value <= 1:
             details = BadValue(what="fraction", value=str(value), expected="a number from 0 to 1")
             raise QueryRuntimeError(f"percentile takes a fraction from 0 to 1, not {value}", details=details)
         return float(value)
@@ -324,8 +336,10 @@ def _amount(context: QueryContext, given: Constant | ParameterRef | None, what: 
         return None
     value = context.given(given)
     if value is None or value < 0:
-        details = BadValue(what=what, value=str(value), expected="a whole number that is not negative")
-        raise QueryRuntimeError(f"{what} must not be {'NULL' if value is None else value}", details=details)
+        name = given.name if isinstance(given, ParameterRef) else what
+        shown = "NULL" if value is None else str(value)
+        details = ParameterProblem(name=name, expected="a whole number that is not negative", found=shown)
+        raise QueryParameterError(f"parameter '${name}' is the {what} and must not be {shown}", details=details)
     return int(value)
 
 

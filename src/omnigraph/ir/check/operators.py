@@ -17,7 +17,7 @@ from omnigraph.ir.check.expressions import (
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.functions import FOREIGN, FUNCTIONS, Function
+from omnigraph.ir.functions import DATE_UNITS, FOREIGN, FUNCTIONS, MOMENT_UNITS, Function
 from omnigraph.ir.types import (
     BOOL,
     DATE,
@@ -272,7 +272,20 @@ def _check_call(call: ast.Call, scope: Scope) -> Operand:
     wanted = [*function.takes, *[function.takes[-1]] * (count - len(function.takes))] if count else []
     for want, part in zip(wanted, parts, strict=False):
         _check_argument(function, want, part, scope)
+    if name == "date_trunc":
+        _check_unit(parts, scope)
     return Operand(expression=call, type=_returned(function, parts, call, scope), parts=parts)
+
+
+def _check_unit(parts: tuple[Operand, ...], scope: Scope) -> None:
+    unit, moment = parts
+    if not isinstance(unit.expression, ast.StringLiteral):
+        return
+    is_day = moment.type is not None and moment.type.scalar is Scalar.DATE
+    known = DATE_UNITS if is_day else MOMENT_UNITS
+    if unit.expression.value not in known:
+        message = f"unknown unit '{unit.expression.value}' of {'a Date' if is_day else 'a DateTime'}"
+        raise scope.violation("T25", message, unit.span, suggestion=f"write one of {', '.join(known)}")
 
 
 def _check_argument(function: Function, want: str, part: Operand, scope: Scope) -> None:
@@ -322,6 +335,9 @@ def _returned(function: Function, parts: tuple[Operand, ...], call: ast.Call, sc
 
 def _check_aggregate(call: ast.Aggregate, scope: Scope) -> Operand:
     if call.argument is None:
+        if call.is_distinct:
+            message = "count(distinct *) counts nothing in particular"
+            raise scope.violation("T8", message, call.span, suggestion="write count(*), or name what is distinct")
         parts: tuple[Operand, ...] = ()
         result = I64
     else:
@@ -330,7 +346,9 @@ def _check_aggregate(call: ast.Aggregate, scope: Scope) -> Operand:
         parts, result = (argument,), _aggregate_type(call, argument, scope)
     fraction = None if call.fraction is None else check_expression(call.fraction, scope)
     if call.function == "percentile" and (
-        fraction is None or not _is_given(fraction) or not value_type(fraction, scope).is_numeric
+        fraction is None
+        or not _is_given(fraction)
+        or not (fraction.type is NULL or value_type(fraction, scope).is_numeric)
     ):
         message = "percentile takes a value and a fraction from 0 to 1, a literal or a parameter"
         raise scope.violation("T8", message, call.span, suggestion="write percentile($x.p, 0.9)")

@@ -15,14 +15,21 @@ from omnigraph.lang.gq.format import format_expression
 from omnigraph.lang.source import Ident
 
 
-def check_projections(projections: tuple[ast.Projection, ...], scope: Scope) -> tuple[CheckedProjection, ...]:
-    """Check projections in order; ``$x.*`` becomes one per property that is not a Blob."""
+def check_projections(
+    projections: tuple[ast.Projection, ...], scope: Scope, *, is_last: bool = True
+) -> tuple[CheckedProjection, ...]:
+    """Check projections in order; ``$x.*`` becomes one per property that is not a Blob.
+
+    Between stages an edge goes on as a variable; in a result it has no value of its own.
+    """
     checked: list[CheckedProjection] = []
     for projection in projections:
         if isinstance(projection.expression, ast.AllProperties) and projection.alias is None:
             checked.extend(_all_properties(projection.expression, scope))
         else:
             checked.append(_check_projection(projection, checked, scope))
+            if is_last or not checked[-1].operand.is_edge:
+                _refuse_bare(checked[-1].operand, scope)
     return tuple(checked)
 
 
@@ -48,8 +55,13 @@ def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scop
         return
     if isinstance(operand.expression, ast.Aggregate):
         return
-    is_leaf = isinstance(operand.expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value
-    if is_leaf:
+    expression = operand.expression
+    if isinstance(expression, ast.PropertyAccess) and expression.variable in keys:
+        return
+    is_identity = isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}
+    if is_identity and operand.parts[0].expression in keys:
+        return
+    if isinstance(expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value:
         message = "beside an aggregate, a value must be a group key"
         raise scope.violation("T9", message, operand.span, suggestion="return it by itself too")
     for part in operand.parts:
@@ -61,7 +73,6 @@ def _check_projection(projection: ast.Projection, earlier: list[CheckedProjectio
     if isinstance(operand.expression, ast.AliasRef) and not operand.is_value:
         operand = _typed_alias(operand.expression, earlier)
     refuse_blob(operand, scope, "returned")
-    _refuse_bare(operand, scope)
     alias = None if projection.alias is None else projection.alias.text
     return CheckedProjection(
         operand=operand,
@@ -108,8 +119,8 @@ def _column(expression: ast.Expression) -> str:
     match expression:
         case ast.PropertyAccess():
             return f"{expression.variable.name}.{expression.property.text}"
-        case ast.Aggregate(argument=argument) if argument is not None:
-            return _column(argument)
+        case ast.Aggregate() if _is_plain_aggregate(expression):
+            return _column(expression.argument or expression)
         case _:
             return _label(expression)
 
@@ -122,20 +133,26 @@ def _label(expression: ast.Expression) -> str:
             return expression.name
         case ast.AllProperties():
             return expression.variable.name
-        case ast.Now():
-            return "now"
-        case ast.Aggregate() | ast.TextSearch():
+        case ast.Aggregate() if _is_plain_aggregate(expression):
             return expression.function
-        case ast.Nearest():
-            return "nearest"
-        case ast.Bm25():
-            return "bm25"
-        case ast.Rrf():
-            return "rrf"
+        case ast.TextSearch():
+            return expression.function
+        case ast.Now() | ast.Nearest() | ast.Bm25() | ast.Rrf():
+            return type(expression).__name__.lower()
         case _ if isinstance(expression, ast.Literal):
             return "literal"
         case _:
             return format_expression(expression)
+
+
+def _is_plain_aggregate(call: ast.Aggregate) -> bool:
+    """Whether an aggregate is named by its argument, as the first ones are."""
+    argument = call.argument
+    is_first = call.function in {"count", "sum", "avg", "min", "max"} and not call.is_distinct and call.where is None
+    if not is_first or argument is None:
+        return False
+    plain = ast.PropertyAccess | ast.Variable | ast.AliasRef | ast.Now | ast.Literal | ast.Aggregate
+    return isinstance(argument, plain | ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch)
 
 
 def check_orderings(

@@ -97,7 +97,7 @@ def _check_stages(body: ast.ReadBody, scope: Scope) -> tuple[CheckedStage, ...]:
 
 def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
     clauses = check_clauses(stage.match, scope)
-    projections = check_projections(stage.projections, scope)
+    projections = check_projections(stage.projections, scope, is_last=isinstance(stage, ast.ReadBody))
     is_united = isinstance(stage, ast.ReadBody) and bool(stage.unions)
     orderings = () if is_united else check_orderings(stage.orderings, projections, scope)
     check_limit_rules(orderings, projections, stage.limit, scope)
@@ -128,20 +128,25 @@ def _behind(checked: CheckedStage, scope: Scope) -> Scope:
     """Return what is visible behind a ``with``: the variables it names, and its values by their aliases."""
     entities: dict[str, NodeType | EdgeType] = {}
     values: dict[str, PropertyType] = {}
+    nullable: set[str] = set()
     for item in checked.projections:
         expression, operand = item.operand.expression, item.operand
-        if operand.is_node and isinstance(expression, ast.Variable):
-            if item.alias is not None:
-                raise scope.violation(None, f"'${expression.name}' keeps its name", operand.span)
-            entities[expression.name] = scope.entities[expression.name]
+        if (operand.is_node or operand.is_edge) and isinstance(expression, ast.Variable):
+            name = item.alias or expression.name
+            if name in entities:
+                raise scope.violation(None, f"'${name}' is named twice", operand.span)
+            entities[name] = scope.entities[expression.name]
+            if expression.name in scope.nullable:
+                nullable.add(name)
         elif item.alias is not None or isinstance(expression, ast.AliasRef):
+            if item.column in values:
+                raise scope.violation(None, f"'{item.column}' is named twice", operand.span)
             values[item.column] = value_type(operand, scope)
         elif operand.is_value and isinstance(expression, ast.Variable):
             values[f"${expression.name}"] = value_type(operand, scope)
         else:
             message = "a value that goes on to the next stage needs a name"
             raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
-    nullable = scope.nullable & entities.keys()
     return replace(scope, entities=entities, values=values, nullable=nullable)
 
 

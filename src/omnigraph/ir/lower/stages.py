@@ -11,6 +11,8 @@ from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedR
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match, lower_pending
 from omnigraph.ir.model import (
+    PLACE,
+    ROW_MARK,
     AggregateCall,
     Constant,
     EntityRef,
@@ -146,10 +148,13 @@ def _lower_all(stages: tuple[CheckedStage, ...], lowering: Lowering) -> tuple[St
         is_last = at == len(stages) - 1
         found.append(_lower_stage(stage, lowering, outer, values, is_last=is_last))
         output = found[-1].output
-        outer = output.kept
+        outer = tuple(name for name, _ in output.kept)
+        named = (shown for shown in output.shown if not shown.name.startswith(ROW_MARK))
         values = tuple(
-            ValueRef(name=shown.name, type=shown.type) for shown in output.shown if not shown.name.startswith("#row")
+            sorted((ValueRef(name=shown.name, type=shown.type) for shown in named), key=lambda one: one.name)
         )
+        if output.order:
+            values = (ValueRef(name=PLACE, type=I64), *values)
     return tuple(found)
 
 
@@ -178,7 +183,7 @@ class _StageOutput:
         calls = self._calls() if is_grouped else {}
         lowering = self.lowering
         if keys is not None:
-            known = {item.operand.expression: ValueRef(name=name, type=_typed(item.operand)) for name, item in keys}
+            known = {operand.expression: ValueRef(name=name, type=_typed(operand)) for name, operand in keys}
             named: dict[ast.Expression, Scalarlike] = {**known, **{call: ref for call, (ref, _) in calls.items()}}
             lowering = lowering.substituting(named)
         shown = tuple(self._shown(item, keys, lowering) for item in stage.projections)
@@ -191,7 +196,7 @@ class _StageOutput:
         order = tuple(self._order_key(item, behind) for item in stage.orderings)
         plan = OutputPlan(
             shown=shown,
-            keys=None if keys is None else tuple((name, self._key(item)) for name, item in keys),
+            keys=None if keys is None else tuple((name, self._key(operand)) for name, operand in keys),
             aggregates=tuple((ref.name, call) for ref, call in calls.values()),
             is_distinct=stage.is_distinct,
             having=None if stage.having is None else behind.scalar(stage.having),
@@ -199,9 +204,9 @@ class _StageOutput:
             offset=_amount(stage.offset),
             limit=_amount(stage.limit),
             per=tuple(behind.scalar(item) for item in stage.per),
-            kept=() if self.is_last else tuple(name for item in stage.projections for name in _kept(item)),
+            kept=() if self.is_last else tuple(pair for item in stage.projections for pair in _kept(item)),
         )
-        return replace(plan, ties=self._ties(plan))
+        return replace(plan, ties=self._ties(plan), row_order=self._row_order())
 
     def _operands(self) -> Iterator[Operand]:
         yield from (item.operand for item in self.stage.projections)
@@ -210,14 +215,22 @@ class _StageOutput:
         if self.stage.having is not None:
             yield self.stage.having
 
-    def _keys(self) -> list[tuple[str, CheckedProjection]]:
-        plain = [item for item in self.stage.projections if not has_aggregate(item.operand)]
-        return [(f"#key{at}", item) for at, item in enumerate(plain)]
+    def _keys(self) -> list[tuple[str, Operand]]:
+        """Return what is projected without an aggregate, then what follows from an entity among that."""
+        plain = [item.operand for item in self.stage.projections if not has_aggregate(item.operand)]
+        entities = {operand.expression for operand in plain if operand.is_node or operand.is_edge}
+        found = {operand.expression: operand for operand in plain}
+        for operand in self._operands():
+            for part in _outside_aggregates(operand):
+                if _entity_of(part) in entities:
+                    found.setdefault(part.expression, part)
+        return [(f"#key{at}", operand) for at, operand in enumerate(found.values())]
 
-    def _key(self, item: CheckedProjection) -> Scalarlike:
-        if not self.is_last and (kept := _kept(item)):
-            return EntityRow(variable=kept[0], type=I64)
-        return self.lowering.scalar(item.operand)
+    def _key(self, operand: Operand) -> Scalarlike:
+        expression = operand.expression
+        if not self.is_last and isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
+            return EntityRow(variable=expression.name, type=I64)
+        return self.lowering.scalar(operand)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -243,22 +256,20 @@ class _StageOutput:
             where=None if operand.where is None else self.lowering.scalar(operand.where),
         )
 
-    def _shown(
-        self, item: CheckedProjection, keys: list[tuple[str, CheckedProjection]] | None, lowering: Lowering
-    ) -> Output:
+    def _shown(self, item: CheckedProjection, keys: list[tuple[str, Operand]] | None, lowering: Lowering) -> Output:
         kept = () if self.is_last else _kept(item)
         of = _typed(item.operand)
-        if kept and keys is None:
-            return Output(name=f"#row{kept[0]}", expression=EntityRow(variable=kept[0], type=I64), type=I64)
-        expression = lowering.scalar(item.operand)
-        if kept:
-            assert isinstance(expression, ValueRef)  # noqa: S101 - a variable that is kept is a group key
-            expression = replace(expression, type=I64)
-            return Output(name=f"#row{kept[0]}", expression=expression, type=I64)
+        for name, variable in kept:
+            row = EntityRow(variable=variable, type=I64)
+            # A variable that is kept is a group key where there are groups.
+            known = None if keys is None else lowering.scalar(item.operand)
+            expression = replace(known, type=I64) if isinstance(known, ValueRef) else row
+            return Output(name=f"{ROW_MARK}{name}", expression=expression, type=I64)
+        value = lowering.scalar(item.operand)
         name = item.column
         if not self.is_last and item.operand.is_value and isinstance(item.operand.expression, ast.Variable):
             name = f"${item.operand.expression.name}"
-        return Output(name=name, expression=expression, type=of)
+        return Output(name=name, expression=value, type=of)
 
     def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
         operand = ordering.operand
@@ -273,8 +284,14 @@ class _StageOutput:
             return tuple(_value(output) for output in plan.shown if _is_orderable(output.type))
         if plan.keys is not None:
             return tuple(ValueRef(name=name, type=key.type) for name, key in plan.keys if _is_orderable(key.type))
+        return self._row_order()
+
+    def _row_order(self) -> tuple[Scalarlike, ...]:
+        """The place that an earlier stage gave a row, then its entities by name, then its values by name."""
+        place = tuple(value for value in self.values if value.name == PLACE)
         entities = tuple(EntityRef(variable=name, type=TEXT) for name in self.stage.variables)
-        return (*entities, *(value for value in self.values if _is_orderable(value.type)))
+        others = (value for value in self.values if value.name != PLACE and _is_orderable(value.type))
+        return (*place, *entities, *others)
 
     def _refuse_ranking(self, operand: Operand) -> None:
         if isinstance(operand.expression, _Ranking):
@@ -292,9 +309,30 @@ def _amount(amount: ast.Amount | None) -> Constant | ParameterRef | None:
     return Constant(value=amount, type=I64)
 
 
-def _kept(item: CheckedProjection) -> tuple[str, ...]:
-    expression = item.operand.expression
-    return (expression.name,) if item.operand.is_node and isinstance(expression, ast.Variable) else ()
+def _kept(item: CheckedProjection) -> tuple[tuple[str, str], ...]:
+    """Return the name that an entity has behind the stage and its name here, if an entity is what is projected."""
+    expression, operand = item.operand.expression, item.operand
+    if isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
+        return ((item.alias or expression.name, expression.name),)
+    return ()
+
+
+def _outside_aggregates(operand: Operand) -> Iterator[Operand]:
+    if isinstance(operand.expression, ast.Aggregate):
+        return
+    yield operand
+    for part in operand.parts:
+        yield from _outside_aggregates(part)
+
+
+def _entity_of(operand: Operand) -> ast.Expression | None:
+    """Return the variable whose entity alone decides a value."""
+    expression = operand.expression
+    if isinstance(expression, ast.PropertyAccess):
+        return expression.variable
+    if isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}:
+        return expression.arguments[0]
+    return None
 
 
 def _aggregates(operand: Operand) -> Iterator[Operand]:

@@ -34,7 +34,9 @@ from omnigraph.ir.model.expressions import (
     operands_of,
 )
 from omnigraph.ir.model.plans import (
+    PLACE,
     PRIVATE_MARK,
+    ROW_MARK,
     AntiJoin,
     Assign,
     BlockValue,
@@ -66,7 +68,9 @@ from omnigraph.ir.model.plans import (
 
 __all__ = [
     "NOW_PARAMETER",
+    "PLACE",
     "PRIVATE_MARK",
+    "ROW_MARK",
     "AggregateCall",
     "AntiJoin",
     "Apply",

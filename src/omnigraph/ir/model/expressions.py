@@ -200,6 +200,8 @@ def _show(value: Any, of: PropertyType) -> str:
 
 
 def _show_scalar(value: Any, scalar: Scalar) -> str:
+    if value is None:
+        return "null"
     if scalar is Scalar.STRING:
         return quote_string(value)
     if scalar is Scalar.DATE:

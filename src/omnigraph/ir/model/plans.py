@@ -26,6 +26,8 @@ Direction = Literal["out", "in", "both"]
 
 # No variable of the language can hold this mark, so a private name meets no written one.
 PRIVATE_MARK = "#"
+# Columns between stages: which row an entity is, and the place that an ordered stage gave each row.
+ROW_MARK, PLACE = "#row ", "#place"
 
 
 @record
@@ -249,7 +251,8 @@ class OutputPlan:
         shown: the columns of the result; an aggregate stands as the :class:`ValueRef` of its place in ``aggregates``.
         keys: what groups are made by, named; None without groups.
         aggregates: what is computed for every group, by name.
-        kept: the entities that go on to the next stage.
+        row_order: what rows of the match are ordered by where nothing else says, for lists of their values.
+        kept: the entities that go on to the next stage, by their names there and here.
     """
 
     shown: tuple[Output, ...]
@@ -259,10 +262,11 @@ class OutputPlan:
     having: Scalarlike | None = None
     order: tuple[OrderKey, ...] = ()
     ties: tuple[Scalarlike, ...] = ()
+    row_order: tuple[Scalarlike, ...] = ()
     offset: Constant | ParameterRef | None = None
     limit: Constant | ParameterRef | None = None
     per: tuple[Scalarlike, ...] = ()
-    kept: tuple[str, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 @record

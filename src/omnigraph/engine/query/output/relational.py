@@ -122,12 +122,17 @@ class RelationalKernel:
             self._folder.close()
             self._folder = None
 
-    def group(self, rows: RowStream, keys: Sequence[str], measures: Sequence[Measure]) -> pa.Table:
-        """Return one row per group: its keys, then its measures; without keys there is always one."""
+    def group(
+        self, rows: RowStream, keys: Sequence[str], measures: Sequence[Measure], order: Sequence[str]
+    ) -> pa.Table:
+        """Return one row per group: its keys, then its measures; without keys there is always one.
+
+        Lists of values are in the order of the columns ``order``, then in that of the rows.
+        """
         source, texts = "rows", []
         firsts = []
         for at, measure in enumerate(measures):
-            text, first = _measure_sql(measure, keys, at)
+            text, first = _measure_sql(measure, keys, at, _row_order(order))
             texts.append(f"{text} AS {quoted(measure.name)}")
             firsts += [first] if first else []
         if firsts:
@@ -208,7 +213,11 @@ class RelationalKernel:
         return InternalError(f"cannot compute the rows of the query: {error}")
 
 
-def _measure_sql(measure: Measure, keys: Sequence[str], at: int) -> tuple[str, str | None]:
+def _row_order(order: Sequence[str]) -> str:
+    return ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*order, NUMBER))
+
+
+def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
     """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one."""
     call = measure.call
     conditions = [] if measure.where is None else [quoted(measure.where)]
@@ -221,10 +230,12 @@ def _measure_sql(measure: Measure, keys: Sequence[str], at: int) -> tuple[str, s
         if call.is_distinct:
             mark = quoted(f"#first{at}")
             partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[:-1]])
-            first = f"row_number() OVER (PARTITION BY {partition} ORDER BY {quoted(NUMBER)}) = 1 AS {mark}"
+            first = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) = 1 AS {mark}"
             conditions.append(mark)
-        return f"coalesce(list({argument} ORDER BY {quoted(NUMBER)}){_filter(conditions)}, [])", first
+        return f"coalesce(list({argument} ORDER BY {order}){_filter(conditions)}, [])", first
     distinct = "DISTINCT " if call.is_distinct else ""
+    if call.function == "percentile" and measure.fraction is None:
+        return "CAST(NULL AS DOUBLE)", None
     if call.function == "percentile":
         return f"quantile_cont({distinct}{argument}::DOUBLE, {measure.fraction!r}){_filter(conditions)}", None
     head, opening, rest = _FUNCTIONS[call.function].format(argument).partition("(")

@@ -307,7 +307,7 @@ def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> Que
             sequence.append(
                 StageSteps(steps=plan.steps, variables=plan.variables, output=stage.output, nullable=stage.nullable)
             )
-            outer = {name: plan.variables[name] for name in stage.output.kept}
+            outer = {name: plan.variables[source] for name, source in stage.output.kept}
         sequences.append(tuple(sequence))
     columns: dict[str, dict[str, None]] = {}
     for plan in plans:
@@ -343,6 +343,7 @@ def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
     yield from (key.key for key in output.order if not isinstance(key.key, OutputRef))
     yield from output.per
     yield from output.ties
+    yield from output.row_order
     if output.having is not None:
         yield output.having
 
