@@ -1,20 +1,18 @@
-"""What both parsers share: running a Lark grammar and turning its complaints into our diagnostics."""
+"""What both parsers share: running a grammar and turning its complaints into our diagnostics."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
-
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
+from omnigraph.lang.lalr import END, Lexer, Parser, Tables, Token, UnexpectedToken, UnreadableText
 from omnigraph.lang.source import MAX_NESTING, Comment, SourceText, Span
-from omnigraph.lang.tables import open_parser
+from omnigraph.lang.tables import open_tables
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
 # end of the text: searching on behind each opening mark would take quadratic time. Repetitions that never give back
@@ -64,15 +62,17 @@ class Grammar:
     """
 
     package: str
-    builder: type[Transformer[Token, Any]]
+    builder: type[object]
+    lexing: Callable[[Tables], Callable[[str], Lexer]]
     error: type[DiagnosticError]
     token_words: Mapping[str, str]
     token_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     token_kinds: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def _lark(self) -> Lark:
-        return open_parser(self.package, self.builder())
+    def _parser(self) -> Parser:
+        tables = open_tables(self.package)
+        return Parser(tables, self.builder(), self.lexing(tables))
 
     def parse(self, source: SourceText) -> Any:
         """Return what the builder makes of ``source``.
@@ -83,8 +83,8 @@ class Grammar:
         """
         _refuse_deep_nesting(source)
         try:
-            return self._lark.parse(source.text)
-        except UnexpectedInput as problem:
+            return self._parser.parse(source.text)
+        except (UnexpectedToken, UnreadableText) as problem:
             raise self._explain(source, problem) from None
         except SyntaxFinding as finding:
             raise self._place(source, finding) from None
@@ -98,11 +98,9 @@ class Grammar:
         )
         return (finding.error or self.error)(finding.message, details=details)
 
-    def _explain(self, source: SourceText, problem: UnexpectedInput) -> DiagnosticError:
+    def _explain(self, source: SourceText, problem: UnexpectedToken | UnreadableText) -> DiagnosticError:
         span, found = _found(source.text, problem)
-        # The parser knows better than the lexer what may follow: its look-ahead is of this state alone.
-        parser = getattr(problem, "interactive_parser", None)
-        names: set[str] = parser.accepts() - {"$END"} if parser is not None else set()
+        names = problem.accepted - {END}
         accepted = sorted(name for name in names if self.token_kinds.get(name) not in names)
         expected = tuple(sorted({self._word(name) for name in accepted}))
         choices = [word for name in accepted for word in self.token_choices.get(name, ())]
@@ -119,8 +117,8 @@ class Grammar:
         known = self.token_words.get(terminal)
         if known is not None:
             return known
-        definition = self._lark.get_terminal(terminal)
-        return f"'{definition.pattern.value}'" if definition.pattern.type == "str" else terminal.lower()
+        text = self._parser.terminals[terminal].text
+        return f"'{text}'" if text is not None else terminal.lower()
 
 
 def scan_comments(text: str) -> tuple[Comment, ...]:
@@ -138,8 +136,7 @@ def scan_comments(text: str) -> tuple[Comment, ...]:
 
 def token_span(token: Token) -> Span:
     """Return where a token stands."""
-    start = token.start_pos or 0
-    return Span(start, start + len(token))
+    return Span(token.start_pos, token.end_pos)
 
 
 def unquote(token: Token) -> str:
@@ -198,13 +195,12 @@ def _refuse_deep_nesting(source: SourceText) -> None:
             raise SourceTooLargeError(msg, details=details)
 
 
-def _found(text: str, problem: UnexpectedInput) -> tuple[Span, str]:
+def _found(text: str, problem: UnexpectedToken | UnreadableText) -> tuple[Span, str]:
     """Name what stands where the parser stopped."""
-    if isinstance(problem, UnexpectedCharacters):
-        start: Any = problem.pos_in_stream
-        return _unknown_text(text, start)
-    if isinstance(problem, UnexpectedToken) and problem.token.type != "$END":
-        return token_span(problem.token), _quote(str(problem.token))
+    if isinstance(problem, UnreadableText):
+        return _unknown_text(text, problem.at)
+    if problem.token.type != END:
+        return token_span(problem.token), _quote(problem.token)
     end = len(text.rstrip())
     return Span(end, end + 1), "end of file"
 

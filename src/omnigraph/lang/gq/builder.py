@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lark import Token, Transformer
-
 from omnigraph.lang.gq.ast import (
     Aggregate,
     AliasRef,
@@ -70,6 +68,7 @@ from omnigraph.lang.gq.ast import (
     Upsert,
     Variable,
 )
+from omnigraph.lang.lalr import Token
 from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span, unquote
 from omnigraph.lang.source import Ident, Span
 from omnigraph.records import record
@@ -97,8 +96,8 @@ def bounded_integer(token: Token, maximum: int, what: str) -> int:
 
 def span_of(first: Any, last: Any) -> Span:
     """Return the span from one child to another; a child is a token or a node of ours."""
-    start = first.start_pos or 0 if isinstance(first, Token) else first.span.start
-    end = last.end_pos or 0 if isinstance(last, Token) else last.span.end
+    start = first.start_pos if isinstance(first, Token) else first.span.start
+    end = last.end_pos if isinstance(last, Token) else last.span.end
     return Span(start, end)
 
 
@@ -163,7 +162,7 @@ def _logical(op: Any, operands: list[Any]) -> Logical:
     return Logical(op=op, operands=tuple(flat), depth=_depth(span, *flat), span=span)
 
 
-class ExpressionBuilder(Transformer[Token, Any]):
+class ExpressionBuilder:
     """One method per rule or alias of the grammar's lower half, each given its children in order."""
 
     NAME = staticmethod(ident)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from omnigraph.errors import MissingThing, QueryNotFoundError, QuerySyntaxError
 from omnigraph.lang.gq.ast import QueryDecl, QueryFile
 from omnigraph.lang.gq.builder import TreeBuilder
+from omnigraph.lang.gq.lexer import QueryLexing
 from omnigraph.lang.parsing import Grammar, scan_comments
 from omnigraph.lang.source import read_source
 
@@ -24,6 +25,7 @@ _KEYWORDS = (
 _GRAMMAR = Grammar(
     package=__package__,
     builder=TreeBuilder,
+    lexing=QueryLexing,
     error=QuerySyntaxError,
     token_words={
         **{word.upper(): f"'{word}'" for word in _KEYWORDS},
