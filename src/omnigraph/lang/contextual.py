@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from omnigraph.lang.lalr import END, Lexer, Row, Tables, Terminal, Token, UnreadableText
 
@@ -47,7 +47,7 @@ class _ContextualLexer:
         self._text = text
         self._at = 0
 
-    def read(self, row: Row) -> Token:
+    def read(self, row: Row, _accepts: Callable[[str], bool]) -> Token:
         accepted = frozenset(row)
         while self._at < len(self._text):
             found = self._lexing.scan(self._text, self._at, accepted) or self._lexing.scan_any(self._text, self._at)

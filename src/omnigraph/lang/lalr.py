@@ -7,9 +7,12 @@ a builder's method is called for every rule, and nothing recurses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol, Self
 
 END = "$END"
+# Far above what brackets may nest; only rows of signs or of ``not`` get there.
+_MAX_STACK = 10_000
 
 
 class Token(str):
@@ -20,7 +23,7 @@ class Token(str):
     start_pos: int
     end_pos: int
 
-    def __new__(cls, kind: str, text: str, start: int) -> Token:
+    def __new__(cls, kind: str, text: str, start: int) -> Self:
         """Make the token of ``text`` that starts at the offset ``start``."""
         token = str.__new__(cls, text)
         token.type = kind
@@ -79,8 +82,10 @@ Row = Mapping[str, int]
 class Lexer(Protocol):
     """Cuts one text into tokens."""
 
-    def read(self, row: Row) -> Token:
+    def read(self, row: Row, accepts: Callable[[str], bool]) -> Token:
         """Return the next token, an instance of a terminal of ``row`` if it can be one; at the end ``END``.
+
+        A row also has terminals that other ways to its state accept; ``accepts`` is exact, and slower.
 
         Raises:
             UnreadableText: what stands there is no token at all.
@@ -104,6 +109,15 @@ class UnexpectedToken(Exception):  # noqa: N818 - see above
         super().__init__(token)
         self.token = token
         self.accepted = accepted
+
+
+class TooDeep(Exception):  # noqa: N818 - see above
+    """The text is nested too deeply at ``token``."""
+
+    def __init__(self, token: Token, limit: int) -> None:
+        super().__init__(token)
+        self.token = token
+        self.limit = limit
 
 
 class _Rows(dict[int, Row]):
@@ -140,15 +154,19 @@ class Parser:
         Raises:
             UnexpectedToken: a token may not stand where it stands.
             UnreadableText: there is something that is no token.
+            TooDeep: more was begun than a stack should hold.
         """
         rows, rules, gotos, leaves = self._rows, self._rules, self._gotos, self._leaves
         read = self._lexer(text).read
         states = [self._start]
         values: list[Any] = []
+        accepts = partial(self._accepts, states)
+        # What reductions took off the stack for this token: if it is refused, what was expected is told before them.
+        taken: list[list[int]] = []
         while True:
             row = rows[states[-1]]
             try:
-                token = read(row)
+                token = read(row, accepts)
             except UnreadableText as problem:
                 problem.accepted = self._accepted(states)
                 raise
@@ -157,9 +175,11 @@ class Parser:
                 origin, size, build = rules[~action]
                 if size:
                     children = values[-size:]
+                    taken.append(states[-size:])
                     del values[-size:], states[-size:]
                 else:
                     children = []
+                    taken.append([])
                 value = build(children)
                 state = gotos[states[-1]][origin]
                 if state == self._end and kind == END:
@@ -168,8 +188,13 @@ class Parser:
                 values.append(value)
                 row = rows[state]
             if action is None:
+                for part in reversed(taken):
+                    states[-1:] = part
                 raise UnexpectedToken(token, self._accepted(states))
+            taken.clear()
             states.append(action)
+            if len(states) > _MAX_STACK:
+                raise TooDeep(token, _MAX_STACK)
             leaf = leaves.get(kind)
             values.append(token if leaf is None else leaf(token))
 
@@ -179,7 +204,8 @@ class Parser:
 
     def _accepts(self, states: Sequence[int], terminal: str) -> bool:
         # What was recognised is put on top of a stack that is only looked at: it may be very deep.
-        below, above = len(states), []
+        below = len(states)
+        above: list[int] = []
         while True:
             state = above[-1] if above else states[below - 1]
             action = self._rows[state].get(terminal)

@@ -1,13 +1,13 @@
 """Cuts a query text into tokens: one regex finds them, the state of the parser says what a word means.
 
-No word is reserved. A word is a keyword where the parser accepts that keyword, under the conditions that its terminal in
-``grammar.lark`` states, and a name anywhere else. The table of words is derived from those terminals.
+No word is reserved. A word is a keyword where the parser accepts that keyword, under the conditions that its terminal
+in ``grammar.lark`` states, and a name anywhere else. The table of words is derived from those terminals.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from omnigraph.lang.lalr import END, Lexer, Row, Tables, Terminal, Token, UnreadableText
@@ -66,7 +66,7 @@ class _QueryLexer:
         self._text = text
         self._at = 0
 
-    def read(self, row: Row) -> Token:
+    def read(self, row: Row, accepts: Callable[[str], bool]) -> Token:
         found = self._scan(self._text, self._at)
         kind = found.lastgroup if found is not None else None
         if found is None or kind is None:
@@ -78,7 +78,7 @@ class _QueryLexer:
             return Token(kind, text, start)
         choices = self._choices.get(text, ())
         for choice in choices:
-            if choice.terminal in row and self._is_choice(choice, start, end, is_name_legal=_NAME in row):
+            if choice.terminal in row and self._is_choice(choice, start, end, accepts):
                 return Token(choice.terminal, self._text[start : self._at], start)
         if kind == _NAME:
             return Token(kind, text, start)
@@ -86,7 +86,7 @@ class _QueryLexer:
             raise UnreadableText(start)
         return Token(choices[-1].terminal, text, start)
 
-    def _is_choice(self, choice: _Choice, start: int, end: int, *, is_name_legal: bool) -> bool:
+    def _is_choice(self, choice: _Choice, start: int, end: int, accepts: Callable[[str], bool]) -> bool:
         if choice.pattern is not None:
             return choice.pattern.match(self._text, start) is not None
         for word in choice.others:
@@ -94,7 +94,8 @@ class _QueryLexer:
             if found is None or found[_NAME] != word:
                 return False
             end = found.end()
-        if choice.not_before and is_name_legal and self._text.startswith(tuple(choice.not_before), self._next(end)):
+        marks = choice.not_before
+        if marks and self._text.startswith(tuple(marks), self._next(end)) and accepts(_NAME):
             return False
         self._at = end
         return True
