@@ -154,7 +154,7 @@ class Grammar:
     def _foreign(self, text: str, start: int, word: str, names: AbstractSet[str]) -> str | None:
         hint = None if self.hint is None else self.hint(text, start, word, names)
         if hint is None and word.isupper() and any(word.lower() in self._keywords(name) for name in names):
-            return f"write '{word.lower()}'"
+            return f"did you mean '{word.lower()}'?"
         return hint
 
     def _keywords(self, terminal: str) -> list[str]:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from lark import Lark
+from tests.corpus.cases import load_cases
 
 from omnigraph.lang import tables
 from omnigraph.lang.contextual import ContextualLexing
 from omnigraph.lang.gq.lexer import QueryLexing
 from omnigraph.lang.lalr import Parser, UnexpectedToken, UnreadableText
 from omnigraph.lang.tables import make_tables, open_tables
-from tests.corpus.cases import load_cases
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 LEXINGS: dict[str, Any] = {"gq": QueryLexing, "pg": ContextualLexing}

@@ -38,7 +38,7 @@ from omnigraph.lang.gq.ast import (
     Traversal,
     Variable,
 )
-from omnigraph.lang.gq.build_expressions import ExpressionBuilder, bounded_integer, ident, span_of
+from omnigraph.lang.gq.build_expressions import ExpressionBuilder, bounded_integer, span_of
 from omnigraph.lang.gq.foreign import foreign_word_hint
 from omnigraph.lang.parsing import SyntaxFinding, nearest_name
 from omnigraph.lang.source import Ident, Span
@@ -71,7 +71,7 @@ class ClauseBuilder(ExpressionBuilder):
     def condition(self, children: list[Any]) -> Any:
         (expression,) = children
         match expression:
-            case Traversal() | TextSearch():
+            case TextSearch():
                 return expression
             case Block(kind="not", clauses=clauses, span=span):
                 return Negation(clauses=clauses, span=span)
@@ -86,6 +86,8 @@ class ClauseBuilder(ExpressionBuilder):
                 is_negated = isinstance(expression, Not)
                 suggestion = "write 'not { … }' around a traversal" if is_negated else f"write '${name} = true'"
                 raise SyntaxFinding(f"'${name}' alone is not a condition", span, suggestion=suggestion)
+            case Nearest(span=span) | Bm25(span=span) | Rrf(span=span):
+                raise SyntaxFinding("a ranking is not a condition", span, suggestion="write it in 'order { … }'")
             case AliasRef(name=name, span=span):
                 raise SyntaxFinding(f"'{name}' alone is not a condition", span, suggestion=_word_hint(name))
         return Condition(expression=expression, span=expression.span)
@@ -136,10 +138,6 @@ class ClauseBuilder(ExpressionBuilder):
     def undirected(self, children: list[Any]) -> Traversal:
         source, _less, edges, _more, *rest = children
         return replace(self.directed([_source(source), edges, *rest]), is_undirected=True)
-
-    def walk_by_word(self, children: list[Any]) -> Traversal:
-        source, op, hops, destination = children
-        return self.directed([_source(source), (ident(op),), hops, destination, None])
 
     def directed_bound(self, children: list[Any]) -> Traversal:
         source, edge_variable, *rest = children

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from omnigraph.lang.gq.ast import (
@@ -199,6 +200,8 @@ class ExpressionBuilder:
 
     def nearest(self, children: list[Any]) -> Nearest:
         keyword, target, query, closing = children
+        if not isinstance(target, PropertyAccess):
+            raise SyntaxFinding("nearest ranks by a property", target.span, expected=("'$x.property'",))
         return Nearest(target=target, query=query, span=span_of(keyword, closing))
 
     def bm25(self, children: list[Any]) -> Bm25:
@@ -261,7 +264,8 @@ class ExpressionBuilder:
         return Block(kind=plain_word(keyword), clauses=tuple(clauses), depth=depth, span=span_of(keyword, closing))
 
     def grouped(self, children: list[Any]) -> Any:
-        return children[0]
+        opening, inner, closing = children
+        return replace(inner, span=span_of(opening, closing))
 
     def disjunction(self, children: list[Any]) -> Logical:
         return _logical("or", children[::2])

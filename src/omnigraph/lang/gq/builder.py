@@ -85,6 +85,10 @@ class TreeBuilder(ClauseBuilder):
 
     def query_decl(self, children: list[Any]) -> QueryDecl:
         keyword, name, parameters, annotations, body, closing = children
+        if isinstance(body, MutationBody) and isinstance(body.statements[-1], MatchStatement) and not body.projections:
+            expected = ("'return'", "'with'", "a statement")
+            msg = "syntax error: unexpected '}'; expected 'return', 'with' or a statement"
+            raise SyntaxFinding(msg, token_span(closing), expected=expected)
         return QueryDecl(
             name=name,
             body=body,

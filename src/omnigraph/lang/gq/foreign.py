@@ -82,7 +82,7 @@ def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) 
 def _word_hint(word: str, before: str, accepted: AbstractSet[str]) -> str | None:
     lowered = word.lower()
     if {"TYPE_NAME", "LSQB"} <= accepted and lowered in _TYPES:
-        return f"write '{_TYPES[lowered]}'"
+        return f"did you mean '{_TYPES[lowered]}'?"
     opening = _RETURN_BEFORE.search(before)
     if lowered == "distinct" and opening is not None:
         return f"write '{opening[1]} distinct {{ … }}'"

@@ -15,9 +15,8 @@ from omnigraph.lang.lalr import END, Lexer, Row, Tables, Terminal, Token, Unread
 _SHAPES = ("VARIABLE", "NAME", "TYPE_NAME", "STRING", "FLOAT", "INTEGER", "ANNOTATION")
 # How the patterns of words end, and before which marks such a word is a name if a name may stand there.
 _WORD_ENDS = {
-    "(?![A-Za-z0-9_])": "",
     r"(?![A-Za-z0-9_]|\s*:)": ":",
-    r"(?![A-Za-z0-9_]|\s*[:,}])": ":,}",
+    r"(?![A-Za-z0-9_]|\s*[:,{}|])": ":,{}|",
 }
 _LOOKING_AROUND = re.compile(r"\(\?(?:<=|!).*?\]\)")
 _NAME, _MARK = "NAME", "MARK"
@@ -77,8 +76,11 @@ class _QueryLexer:
         if kind not in {_NAME, _MARK}:
             return Token(kind, text, start)
         choices = self._choices.get(text, ())
+        is_certain = _NAME not in row
         for choice in choices:
-            if choice.terminal in row and self._is_choice(choice, start, end, accepts):
+            if choice.terminal not in row or not (is_certain or accepts(choice.terminal)):
+                continue
+            if self._is_choice(choice, start, end, accepts):
                 return Token(choice.terminal, self._text[start : self._at], start)
         if kind == _NAME:
             return Token(kind, text, start)
