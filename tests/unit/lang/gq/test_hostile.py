@@ -1,4 +1,4 @@
-"""Texts that try to bring the reader down: each gets the right tree or a typed error, and work grows with its length."""
+"""Texts that try to bring the reader down: each gets the right tree or a typed error, in work that grows with its size."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def test_an_expression_that_is_too_deep_to_be_walked_is_refused(text: str):
         parse_queries(condition(text))
 
 
-@pytest.mark.parametrize(
-    "unit", ["-", "not ", "(", "case when ", "$a and ", "1 + ", "[", "exists {", "|", "$a <", "&"]
-)
+@pytest.mark.parametrize("unit", ["-", "not ", "(", "case when ", "$a and ", "1 + ", "[", "exists {", "|", "$a <", "&"])
 def test_one_repeated_mark_up_to_the_largest_size_is_refused(unit: str):
     with pytest.raises(OmnigraphError):
         parse_queries(condition(unit * ((MAX_SOURCE_BYTES - 100) // len(unit))))
