@@ -173,6 +173,13 @@ class Parser:
             kind = token.type
             while (action := row.get(kind)) is not None and action < 0:
                 origin, size, build = rules[~action]
+                if build is None:
+                    # A level of precedence that is not used: its one child goes up as it is.
+                    taken.append([states.pop()])
+                    state = gotos[states[-1]][origin]
+                    states.append(state)
+                    row = rows[state]
+                    continue
                 if size:
                     children = values[-size:]
                     taken.append(states[-size:])
@@ -221,12 +228,14 @@ class Parser:
             above.append(following)
 
 
-_Reducer = tuple[str, int, Callable[[list[Any]], Any]]
+_Reducer = tuple[str, int, Callable[[list[Any]], Any] | None]
 
 
 def _reducer(rule: Rule, builder: object) -> _Reducer:
     build: Callable[[list[Any]], Any] = _gather if rule.method is None else getattr(builder, rule.method, _gather)
     choose = None if rule.kept == tuple(range(rule.size)) else rule.kept
+    if rule.is_inline and rule.kept == (0,) and rule.size == 1:
+        return rule.origin, 1, None
     if rule.is_inline:
         return rule.origin, rule.size, _inline(choose, build)
     return rule.origin, rule.size, build if choose is None else _choosing(choose, build)

@@ -1,4 +1,4 @@
-"""Texts that try to bring the reader down: each gets the right tree or a typed error, in work that grows with its size."""
+"""Texts that try to bring the reader down: each gets the right tree or a typed error, in work linear in its size."""
 
 from __future__ import annotations
 
