@@ -12,51 +12,36 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import PropertyType, Scalar
-from omnigraph.engine.comparison import one_array
+from omnigraph.engine.query.kernels import Kernel, cast_to, failure, finite, is_whole, numbers, value_arrow_type
+from omnigraph.engine.query.moments import (
+    UNITS_MS,
+    count_interval,
+    interval_of,
+    interval_parts,
+    make_intervals,
+    make_moments,
+    milliseconds,
+    moment_part,
+    today,
+    total_ms,
+    truncate,
+    with_intervals,
+)
 from omnigraph.engine.query.predicates import compare_arrays
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
-from omnigraph.ir.functions import MOMENT_UNITS
 from omnigraph.ir.model import Apply
-from omnigraph.ir.types import INTERVAL, NULL
+from omnigraph.ir.types import INTERVAL
 from omnigraph.values.temporal import MS_PER_DAY, format_date, format_datetime, parse_date, parse_datetime
 
-Kernel = Callable[[Apply, list[pa.Array], list[PropertyType]], pa.Array]
-
-# A span of time: whole months, whose length depends on the calendar, and milliseconds.
-INTERVAL_TYPE = pa.struct([pa.field("months", pa.int64()), pa.field("ms", pa.int64())])
-_MONTH_DAYS = 30
-_UNITS_MS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": MS_PER_DAY}
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _BOOLS = {"true": True, "false": False}
 _LONGEST_NUMBER = 40
-# The days of the years 1 to 9999, as the texts of the language can write them.
-_FIRST_MS, _LAST_MS = -719_162 * MS_PER_DAY, 2_932_897 * MS_PER_DAY - 1
-
-
-def value_arrow_type(of: PropertyType) -> pa.DataType:
-    """Return the Arrow type of computed values."""
-    if of is INTERVAL:
-        return INTERVAL_TYPE
-    return pa.null() if of is NULL else arrow_type(of)
-
-
-def cast_to(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return computed values in the type that the checker promised."""
-    values = one_array(values) if isinstance(values, pa.ChunkedArray) else values
-    if values.type == kind:
-        return values
-    if pa.types.is_null(values.type):
-        return pa.nulls(len(values), kind)
-    # A whole number that no float equals becomes the nearest one.
-    return values.cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def member_of(values: pa.Array, items: list[Any] | pa.Array | None) -> pa.Array:
@@ -100,30 +85,6 @@ def _member_of_all(values: pa.Array, items: list[Any]) -> pa.Array:
     return pa.array(found & ~unknown, pa.bool_(), mask=unknown | (~found & (len(known) < len(items))))
 
 
-def _failure(call: Apply, problem: str, arguments: Sequence[pa.Array], at: int) -> QueryRuntimeError:
-    """Return the error about one row, with the values that it was computed from."""
-    values = ", ".join(str(argument[at].as_py()) for argument in arguments)
-    details = BadValue(what=str(call), value=values, expected="a value for every row")
-    return QueryRuntimeError(f"{call} {problem} for the values {values}", details=details)
-
-
-def _numbers(arrays: Sequence[pa.Array], *, whole: bool) -> list[pa.Array]:
-    return [cast_to(array, pa.int64() if whole else pa.float64()) for array in arrays]
-
-
-def _finite(call: Apply, found: pa.Array, arguments: Sequence[pa.Array]) -> pa.Array:
-    """Return numbers, refusing the first one that is none."""
-    plain = found.to_numpy(zero_copy_only=False)
-    bad = np.flatnonzero(~np.isfinite(plain) & np.asarray(found.is_valid()))
-    if len(bad):
-        raise _failure(call, "is not a finite number", arguments, int(bad[0]))
-    return found
-
-
-def _is_whole(call: Apply) -> bool:
-    return call.type is not INTERVAL and call.type.scalar is Scalar.I64
-
-
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
     "+": pc.add_checked,
     "-": pc.subtract_checked,
@@ -134,20 +95,18 @@ _PLAIN: dict[str, Callable[[Any, Any], Any]] = {"+": pc.add, "-": pc.subtract, "
 
 def _arithmetic(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> pa.Array:
     if call.type is INTERVAL or any(of is INTERVAL for of in types):
-        return _with_intervals(call, arguments, types)
+        return with_intervals(call, arguments, types)
     if call.type.is_text:
         left, right = (cast_to(array, pa.string()) for array in arguments)
         return pc.binary_join_element_wise(left, right, "", null_handling="emit_null")
-    if not _is_whole(call):
-        left, right = _numbers(arguments, whole=False)
-        return _finite(call, _PLAIN[call.function](left, right), arguments)
-    left, right = _numbers(arguments, whole=True)
+    if not is_whole(call):
+        left, right = numbers(arguments, whole=False)
+        return finite(call, _PLAIN[call.function](left, right), arguments)
+    left, right = numbers(arguments, whole=True)
     try:
         return _CHECKED[call.function](left, right)
     except pa.ArrowInvalid:
-        raise _failure(
-            call, "does not fit a 64-bit integer", arguments, _overflow(call.function, left, right)
-        ) from None
+        raise failure(call, "does not fit a 64-bit integer", arguments, _overflow(call.function, left, right)) from None
 
 
 def _overflow(op: str, left: pa.Array, right: pa.Array) -> int:
@@ -160,13 +119,13 @@ def _overflow(op: str, left: pa.Array, right: pa.Array) -> int:
 
 
 def _divide(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    left, right = _numbers(arguments, whole=False)
+    left, right = numbers(arguments, whole=False)
     _refuse_zero(call, left, right, arguments)
-    return _finite(call, pc.divide(left, right), arguments)
+    return finite(call, pc.divide(left, right), arguments)
 
 
 def _modulo(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    left, right = _numbers(arguments, whole=True)
+    left, right = numbers(arguments, whole=True)
     _refuse_zero(call, left, right, arguments)
     is_valid = np.asarray(left.is_valid()) & np.asarray(right.is_valid())
     first, second = (np.asarray(pc.fill_null(array, 1)) for array in (left, right))
@@ -178,140 +137,20 @@ def _modulo(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa
 def _refuse_zero(call: Apply, left: pa.Array, right: pa.Array, arguments: Sequence[pa.Array]) -> None:
     zero = np.asarray(pc.fill_null(pc.equal(right, 0), fill_value=False)) & np.asarray(left.is_valid())
     if zero.any():
-        raise _failure(call, "divides by zero", arguments, int(np.flatnonzero(zero)[0]))
+        raise failure(call, "divides by zero", arguments, int(np.flatnonzero(zero)[0]))
 
 
 def _negative(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> pa.Array:
     if types[0] is INTERVAL:
-        months, ms, is_null = _parts(arguments[0])
-        return _interval(-months, -ms, is_null)
-    (values,) = _numbers(arguments, whole=_is_whole(call))
+        months, ms, is_null = interval_parts(arguments[0])
+        return make_intervals(-months, -ms, is_null)
+    (values,) = numbers(arguments, whole=is_whole(call))
     try:
         return pc.negate_checked(values)
     except pa.ArrowInvalid:
-        raise _failure(
+        raise failure(
             call, "does not fit a 64-bit integer", arguments, int(np.argmin(np.asarray(pc.fill_null(values, 0))))
         ) from None
-
-
-# Moments and intervals
-
-Numbers = npt.NDArray[np.int64]
-
-
-def _parts(intervals: pa.Array) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_]]:
-    if pa.types.is_null(intervals.type):
-        zeros = np.zeros(len(intervals), dtype=np.int64)
-        return zeros, zeros, np.ones(len(intervals), dtype=np.bool_)
-    months, ms = (np.asarray(pc.fill_null(pc.struct_field(intervals, name), 0)) for name in ("months", "ms"))
-    return months, ms, np.asarray(intervals.is_null())
-
-
-def _interval(months: Numbers, ms: Numbers, is_null: npt.NDArray[np.bool_]) -> pa.Array:
-    fields = [pa.array(months, pa.int64()), pa.array(ms, pa.int64())]
-    return pa.StructArray.from_arrays(fields, fields=list(INTERVAL_TYPE), mask=pa.array(is_null))
-
-
-def _milliseconds(moments: pa.Array) -> tuple[Numbers, npt.NDArray[np.bool_]]:
-    is_null = np.asarray(moments.is_null())
-    if pa.types.is_null(moments.type):
-        return np.zeros(len(moments), dtype=np.int64), is_null
-    if pa.types.is_date32(moments.type):
-        days = np.asarray(pc.fill_null(moments.view(pa.int32()), 0)).astype(np.int64)
-        return days * MS_PER_DAY, is_null
-    return np.asarray(pc.fill_null(moments.view(pa.int64()), 0)), is_null
-
-
-def _moment(ms: Numbers, is_null: npt.NDArray[np.bool_], of: PropertyType) -> pa.Array:
-    if of.scalar is Scalar.DATE:
-        return pa.array((ms // MS_PER_DAY).astype(np.int32), pa.int32(), mask=is_null).view(pa.date32())
-    return pa.array(ms, pa.int64(), mask=is_null).view(pa.date64())
-
-
-def _add_months(ms: Numbers, months: Numbers) -> Numbers:
-    """Move moments by calendar months; a day that the month does not have becomes its last one."""
-    days = ms // MS_PER_DAY
-    dates = days.astype("M8[D]")
-    start = dates.astype("M8[M]")
-    day = (dates - start.astype("M8[D]")).astype(np.int64)
-    target = start + months.astype("m8[M]")
-    first = target.astype("M8[D]")
-    length = ((target + np.timedelta64(1, "M")).astype("M8[D]") - first).astype(np.int64)
-    moved = first.astype(np.int64) + np.minimum(day, length - 1)
-    return np.asarray(moved * MS_PER_DAY + (ms - days * MS_PER_DAY), dtype=np.int64)
-
-
-def _with_intervals(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> pa.Array:
-    left, right = arguments
-    sign = -1 if call.function == "-" else 1
-    if call.type is not INTERVAL:
-        if types[0] is INTERVAL:
-            left, right = right, left
-        ms, is_null = _milliseconds(left)
-        months, more, is_missing = _parts(right)
-        moved = (_add_months(ms, sign * months) if months.any() else ms) + sign * more
-        is_null |= is_missing
-        outside = np.flatnonzero(((moved < _FIRST_MS) | (moved > _LAST_MS)) & ~is_null)
-        if len(outside):
-            raise _failure(call, "is outside of the years 1 to 9999", arguments, int(outside[0]))
-        return _moment(moved, is_null, call.type)
-    if all(of is INTERVAL or pa.types.is_null(array.type) for of, array in zip(types, arguments, strict=True)):
-        first, second = _parts(left), _parts(right)
-        return _interval(first[0] + sign * second[0], first[1] + sign * second[1], first[2] | second[2])
-    first_ms, first_null = _milliseconds(left)
-    second_ms, second_null = _milliseconds(right)
-    return _interval(np.zeros_like(first_ms), first_ms - second_ms, first_null | second_null)
-
-
-def _total_ms(intervals: pa.Array) -> pa.Array:
-    months, ms, is_null = _parts(intervals)
-    return pa.array(months * (_MONTH_DAYS * MS_PER_DAY) + ms, pa.int64(), mask=is_null)
-
-
-def _make_interval(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    (values,) = _numbers(arguments, whole=True)
-    numbers, is_null = np.asarray(pc.fill_null(values, 0)), np.asarray(values.is_null())
-    zeros = np.zeros_like(numbers)
-    if call.function in {"years", "months"}:
-        return _interval(numbers * (12 if call.function == "years" else 1), zeros, is_null)
-    return _interval(zeros, numbers * _UNITS_MS[call.function], is_null)
-
-
-def _count_interval(unit_ms: int) -> Kernel:
-    def count(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Array:
-        return pc.divide(_total_ms(arguments[0]).cast(pa.float64()), float(unit_ms))
-
-    return count
-
-
-def _timestamps(moments: pa.Array) -> pa.Array:
-    ms, is_null = _milliseconds(moments)
-    return pa.array(ms, pa.int64(), mask=is_null).view(pa.timestamp("ms"))
-
-
-def _moment_part(kernel: Callable[..., Any], **options: Any) -> Kernel:
-    def part(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Array:
-        return kernel(_timestamps(arguments[0]), **options)
-
-    return part
-
-
-def _truncate(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    unit, moments = arguments
-    word = unit[0].as_py() if len(unit) else "day"
-    if word is None:
-        return pa.nulls(len(moments))
-    if word not in MOMENT_UNITS:
-        details = BadValue(what="unit", value=word, expected=" | ".join(MOMENT_UNITS))
-        raise QueryRuntimeError(f"unknown unit '{word}' of date_trunc", details=details)
-    floored = pc.floor_temporal(_timestamps(moments), unit=word, week_starts_monday=True)
-    ms, is_null = np.asarray(pc.fill_null(floored.view(pa.int64()), 0)), np.asarray(moments.is_null())
-    return _moment(ms, is_null, call.type)
-
-
-def _today(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    ms, is_null = _milliseconds(arguments[0])
-    return _moment(ms, is_null, call.type)
 
 
 # Comparisons
@@ -323,7 +162,7 @@ def _comparison(call: Apply, arguments: list[pa.Array], types: list[PropertyType
     if is_null.all():
         return pa.nulls(len(left), pa.bool_())
     if INTERVAL in types:
-        left, right = _total_ms(left), _total_ms(right)
+        left, right = total_ms(left), total_ms(right)
     op: Any = call.function
     holds = compare_arrays(left, op, right)
     return pa.array(np.asarray(holds.to_numpy(zero_copy_only=False), dtype=np.bool_), pa.bool_(), mask=is_null)
@@ -434,27 +273,27 @@ def _concat(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.A
 
 def _on_number(kernel: Callable[[Any], Any], *, keeps_whole: bool = False) -> Kernel:
     def act(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-        if keeps_whole and _is_whole(call):
-            return _numbers(arguments, whole=True)[0]
-        return _finite(call, kernel(*_numbers(arguments, whole=False)), arguments)
+        if keeps_whole and is_whole(call):
+            return numbers(arguments, whole=True)[0]
+        return finite(call, kernel(*numbers(arguments, whole=False)), arguments)
 
     return act
 
 
 def _abs(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    (values,) = _numbers(arguments, whole=_is_whole(call))
+    (values,) = numbers(arguments, whole=is_whole(call))
     try:
         return pc.abs_checked(values)
     except pa.ArrowInvalid:
-        raise _failure(
+        raise failure(
             call, "does not fit a 64-bit integer", arguments, int(np.argmin(np.asarray(pc.fill_null(values, 0))))
         ) from None
 
 
 def _round(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    (values,) = _numbers(arguments[:1], whole=_is_whole(call))
+    (values,) = numbers(arguments[:1], whole=is_whole(call))
     if len(arguments) == 1:
-        return values if _is_whole(call) else pc.round(values, round_mode="half_towards_infinity")
+        return values if is_whole(call) else pc.round(values, round_mode="half_towards_infinity")
     digits = pc.max_element_wise(pc.min_element_wise(cast_to(arguments[1], pa.int64()), 400), -400).cast(pa.int32())
     is_null = pc.or_(pc.is_null(values), pc.is_null(arguments[1]))
     found = pc.round_binary(values, digits, round_mode="half_towards_infinity")
@@ -466,7 +305,7 @@ def _sign(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Arr
 
 
 def _power(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
-    return _finite(call, pc.power(*_numbers(arguments, whole=False)), arguments)
+    return finite(call, pc.power(*numbers(arguments, whole=False)), arguments)
 
 
 def _extreme(kernel: Callable[..., Any]) -> Kernel:
@@ -594,7 +433,7 @@ def _convert(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) 
     if call.function.startswith("cast_"):
         lost = np.flatnonzero(np.asarray(found.is_null()) & np.asarray(values.is_valid()))
         if len(lost):
-            raise _failure(call, "has no value", arguments, int(lost[0]))
+            raise failure(call, "has no value", arguments, int(lost[0]))
     return found
 
 
@@ -602,8 +441,8 @@ def _moment_from(values: pa.Array, of: PropertyType, word: str) -> pa.Array | No
     """Turn a day into a moment, or a moment into its day; None where that is not what is asked."""
     if of.scalar not in {Scalar.DATE, Scalar.DATETIME} or word not in {"date", "datetime"}:
         return None
-    ms, is_null = _milliseconds(values)
-    return _moment(ms, is_null, PropertyType(scalar=Scalar.DATE if word == "date" else Scalar.DATETIME))
+    ms, is_null = milliseconds(values)
+    return make_moments(ms, is_null, PropertyType(scalar=Scalar.DATE if word == "date" else Scalar.DATETIME))
 
 
 KERNELS: dict[str, Kernel] = {
@@ -640,18 +479,18 @@ KERNELS: dict[str, Kernel] = {
     "sign": _sign,
     "greatest": _extreme(pc.max_element_wise),
     "least": _extreme(pc.min_element_wise),
-    "year": _moment_part(pc.year),
-    "month": _moment_part(pc.month),
-    "day": _moment_part(pc.day),
-    "hour": _moment_part(pc.hour),
-    "minute": _moment_part(pc.minute),
-    "weekday": _moment_part(pc.day_of_week, count_from_zero=False, week_start=1),
-    "date_trunc": _truncate,
-    "today": _today,
-    **dict.fromkeys(("years", "months", "days", "hours", "minutes", "seconds"), _make_interval),
-    "in_days": _count_interval(MS_PER_DAY),
-    "in_hours": _count_interval(_UNITS_MS["hours"]),
-    "in_seconds": _count_interval(_UNITS_MS["seconds"]),
+    "year": moment_part(pc.year),
+    "month": moment_part(pc.month),
+    "day": moment_part(pc.day),
+    "hour": moment_part(pc.hour),
+    "minute": moment_part(pc.minute),
+    "weekday": moment_part(pc.day_of_week, count_from_zero=False, week_start=1),
+    "date_trunc": truncate,
+    "today": today,
+    **dict.fromkeys(("years", "months", "days", "hours", "minutes", "seconds"), interval_of),
+    "in_days": count_interval(MS_PER_DAY),
+    "in_hours": count_interval(UNITS_MS["hours"]),
+    "in_seconds": count_interval(UNITS_MS["seconds"]),
     "size": _size,
     **dict.fromkeys((f"to_{word}" for word in ("string", *_CONVERSIONS)), _convert),
     **dict.fromkeys((f"cast_{word}" for word in _CONVERSIONS), _convert),

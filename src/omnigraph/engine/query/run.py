@@ -13,7 +13,6 @@ from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.aggregates import aggregate
 from omnigraph.engine.query.output.ordering import collect, order_table, ordered, output_type, scalar_column
 from omnigraph.engine.query.output.ranking import RankingInput, Scores, ranked, resolve_ranking
-from omnigraph.engine.query.stages import run_stages
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results.info import PatternEdge, PatternNode, PropertyColumn, ResultPattern
 from omnigraph.errors import InternalError
@@ -53,6 +52,9 @@ def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]
 
 
 def _staged(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # Most reads have no stages, and load nothing of what runs them.
+    from omnigraph.engine.query.stages import run_stages  # noqa: PLC0415 - see above
+
     trace = context.trace.steps[id(plan.read)]
     trace.rows = 0
     for batch in run_stages(context, plan, schema):

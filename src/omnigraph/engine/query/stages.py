@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
-from omnigraph.engine.query.functions import cast_to, value_arrow_type
+from omnigraph.engine.query.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.relational import (
     NUMBER,

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.frame import Mask, Positions
-from omnigraph.engine.query.functions import KERNELS, cast_to, member_of, value_arrow_type
+from omnigraph.engine.query.functions import KERNELS, member_of
+from omnigraph.engine.query.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.predicates import SupportsRows, evaluate
 from omnigraph.ir.model import (
     Apply,

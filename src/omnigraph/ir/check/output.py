@@ -11,7 +11,7 @@ from omnigraph.ir.check.scope import Scope
 from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, Operand
 from omnigraph.ir.types import INTERVAL
 from omnigraph.lang.gq import ast
-from omnigraph.lang.gq.format import format_expression
+from omnigraph.lang.gq.format_expressions import format_expression
 from omnigraph.lang.source import Ident
 
 
