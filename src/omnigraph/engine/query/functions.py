@@ -258,7 +258,7 @@ def _split(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Ar
     if separator is None:
         return pa.nulls(len(texts))
     if not separator:
-        lists = [None if text is None else list(text) for text in texts.to_pylist()]
+        lists = [None if text is None else [text] for text in texts.to_pylist()]
         return pa.array(lists, pa.list_(pa.string()))
     return pc.split_pattern(texts, pattern=separator)
 

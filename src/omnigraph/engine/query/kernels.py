@@ -14,6 +14,8 @@ from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply
 from omnigraph.ir.types import INTERVAL, NULL
 
+_SHOWN = 100
+
 Kernel = Callable[[Apply, list[pa.Array], list[PropertyType]], pa.Array]
 
 # A span of time: whole months, whose length depends on the calendar, and milliseconds.
@@ -34,8 +36,12 @@ def cast_to(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return values
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), kind)
-    # A whole number that no float equals becomes the nearest one.
-    return values.cast(kind, safe=not pa.types.is_floating(kind))
+    try:
+        # A whole number that no float equals becomes the nearest one.
+        return values.cast(kind, safe=not pa.types.is_floating(kind))
+    except pa.ArrowInvalid as problem:
+        details = BadValue(what="value", value=str(problem)[:_SHOWN], expected=str(kind))
+        raise QueryRuntimeError("a value does not fit a 64-bit integer", details=details) from problem
 
 
 def failure(call: Apply, problem: str, arguments: Sequence[pa.Array], at: int) -> QueryRuntimeError:

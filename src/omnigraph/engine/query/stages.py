@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
 from omnigraph.engine.query.kernels import cast_to, value_arrow_type
@@ -127,12 +128,11 @@ def _unite(
 
 def _table(batches: Iterator[pa.RecordBatch], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
     made = pa.Table.from_batches(batches, schema)
-    columns = [encoded(column.combine_chunks()) for column in made.columns]
-    return pa.Table.from_arrays([_whole(column) for column in columns], names=list(names))
+    return pa.Table.from_arrays([encoded(_whole(column)) for column in made.columns], names=list(names))
 
 
 def _whole(column: Any) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
+    return one_array(column) if isinstance(column, pa.ChunkedArray) else column
 
 
 class _StageRun:
@@ -257,7 +257,7 @@ def _arrangement(output: OutputPlan) -> _Arrangement:
     for at, value in enumerate(output.per):
         per.append(names.setdefault(value, f"#per{at}"))
         columns[per[-1]] = value
-    if output.order or output.per or output.offset is not None:
+    if output.order or output.per or output.offset is not None or (output.limit is not None and not output.is_last):
         for at, value in enumerate(output.ties):
             name = names.setdefault(value, f"#tie{at}")
             columns[name] = value

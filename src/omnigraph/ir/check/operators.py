@@ -131,7 +131,7 @@ def _check_condition(expression: ast.Logical | ast.Not | ast.Comparison | ast.Nu
             parts = (check_condition(operand, scope),)
         case ast.NullTest(operand=operand):
             tested = check_expression(operand, scope)
-            if not tested.is_node:
+            if not (tested.is_node or tested.is_edge):
                 value_type(tested, scope)
             parts = (tested,)
         case ast.Comparison():
@@ -167,10 +167,18 @@ def _check_member(expression: ast.Comparison, items: PropertyType, item: Propert
     if items is not NULL and not items.is_list:
         message = f"{expression.op} looks into a list, not into {replace(items, nullable=False)}"
         raise scope.violation("T25", message, expression.op_span)
-    if items is not NULL and not are_comparable(item_type(items), item):
+    is_untyped = any(_has_no_item(side) for side in (expression.left, expression.right))
+    if items is not NULL and not is_untyped and not are_comparable(item_type(items), item):
         held = str(item_type(items))
         message = f"a list of {held} has no member of type {replace(item, nullable=False)}"
         raise scope.violation("T7", message, expression.span)
+
+
+def _has_no_item(expression: ast.Expression) -> bool:
+    """Whether a list says nothing about the type of its items."""
+    return isinstance(expression, ast.ListLiteral) and all(
+        isinstance(item, ast.NullLiteral) for item in expression.items
+    )
 
 
 def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -> Operand:

@@ -15,6 +15,7 @@ from omnigraph.ir.check.output import (
     check_limit_rules,
     check_orderings,
     check_projections,
+    has_aggregate,
     named_values,
 )
 from omnigraph.ir.check.scope import Scope
@@ -26,6 +27,7 @@ from omnigraph.ir.check.tree import (
     CheckedRead,
     CheckedStage,
     CheckedUnion,
+    Operand,
 )
 from omnigraph.ir.model import NOW_PARAMETER
 from omnigraph.ir.types import MAX_DIMENSION, common_type, resolve_type
@@ -107,8 +109,10 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
         having = check_condition(stage.having, named_values(projections, scope))
     for amount in (stage.offset, stage.limit):
         _check_amount(amount, scope)
-    per = tuple(check_expression(item, named_values(projections, scope)) for item in stage.per)
-    if stage.is_distinct:
+    per = () if is_united else tuple(check_expression(item, named_values(projections, scope)) for item in stage.per)
+    # Groups are distinct by their keys, so that anything about a group has one value.
+    operands = [*(item.operand for item in projections), *(item.operand for item in orderings)]
+    if stage.is_distinct and not any(map(has_aggregate, operands)):
         _check_distinct(orderings, projections, scope)
     return CheckedStage(
         clauses=clauses,
@@ -164,10 +168,18 @@ def _check_distinct(
 ) -> None:
     returned = [item.operand.expression for item in projections]
     for ordering in orderings:
-        expression = ordering.operand.expression
-        if not isinstance(expression, ast.AliasRef) and expression not in returned:
+        if not _is_made_of(ordering.operand, returned):
             message = "with distinct, rows are ordered by what is returned"
             raise scope.violation("T9", message, ordering.operand.span, suggestion="return it too")
+
+
+def _is_made_of(operand: Operand, returned: list[ast.Expression]) -> bool:
+    """Whether a value follows from what is returned."""
+    expression = operand.expression
+    if expression in returned or isinstance(expression, ast.AliasRef | ast.Literal | ast.Now) or operand.is_parameter:
+        return True
+    is_leaf = isinstance(expression, ast.PropertyAccess | ast.Aggregate | ast.Block | ast.TextSearch | ast.Variable)
+    return not is_leaf and all(_is_made_of(part, returned) for part in operand.parts)
 
 
 def _check_union(union: ast.Union, first: tuple[CheckedProjection, ...], scope: Scope) -> CheckedUnion:
@@ -188,9 +200,7 @@ def _check_union(union: ast.Union, first: tuple[CheckedProjection, ...], scope: 
 
 def _check_united_order(body: ast.ReadBody, last: CheckedStage, scope: Scope) -> None:
     named = {item.alias for item in last.projections}
-    for ordering in body.orderings:
-        if not isinstance(ordering.expression, ast.AliasRef) or ordering.expression.name not in named:
+    for expression in (*(ordering.expression for ordering in body.orderings), *body.per):
+        if not isinstance(expression, ast.AliasRef) or expression.name not in named:
             message = "a union is ordered by aliases of its first read"
-            raise scope.violation("T9", message, ordering.span, suggestion="write 'as name' in the first read")
-    if body.per:
-        raise scope.violation(None, "'per' cannot be used behind a union", body.per[0].span)
+            raise scope.violation("T9", message, expression.span, suggestion="write 'as name' in the first read")

@@ -120,14 +120,19 @@ def _united_plan(checked: CheckedRead, outputs: tuple[Output, ...]) -> OutputPla
     body = checked.decl.body
     orderings = body.orderings if isinstance(body, ast.ReadBody) else ()
     places = {item.alias: at for at, item in enumerate(checked.last.projections) if item.alias is not None}
+
+    def column(expression: ast.Expression) -> Scalarlike:
+        name = expression.name if isinstance(expression, ast.AliasRef) else ""
+        return _scalar(outputs[places[name]].expression)
+
     keys = []
     for ordering in orderings:
-        name = ordering.expression.name if isinstance(ordering.expression, ast.AliasRef) else ""
-        key = outputs[places[name]].expression
         nulls = None if ordering.nulls is None else ordering.nulls == "first"
-        keys.append(OrderKey(key=_scalar(key), descending=ordering.direction == "desc", nulls_first=nulls))
+        key = column(ordering.expression)
+        keys.append(OrderKey(key=key, descending=ordering.direction == "desc", nulls_first=nulls))
     return OutputPlan(
         shown=outputs,
+        per=tuple(column(expression) for expression in body.per) if isinstance(body, ast.ReadBody) else (),
         order=tuple(keys),
         ties=tuple(_scalar(output.expression) for output in outputs),
         offset=_amount(checked.last.offset),
@@ -196,9 +201,10 @@ class _StageOutput:
         order = tuple(self._order_key(item, behind) for item in stage.orderings)
         plan = OutputPlan(
             shown=shown,
-            keys=None if keys is None else tuple((name, self._key(operand)) for name, operand in keys),
+            keys=None if keys is None else tuple(pair for name, operand in keys for pair in self._key(name, operand)),
             aggregates=tuple((ref.name, call) for ref, call in calls.values()),
             is_distinct=stage.is_distinct,
+            is_last=self.is_last,
             having=None if stage.having is None else behind.scalar(stage.having),
             order=order,
             offset=_amount(stage.offset),
@@ -226,11 +232,14 @@ class _StageOutput:
                     found.setdefault(part.expression, part)
         return [(f"#key{at}", operand) for at, operand in enumerate(found.values())]
 
-    def _key(self, operand: Operand) -> Scalarlike:
+    def _key(self, name: str, operand: Operand) -> Iterator[tuple[str, Scalarlike]]:
+        """Yield a key; an entity that goes on brings its id, by which groups are ordered."""
         expression = operand.expression
         if not self.is_last and isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
-            return EntityRow(variable=expression.name, type=I64)
-        return self.lowering.scalar(operand)
+            yield name, EntityRow(variable=expression.name, type=I64)
+            yield f"{name} id", EntityRef(variable=expression.name, type=TEXT)
+        else:
+            yield name, self.lowering.scalar(operand)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -280,10 +289,11 @@ class _StageOutput:
 
     def _ties(self, plan: OutputPlan) -> tuple[Scalarlike, ...]:
         """What equal rows are ordered by: the groups' keys, what is returned once, or the entities of the row."""
-        if plan.is_distinct:
-            return tuple(_value(output) for output in plan.shown if _is_orderable(output.type))
         if plan.keys is not None:
-            return tuple(ValueRef(name=name, type=key.type) for name, key in plan.keys if _is_orderable(key.type))
+            keys = [(name, key) for name, key in plan.keys if not isinstance(key, EntityRow)]
+            return tuple(ValueRef(name=name, type=key.type) for name, key in keys if _is_orderable(key.type))
+        if plan.is_distinct:
+            return tuple(_identity(_value(output)) for output in plan.shown if _is_orderable(output.type))
         return self._row_order()
 
     def _row_order(self) -> tuple[Scalarlike, ...]:
@@ -348,6 +358,10 @@ def _value(output: Output) -> Scalarlike:
     assert not isinstance(expression, AggregateCall) and hasattr(expression, "type")  # noqa: S101, PT018 - see lowering
     value: Scalarlike = expression  # type: ignore[assignment] # what is shown of a stage has a value of its own
     return value
+
+
+def _identity(value: Scalarlike) -> Scalarlike:
+    return EntityRef(variable=value.variable, type=TEXT) if isinstance(value, EntityRow) else value
 
 
 def _is_orderable(of: PropertyType) -> bool:

@@ -251,6 +251,7 @@ class OutputPlan:
         shown: the columns of the result; an aggregate stands as the :class:`ValueRef` of its place in ``aggregates``.
         keys: what groups are made by, named; None without groups.
         aggregates: what is computed for every group, by name.
+        is_last: whether this is the result; a cut before that keeps the first rows in order, not any.
         row_order: what rows of the match are ordered by where nothing else says, for lists of their values.
         kept: the entities that go on to the next stage, by their names there and here.
     """
@@ -259,6 +260,7 @@ class OutputPlan:
     keys: tuple[tuple[str, Scalarlike], ...] | None = None
     aggregates: tuple[tuple[str, AggregateCall], ...] = ()
     is_distinct: bool = False
+    is_last: bool = True
     having: Scalarlike | None = None
     order: tuple[OrderKey, ...] = ()
     ties: tuple[Scalarlike, ...] = ()
