@@ -196,6 +196,8 @@ def _unset_properties(updates: Iterable[tuple[str, CheckedUpdate]]) -> Iterator[
     names: dict[str, set[str]] = defaultdict(set)
     for query_name, update in updates:
         type_name = update.target.name
+        if not isinstance(update.target, NodeType):
+            continue
         targets[type_name] = update.target
         assigned[type_name].update(item.property.name for item in update.assignments)
         names[type_name].add(query_name)

@@ -90,7 +90,7 @@ def run_mutation(
     calls = parameters if isinstance(parameters, ParameterRows) else ParameterRows.of_one(parameters)
     if embedder is not None:
         # Before the transaction begins: what takes long must not make the state it is decided on older.
-        plan, calls = embed_inserts(plan, calls, catalog, embedder)
+        plan, calls = embed_inserts(plan, calls, catalog, embedder, branch_writer.services.runtime.clock.now_ms())
     plan, calls = decode_blobs(plan, calls)
     kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
     txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)

@@ -13,6 +13,7 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import Comparison
+from omnigraph.engine.mutate.rows import ConditionTest
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import OmnigraphError
@@ -157,7 +158,7 @@ class MutationStaging:
             known = self._tables[owner.table_key] = PendingTable(owner)
         return known
 
-    def find(self, owner: NodeType | EdgeType, where: Comparison, columns: Sequence[str]) -> pa.Table:
+    def find(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: Sequence[str]) -> pa.Table:
         """Return columns of every entity that matches at this point of the mutation.
 
         The write depends on the whole answer, so it is only published while the table stays as it was read.
@@ -167,7 +168,7 @@ class MutationStaging:
         plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in columns])
         if where.is_never:
             return plain.empty_table()
-        needed = list(dict.fromkeys([*columns, KEY, where.column]))
+        needed = list(dict.fromkeys([*columns, KEY, *where.columns]))
         stored = pending.visible(self._stored(owner, where, needed))
         rows = pending.rows()
         matched = [stored, rows.filter(where.mask(rows))]
@@ -228,12 +229,12 @@ class MutationStaging:
             deletes=tuple(sorted(removed)),
         )
 
-    def _stored(self, owner: NodeType | EdgeType, where: Comparison, columns: list[str]) -> pa.Table:
+    def _stored(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: list[str]) -> pa.Table:
         """Return columns of the stored rows that match."""
-        if where.op == "=" and owner.key == (where.column,) and where.verdict is None:
+        ids = where.ids(owner) if isinstance(where, ConditionTest) else _compared_ids(owner, where)
+        if ids is not None:
             # The id follows from the key, and looking an id up is cheaper than asking for a value.
-            key = pa.array([entity_id(owner, {where.column: where.value})], pa.string())
-            found = self._view.rows_of(owner.table_key, key, columns)
+            found = self._view.rows_of(owner.table_key, pa.array(ids, pa.string()), columns)
             return found.filter(where.mask(found))
         table = self._txn.snapshot.table(owner.table_key)
         predicate = where.sql()
@@ -241,9 +242,17 @@ class MutationStaging:
             found = table.read(columns, predicate)
             return found.filter(where.mask(found))
         # Without a predicate every row passes by: only what decides is read of it, blobs least of all.
-        narrow = table.read([KEY, where.column])
-        ids = narrow.filter(where.mask(narrow)).column(KEY)
-        return self._view.rows_of(owner.table_key, ids, columns)
+        narrow = table.read(list(dict.fromkeys([KEY, *where.columns])))
+        matched = narrow.filter(where.mask(narrow)).column(KEY)
+        return self._view.rows_of(owner.table_key, matched, columns)
+
+
+def _compared_ids(owner: NodeType | EdgeType, where: Comparison) -> list[str] | None:
+    if where.op != "=" or where.verdict is not None:
+        return None
+    if where.column == KEY:
+        return [where.value]
+    return [entity_id(owner, {where.column: where.value})] if owner.key == (where.column,) else None
 
 
 def _split(rows: pa.Table, made: frozenset[str]) -> tuple[pa.Table, pa.Table]:

@@ -1,41 +1,40 @@
-"""The statements of a mutation, each run on what the ones before it left.
-
-A run of inserts reads nothing, so its values may be worked out column by column: a column whose values already have
-the class that is stored becomes an Arrow array in one step. Whatever is not plainly right is left to the statements,
-one after the other, which then either find it right after all or name the first that is wrong.
-"""
+"""The statements of a mutation, each run on what the ones before it left."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from types import NoneType
 from typing import Any, TypeAlias, assert_never
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
-from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.entity_ids import entity_id, entity_ids
-from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.comparison import Comparison, column_of, compare
+from omnigraph.catalog.entity_ids import entity_id
+from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.engine.comparison import Comparison, column_of, compare, one_array
+from omnigraph.engine.mutate.assigning import assigned_column, changed_rows, computed_column
+from omnigraph.engine.mutate.insert_columns import insert_tables
+from omnigraph.engine.mutate.rows import ConditionTest, StatementRows, decoded_values
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.values import RequestValues, fit_stored, repeated, stored_array, whole_row
-from omnigraph.errors import ExternalBlobError, InternalError, OmnigraphError, QueryMeaningError
+from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, whole_row
+from omnigraph.errors import ExternalBlobError, InternalError, OmnigraphError, QueryMeaningError, QueryRuntimeError
 from omnigraph.ir.model import (
+    TARGET,
+    Assign,
     Compare,
+    Condition,
     Constant,
     DeletePlan,
+    EntityKind,
     InsertPlan,
     MutationPlan,
     ParameterRef,
+    Scalarlike,
     StatementPlan,
     TargetColumn,
     UpdatePlan,
 )
-from omnigraph.ir.model.expressions import NOW_PARAMETER
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 from omnigraph.runtime import IdSource
@@ -44,16 +43,34 @@ from omnigraph.store.tables.pinned import KEY
 
 @record
 class Affected:
-    """How many entities statements inserted, matched or removed."""
+    """How many entities statements inserted, matched or removed, and what became of them."""
 
     nodes: int = 0
     edges: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+
+    @classmethod
+    def of(cls, owner: NodeType | EdgeType, count: int, **what: int) -> Affected:
+        """Return so many entities of a type."""
+        is_node = isinstance(owner, NodeType)
+        return cls(nodes=count if is_node else 0, edges=0 if is_node else count, **what)
 
     def __add__(self, other: Affected) -> Affected:
-        return Affected(nodes=self.nodes + other.nodes, edges=self.edges + other.edges)
+        return Affected(
+            nodes=self.nodes + other.nodes,
+            edges=self.edges + other.edges,
+            inserted=self.inserted + other.inserted,
+            updated=self.updated + other.updated,
+            deleted=self.deleted + other.deleted,
+            unchanged=self.unchanged + other.unchanged,
+        )
 
 
 _Refused: TypeAlias = Mapping[str, OmnigraphError]
+_Values: TypeAlias = dict[str, Any]
 
 
 @record
@@ -71,91 +88,129 @@ class Statements:
         """Run one statement.
 
         Raises:
-            QueryMeaningError: a value does not fit the property it is assigned to.
+            QueryMeaningError, QueryRuntimeError: a value does not fit the property it is assigned to.
             ExternalBlobError: a Blob is given as an address outside the graph.
         """
         match statement:
             case InsertPlan():
-                return self._insert_node(statement) if statement.entity == "node" else self._insert_edge(statement)
+                return self._insert(statement, StatementRows(self.given, 1))
             case UpdatePlan():
                 return self._update(statement)
             case DeletePlan():
-                return self._delete_nodes(statement) if statement.entity == "node" else self._delete_edges(statement)
+                return self._delete(statement)
             case _:
                 assert_never(statement)
 
-    def _insert_node(self, plan: InsertPlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        values, refused = self._assigned(node, plan)
-        self._insert(node, whole_row(node, values), refused)
-        return Affected(nodes=1)
+    def _insert(self, plan: InsertPlan, rows: StatementRows) -> Affected:
+        """Insert one entity per row."""
+        owner = self._owner(plan.entity, plan.type_name)
+        given, refused = self._assigned(owner, plan.assigns)
+        columns = {
+            assign.property: self._computed(owner, assign, rows)
+            for assign in plan.assigns
+            if assign.property not in given
+        }
+        ends = self._ends(owner, plan, rows) if isinstance(owner, EdgeType) else {}
+        for at in range(rows.length):
+            values = given | {name: column[at] for name, column in columns.items()}
+            row = {**{name: column[at] for name, column in ends.items()}, **whole_row(owner, values)}
+            self._put(owner, row, refused)
+        return Affected.of(owner, rows.length, inserted=rows.length)
 
-    def _insert_edge(self, plan: InsertPlan) -> Affected:
-        edge = self.catalog.edges[plan.type_name]
-        ends = {"src": self.given.end(edge, "from", plan.from_id), "dst": self.given.end(edge, "to", plan.to_id)}
-        values, refused = self._assigned(edge, plan)
-        self._insert(edge, {**ends, **whole_row(edge, values)}, refused)
-        return Affected(edges=1)
-
-    def _insert(self, owner: NodeType | EdgeType, values: dict[str, object], refused: _Refused) -> None:
+    def _put(self, owner: NodeType | EdgeType, values: _Values, refused: _Refused) -> None:
         is_made = owner.key is None
         chosen = str(self.ids.ulid()) if is_made else entity_id(owner, values)
         self.staging.pending(owner).insert(chosen, values, is_made=is_made)
         self._note(owner, [chosen], values, refused)
 
+    def _computed(self, owner: NodeType | EdgeType, assign: Assign, rows: StatementRows) -> list[Any]:
+        """Return what a property stores for each row."""
+        found = decoded_values(computed_column(assign.value, rows, owner))
+        return [fit_stored(value, assign.type, owner, assign.property) for value in found]
+
+    def _ends(self, owner: EdgeType, plan: InsertPlan, rows: StatementRows) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for column, name, end in (("src", "from", plan.from_id), ("dst", "to", plan.to_id)):
+            values = [None] * rows.length if end is None else self._value(owner, end, rows)
+            found[column] = [fit_end(value, owner, name) for value in values]
+        return found
+
+    def _value(self, owner: NodeType | EdgeType, value: Scalarlike, rows: StatementRows) -> list[Any]:
+        if isinstance(value, Constant | ParameterRef):
+            return [self.given.value(value)] * rows.length
+        return decoded_values(computed_column(value, rows, owner))
+
     def _update(self, plan: UpdatePlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        assigned, refused = self._assigned(node, plan)
-        schema = self.staging.pending(node).schema
-        matched = self.staging.find(node, self._comparison(node, plan.where), schema.names)
-        for name, value in assigned.items():
-            column = repeated(value, _type_of(node, name), schema.field(name).type, matched.num_rows)
-            matched = matched.set_column(schema.get_field_index(name), schema.field(name), column)
-        if matched.num_rows:
-            self.staging.pending(node).put(matched)
-            self._note(node, matched.column(KEY).to_pylist(), assigned, refused)
-        elif refused:
+        owner = self._owner(plan.entity, plan.type_name)
+        schema = self.staging.pending(owner).schema
+        given, refused = self._assigned(owner, plan.assigns)
+        matched = self.staging.find(owner, self._test(owner, plan.where), schema.names)
+        if not matched.num_rows and refused:
             # Whether it is an error must not depend on whether a row matches.
             raise next(iter(refused.values()))
-        return Affected(nodes=matched.num_rows)
+        rows = StatementRows(self.given, matched.num_rows, {TARGET: matched})
+        after = self._changed(owner, plan.assigns, matched, rows, given)
+        if not after.num_rows:
+            return Affected()
+        self.staging.pending(owner).put(after)
+        self._note(owner, after.column(KEY).to_pylist(), [assign.property for assign in plan.assigns], refused)
+        updated = int(changed_rows(matched, after, plan.assigns).sum())
+        return Affected.of(owner, after.num_rows, updated=updated, unchanged=after.num_rows - updated)
 
-    def _delete_nodes(self, plan: DeletePlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        ids = self._take(node, plan)
-        edges = 0
-        for name in plan.cascades if ids else ():
-            edge = self.catalog.edges[name]
-            touching = self.staging.find_edges(edge, node, pa.array(sorted(ids), pa.string()))
-            self.staging.pending(edge).remove(touching)
-            self.staging.refused.forget(edge.table_key, touching)
-            edges += len(touching)
-        return Affected(nodes=len(ids), edges=edges)
+    def _changed(
+        self,
+        owner: NodeType | EdgeType,
+        assigns: Sequence[Assign],
+        before: pa.Table,
+        rows: StatementRows,
+        given: Mapping[str, Any],
+    ) -> pa.Table:
+        """Return entities with their new values; ``rows`` has one row for each of them."""
+        after, schema = before, self.staging.pending(owner).schema
+        names = one_array(before.column(KEY))
+        for assign in assigns:
+            field = schema.field(assign.property)
+            if assign.property in given:
+                column = repeated(given[assign.property], assign.type, field.type, before.num_rows)
+            else:
+                column = assigned_column(owner, assign, rows, names, field)
+            after = after.set_column(after.schema.get_field_index(assign.property), field, column)
+        return after
 
-    def _delete_edges(self, plan: DeletePlan) -> Affected:
-        return Affected(edges=len(self._take(self.catalog.edges[plan.type_name], plan)))
+    def _delete(self, plan: DeletePlan) -> Affected:
+        owner = self._owner(plan.entity, plan.type_name)
+        found = self.staging.find(owner, self._test(owner, plan.where), [KEY])
+        return self._remove(owner, found.column(KEY).to_pylist(), plan.cascades)
 
-    def _take(self, owner: NodeType | EdgeType, plan: DeletePlan) -> Collection[str]:
-        """Remove what matches and return its ids."""
-        found = self.staging.find(owner, self._comparison(owner, plan.where), [KEY])
-        ids: list[str] = found.column(KEY).to_pylist()
+    def _remove(self, owner: NodeType | EdgeType, ids: Collection[str], cascades: Sequence[str]) -> Affected:
+        """Remove entities, nodes with their edges of the listed types."""
         self.staging.pending(owner).remove(ids)
         self.staging.refused.forget(owner.table_key, set(ids))
-        return ids
+        affected = Affected.of(owner, len(ids), deleted=len(ids))
+        if not ids or not isinstance(owner, NodeType):
+            return affected
+        for name in cascades:
+            edge = self.catalog.edges[name]
+            touching = self.staging.find_edges(edge, owner, pa.array(sorted(ids), pa.string()))
+            affected += self._remove(edge, touching, ())
+        return affected
 
-    def _assigned(
-        self, owner: NodeType | EdgeType, plan: InsertPlan | UpdatePlan
-    ) -> tuple[dict[str, object], _Refused]:
-        """Return what each property stores, and for Blobs that cannot be stored the error in case they stay.
+    def _assigned(self, owner: NodeType | EdgeType, assigns: Sequence[Assign]) -> tuple[_Values, _Refused]:
+        """Return what properties store that are given a value, and for Blobs that cannot be stored the error.
 
-        No statement can ask for the content of a Blob, so that the mutation may go on without it.
+        No statement can ask for the content of a Blob, so that the mutation may go on without it, in case another
+        statement replaces it. What is computed of rows is left out.
         """
-        values: dict[str, object] = {}
+        values: _Values = {}
         refused: dict[str, OmnigraphError] = {}
-        for assign in plan.assigns:
+        for assign in assigns:
+            if not isinstance(assign.value, Constant | ParameterRef):
+                continue
+            value = self.given.value(assign.value)
             try:
-                values[assign.property] = self.given.stored(owner, assign)
+                values[assign.property] = fit_stored(value, assign.type, owner, assign.property)
             except (ExternalBlobError, QueryMeaningError) as problem:
-                if assign.type.scalar is not Scalar.BLOB or self.given.value(assign.value) is None:
+                if assign.type.scalar is not Scalar.BLOB or value is None:
                     raise
                 values[assign.property] = b""
                 refused[assign.property] = problem
@@ -167,7 +222,12 @@ class Statements:
             refused = {name: _in_row(problem, self.row) for name, problem in refused.items()}
         self.staging.refused.assign(owner.table_key, ids, names, refused)
 
-    def _comparison(self, owner: NodeType | EdgeType, where: Compare) -> Comparison:
+    def _owner(self, entity: EntityKind, name: str) -> NodeType | EdgeType:
+        return self.catalog.nodes[name] if entity == "node" else self.catalog.edges[name]
+
+    def _test(self, owner: NodeType | EdgeType, where: Compare | Condition) -> Comparison | ConditionTest:
+        if isinstance(where, Condition):
+            return ConditionTest(condition=where, given=self.given)
         left, right = where.left, where.right
         if not isinstance(left, TargetColumn) or not isinstance(right, Constant | ParameterRef):
             raise InternalError(f"a statement compares something else than a property with a value: {where}")
@@ -178,124 +238,6 @@ class Statements:
 def _in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
     """Return the error of one of several calls."""
     return type(problem)(f"row {row}: {problem.message}", details=problem.details, hint=problem.hint)
-
-
-def _type_of(owner: NodeType, name: str) -> PropertyType:
-    prop = owner.get(name)
-    if prop is None:
-        raise InternalError(f"a plan assigns a property that its type does not have: {owner.name}.{name}")
-    return prop.type
-
-
-_Expressions: TypeAlias = Mapping[str, Constant | ParameterRef | None]
-
-_TEXT = PropertyType(scalar=Scalar.STRING)
-# The class of values that are stored as they are, once their range is known to fit.
-_CLASSES: Mapping[Scalar, type] = {
-    Scalar.STRING: str,
-    Scalar.BOOL: bool,
-    Scalar.I32: int,
-    Scalar.I64: int,
-    Scalar.U32: int,
-    Scalar.U64: int,
-    Scalar.F32: float,
-    Scalar.F64: float,
-    Scalar.DATE: int,
-    Scalar.DATETIME: int,
-}
-
-
-def insert_tables(
-    statements: Sequence[InsertPlan], calls: ParameterRows, *, catalog: Catalog, now_ms: int, ids: IdSource
-) -> list[tuple[NodeType | EdgeType, pa.Table]] | None:
-    """Return the rows that inserts make, per type in the order in which they are inserted, or None when unsure.
-
-    Args:
-        statements: a run of inserts.
-        calls: the parameters of each time that the whole run is made.
-        catalog: the schema.
-        now_ms: the instant of the request.
-        ids: makes up the ids of types without a key.
-    """
-    given = ParameterRows(columns={**calls.columns, NOW_PARAMETER: [now_ms] * calls.count}, count=calls.count)
-    by_type: dict[tuple[str, str], list[InsertPlan]] = {}
-    for statement in statements:
-        by_type.setdefault((statement.entity, statement.type_name), []).append(statement)
-    found: list[tuple[NodeType | EdgeType, pa.Table]] = []
-    for (entity, name), plans in by_type.items():
-        owner: NodeType | EdgeType = catalog.nodes[name] if entity == "node" else catalog.edges[name]
-        rows = _rows(owner, plans, given, ids)
-        if rows is None:
-            return None
-        found.append((owner, rows))
-    return found
-
-
-def _rows(
-    owner: NodeType | EdgeType, plans: Sequence[InsertPlan], calls: ParameterRows, ids: IdSource
-) -> pa.Table | None:
-    schema = arrow_schema(owner)
-    columns: dict[str, pa.Array] = {}
-    assigned = [_expressions(plan) for plan in plans]
-    for name, of in _columns(owner):
-        column = _stored(_values([one.get(name) for one in assigned], calls), of, owner, schema.field(name))
-        if column is None:
-            return None
-        columns[name] = column
-    count = len(plans) * calls.count
-    try:
-        made = [str(ids.ulid()) for _ in range(count)] if owner.key is None else None
-        columns[KEY] = entity_ids(owner, columns) if made is None else pa.array(made, pa.string())
-    except OmnigraphError:
-        return None
-    return pa.table([columns[name] for name in schema.names], schema=schema)
-
-
-def _columns(owner: NodeType | EdgeType) -> Iterator[tuple[str, PropertyType]]:
-    if isinstance(owner, EdgeType):
-        yield from (("src", _TEXT), ("dst", _TEXT))
-    yield from ((prop.name, prop.type) for prop in owner.properties)
-
-
-def _expressions(plan: InsertPlan) -> _Expressions:
-    assigned: dict[str, Constant | ParameterRef | None] = {item.property: item.value for item in plan.assigns}
-    if plan.entity == "edge":
-        assigned |= {"src": plan.from_id, "dst": plan.to_id}
-    return assigned
-
-
-def _values(expressions: Sequence[Constant | ParameterRef | None], calls: ParameterRows) -> list[Any]:
-    """Return the decoded values of one column: all statements of the first call, then of the next."""
-    if calls.count == 1:
-        columns = calls.columns
-        return [
-            None if item is None else item.value if isinstance(item, Constant) else columns[item.name][0]
-            for item in expressions
-        ]
-    values: list[Any] = [None] * (len(expressions) * calls.count)
-    for place, item in enumerate(expressions):
-        if isinstance(item, Constant):
-            values[place :: len(expressions)] = [item.value] * calls.count
-        elif item is not None:
-            values[place :: len(expressions)] = calls.columns[item.name]
-    return values
-
-
-def _stored(values: list[Any], of: PropertyType, owner: NodeType | EdgeType, field: pa.Field) -> pa.Array | None:
-    """Return a column as it is stored, or None when some value does not plainly fit."""
-    kinds = set(map(type, values))
-    if NoneType in kinds and not field.nullable:
-        return None
-    kinds.discard(NoneType)
-    try:
-        if of.is_list or not kinds <= {_CLASSES.get(of.scalar)}:
-            values = [fit_stored(value, of, owner, field.name) for value in values]
-        array = stored_array(values, field.type)
-    except (OmnigraphError, pa.ArrowException, OverflowError, UnicodeError):
-        return None
-    if of.scalar in FLOATS and not of.is_list and not pc.all(pc.is_finite(array), min_count=0).as_py():
-        return None
-    return array if isinstance(array, pa.Array) else None
 
 
 # Fewer inserts than this are quicker one by one.
@@ -331,7 +273,7 @@ class CallRunner:
             row = None if calls.count == 1 else number + 1
             try:
                 affected = sum((run_one(run, one, row) for run in runs), affected)
-            except (QueryMeaningError, ExternalBlobError) as problem:
+            except (QueryMeaningError, QueryRuntimeError, ExternalBlobError) as problem:
                 if row is None:
                     raise
                 raise _in_row(problem, row) from problem
@@ -364,6 +306,5 @@ class CallRunner:
             self.staging.pending(owner).insert_rows(rows, is_made=owner.key is None)
             if self.staging.refused:
                 self.staging.refused.forget(owner.table_key, set(rows.column(KEY).to_pylist()))
-            is_node = isinstance(owner, NodeType)
-            affected += Affected(nodes=rows.num_rows if is_node else 0, edges=0 if is_node else rows.num_rows)
+            affected += Affected.of(owner, rows.num_rows, inserted=rows.num_rows)
         return affected

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, Scalar
 from omnigraph.errors import QueryTypeError
+from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
     CheckedAssignment,
@@ -14,12 +16,16 @@ from omnigraph.ir.check.tree import (
     CheckedPredicate,
     CheckedStatement,
     CheckedUpdate,
+    Operand,
 )
-from omnigraph.ir.check.values import check_assigned_value, check_tested_value
+from omnigraph.ir.check.values import check_assigned_value, check_computed_value, check_tested_value
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Ident
 
+_STORED = {"from": "src", "to": "dst"}
+
+ID = PropertyDef(name="id", type=TEXT)
 # The ends of an edge are written like properties, as the ids of its nodes.
 ENDS = {"from": PropertyDef(name="from", type=TEXT), "to": PropertyDef(name="to", type=TEXT)}
 
@@ -31,7 +37,7 @@ def check_statement(statement: ast.Statement, scope: Scope) -> CheckedStatement:
             target = _target(statement.type_name, scope)
             if statement.if_present != "replace" or statement.for_each:
                 raise scope.violation(None, "this form of insert is not supported yet", statement.span)
-            assigned = _check_assignments(statement.assignments, statement, target, scope)
+            assigned = _check_assignments(statement.assignments, statement, target, _alone(scope))
             _check_complete(statement, target, assigned, scope)
             return CheckedInsert(target=target, assignments=assigned)
         case ast.Update():
@@ -54,14 +60,39 @@ def _refuse_guard(version: ast.Expression | None, scope: Scope) -> None:
 def _check_update(statement: ast.Update, scope: Scope) -> CheckedUpdate:
     target = _target(statement.type_name, scope)
     _refuse_guard(statement.version, scope)
-    if isinstance(target, EdgeType):
-        message = f"'{target.name}' is an edge type, which cannot be updated"
-        raise scope.violation(
-            "T16", message, statement.type_name.span, suggestion="delete the edge and insert it again"
-        )
-    assigned = _check_assignments(statement.assignments, statement, target, scope)
+    _refuse_ends(statement.assignments, target, scope)
+    assigned = _check_assignments(statement.assignments, statement, target, _with_target(target, scope))
     predicate = _check_predicate(statement.predicate, target, scope)
     return CheckedUpdate(target=target, assignments=assigned, predicate=predicate)
+
+
+def _refuse_ends(assignments: tuple[ast.Assignment, ...], target: NodeType | EdgeType, scope: Scope) -> None:
+    for assignment in assignments:
+        if isinstance(target, EdgeType) and assignment.property.text in ENDS:
+            message = f"the ends of an edge cannot be changed, not '{assignment.property.text}' of '{target.name}'"
+            suggestion = "delete the edge and insert it again"
+            raise scope.violation("T16", message, assignment.property.span, suggestion=suggestion)
+
+
+def target_columns(target: NodeType | EdgeType) -> tuple[PropertyDef, ...]:
+    """Return what a statement may call of the entities of its type by a bare name."""
+    ends = tuple(ENDS.values()) if isinstance(target, EdgeType) else ()
+    return (ID, *ends, *target.properties)
+
+
+def stored_name(target: NodeType | EdgeType, name: str) -> str:
+    """Return the column that a bare name means: the ends of an edge are stored under other names."""
+    return _STORED.get(name, name) if isinstance(target, EdgeType) else name
+
+
+def _alone(scope: Scope) -> Scope:
+    """Return a scope of parameters and functions only."""
+    return replace(scope, entities={}, values={}, nullable=set(), block_checker=None)
+
+
+def _with_target(target: NodeType | EdgeType, scope: Scope) -> Scope:
+    """Return a scope in which bare names are those of the target."""
+    return replace(_alone(scope), values={prop.name: prop.type for prop in target_columns(target)})
 
 
 def _target(name: Ident, scope: Scope) -> NodeType | EdgeType:
@@ -89,9 +120,28 @@ def _check_assignments(
             raise scope.violation("T13", f"'{name.text}' is assigned twice", name.span)
         seen.add(name.text)
         prop = _property(name, target, scope)
-        value = check_assigned_value(prop, assignment.value, scope)
+        value = _check_assigned(prop, assignment.value, scope)
         checked.append(CheckedAssignment(property=prop, value=value, span=name.span))
     return tuple(checked)
+
+
+def _check_assigned(prop: PropertyDef, value: ast.Expression, scope: Scope) -> Operand:
+    if isinstance(value, ast.Now | ast.Literal | ast.Variable):
+        return check_assigned_value(prop, value, scope)
+    operand = check_expression(value, scope)
+    _refuse_searches(operand, scope)
+    check_computed_value(prop, operand, value_type(operand, scope), scope)
+    return operand
+
+
+def _refuse_searches(operand: Operand, scope: Scope) -> None:
+    """Raise T28 if something stands in a statement that only rows of a match have."""
+    expression = operand.expression
+    if isinstance(expression, ast.Aggregate | ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch):
+        what = "an aggregate" if isinstance(expression, ast.Aggregate) else "a search"
+        raise scope.violation("T28", f"{what} has no value in a statement", operand.span)
+    for part in operand.parts:
+        _refuse_searches(part, scope)
 
 
 def _property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> PropertyDef:
@@ -126,10 +176,12 @@ def _check_complete(
 
 def _check_predicate(
     predicate: ast.Predicate | ast.Expression, target: NodeType | EdgeType, scope: Scope
-) -> CheckedPredicate:
+) -> CheckedPredicate | Operand:
     if not isinstance(predicate, ast.Predicate):
-        raise scope.violation(None, "this condition is not supported here yet", predicate.span)
-    prop = _property(predicate.property, target, scope)
+        condition = check_condition(predicate, _with_target(target, scope))
+        _refuse_searches(condition, scope)
+        return condition
+    prop = ID if predicate.property.text == ID.name else _property(predicate.property, target, scope)
     if prop.type.scalar is Scalar.BLOB:
         raise scope.violation("T11", f"'{prop.name}' is a Blob, which cannot be tested", predicate.property.span)
     if prop.type.is_list or prop.type.is_vector:

@@ -79,7 +79,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T13": "a statement assigns a property once",
         "T14": "a mutation uses declared parameters only",
         "T15": "hop bounds are 1 <= min <= max; nearest compares a vector property with a vector of its size or a text",
-        "T16": "an update changes nodes, not edges",
+        "T16": "an update changes the properties of an edge, never its ends",
         "T17": "ordering by nearest needs a limit",
         "T18": "ordering by nearest is not combined with an alias key",
         "T19": "search and fuzzy look for text in a text property, and are used by themselves or before '= true'",

@@ -230,11 +230,11 @@ class CheckedInsert:
 
 @record
 class CheckedUpdate:
-    """An update of a node type."""
+    """An update of nodes or edges; a condition that is no plain comparison is an operand."""
 
-    target: NodeType
+    target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
 @record
@@ -242,7 +242,7 @@ class CheckedDelete:
     """A delete of nodes or edges."""
 
     target: NodeType | EdgeType
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
 CheckedStatement = CheckedInsert | CheckedUpdate | CheckedDelete

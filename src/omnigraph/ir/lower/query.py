@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.ir.check.mutations import stored_name, target_columns
 from omnigraph.ir.check.tree import (
     CheckedAssignment,
     CheckedDelete,
@@ -15,14 +16,18 @@ from omnigraph.ir.check.tree import (
     CheckedRead,
     CheckedStatement,
     CheckedUpdate,
+    Operand,
 )
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match
 from omnigraph.ir.lower.output import lower_output
 from omnigraph.ir.lower.stages import is_classic, lower_stages
 from omnigraph.ir.model import (
+    TARGET,
     Assign,
+    Column,
     Compare,
+    Condition,
     DeletePlan,
     EntityKind,
     InsertPlan,
@@ -32,11 +37,13 @@ from omnigraph.ir.model import (
     ParameterSlot,
     Plan,
     ReadPlan,
+    Scalarlike,
     StatementPlan,
     TargetColumn,
     Unwind,
     UpdatePlan,
 )
+from omnigraph.lang.gq import ast
 
 
 def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Lowering) -> StatementPlan:
@@ -45,18 +52,20 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
         case CheckedInsert():
             return _lower_insert(statement, lowering)
         case CheckedUpdate():
-            _refuse_key(statement, lowering)
+            _refuse_key(statement.target, statement.assignments, lowering)
+            inner = _with_target(statement.target, lowering)
             return UpdatePlan(
+                entity=_entity(statement.target),
                 type_name=statement.target.name,
-                assigns=_assigns(statement.assignments, lowering),
-                where=_where(statement.predicate, lowering),
+                assigns=_assigns(statement.assignments, inner),
+                where=_where(statement.predicate, inner),
             )
         case CheckedDelete():
             target = statement.target
             return DeletePlan(
                 entity=_entity(target),
                 type_name=target.name,
-                where=_where(statement.predicate, lowering),
+                where=_where(statement.predicate, _with_target(target, lowering)),
                 cascades=incident_edges(target, catalog) if isinstance(target, NodeType) else (),
             )
         case _:
@@ -96,14 +105,25 @@ def _assigns(assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> 
     )
 
 
-def _refuse_key(statement: CheckedUpdate, lowering: Lowering) -> None:
-    for item in statement.assignments:
-        if item.property.name in (statement.target.key or ()):
-            message = f"cannot update @key property '{item.property.name}' of '{statement.target.name}'"
+def _refuse_key(target: NodeType | EdgeType, assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> None:
+    for item in assignments:
+        if item.property.name in (target.key or ()):
+            message = f"cannot update @key property '{item.property.name}' of '{target.name}'"
             raise lowering.refusal(message, item.span, suggestion="delete and insert instead")
 
 
-def _where(predicate: CheckedPredicate, lowering: Lowering) -> Compare:
+def _with_target(target: NodeType | EdgeType, lowering: Lowering) -> Lowering:
+    """Return a lowering in which bare names are columns of the target."""
+    named: dict[ast.Expression, Scalarlike] = {
+        ast.AliasRef(name=prop.name): Column(variable=TARGET, property=stored_name(target, prop.name), type=prop.type)
+        for prop in target_columns(target)
+    }
+    return lowering.substituting(named)
+
+
+def _where(predicate: CheckedPredicate | Operand, lowering: Lowering) -> Compare | Condition:
+    if isinstance(predicate, Operand):
+        return Condition(value=lowering.scalar(predicate))
     prop = predicate.property
     value = lowering.fitted(lowering.scalar(predicate.value), prop.type)
     return Compare(left=TargetColumn(property=prop.name, type=prop.type), op=predicate.op, right=value)

@@ -2,6 +2,7 @@
 
 from omnigraph.ir.model.expressions import (
     NOW_PARAMETER,
+    TARGET,
     AggregateCall,
     Apply,
     Bm25Ranking,
@@ -67,6 +68,7 @@ from omnigraph.ir.model.plans import (
 __all__ = [
     "NOW_PARAMETER",
     "PRIVATE_MARK",
+    "TARGET",
     "AggregateCall",
     "AntiJoin",
     "Apply",

@@ -12,6 +12,7 @@ from omnigraph.ir.model.expressions import (
     AggregateCall,
     Column,
     Compare,
+    Condition,
     Constant,
     OutputExpression,
     OutputRef,
@@ -319,7 +320,7 @@ class Assign:
     """A property and the value it gets."""
 
     property: str
-    value: Constant | ParameterRef
+    value: Scalarlike
     type: PropertyType
 
     def __str__(self) -> str:
@@ -333,8 +334,8 @@ class InsertPlan:
     entity: EntityKind
     type_name: str
     assigns: tuple[Assign, ...]
-    from_id: Constant | ParameterRef | None = None
-    to_id: Constant | ParameterRef | None = None
+    from_id: Scalarlike | None = None
+    to_id: Scalarlike | None = None
     from_type: str | None = None
     to_type: str | None = None
 
@@ -345,14 +346,15 @@ class InsertPlan:
 
 @record
 class UpdatePlan:
-    """Assign properties of every node that matches."""
+    """Assign properties of every entity that matches."""
 
     type_name: str
     assigns: tuple[Assign, ...]
-    where: Compare
+    where: Compare | Condition
+    entity: EntityKind = "node"
 
     def __str__(self) -> str:
-        return f"update node {self.type_name}{_set(self.assigns)} where {self.where}"
+        return f"update {self.entity} {self.type_name}{_set(self.assigns)} where {self.where}"
 
 
 @record
@@ -361,7 +363,7 @@ class DeletePlan:
 
     entity: EntityKind
     type_name: str
-    where: Compare
+    where: Compare | Condition
     cascades: tuple[str, ...] = ()
 
     def __str__(self) -> str:
