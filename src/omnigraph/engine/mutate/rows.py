@@ -23,6 +23,8 @@ from omnigraph.ir.model import (
     Compare,
     Condition,
     Constant,
+    EntityRef,
+    EntityType,
     ListContains,
     ParameterRef,
     SameEntity,
@@ -140,12 +142,14 @@ def decoded_values(values: pa.Array) -> list[Any]:
 
 
 def columns_of(values: Iterable[Scalarlike]) -> dict[str, dict[str, None]]:
-    """Return the properties that expressions look at, by variable and in the order of their first use."""
+    """Return the variables and the properties of them that expressions look at, in the order of their first use."""
     found: dict[str, dict[str, None]] = {}
     for value in values:
         for inner in inner_values(value):
             if isinstance(inner, Column):
                 found.setdefault(inner.variable, {})[inner.property] = None
+            elif isinstance(inner, EntityRef | EntityType):
+                found.setdefault(inner.variable, {})
     return found
 
 

@@ -11,14 +11,16 @@ import pyarrow.compute as pc
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.entity_ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.comparison import Comparison
+from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.engine.comparison import Comparison, one_array
 from omnigraph.engine.mutate.rows import ConditionTest
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import OmnigraphError
+from omnigraph.ir.model import BoundEntity
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import RowChange
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
 
@@ -81,6 +83,12 @@ class PendingTable:
         gone = pa.array(sorted(ids), pa.string())
         self._rows = _without(self.rows(), gone)
         self._removed.update(set(ids) - self._made)
+
+    def with_ids(self, ids: pa.Array) -> pa.Table:
+        """Return the pending rows with these ids; rows that wait and are not asked for go on waiting."""
+        is_waiting = bool(self._waiting) and any(name in self._waiting for name in ids.to_pylist())
+        rows = self.rows() if is_waiting else self._rows
+        return rows.filter(pc.is_in(rows.column(KEY), value_set=ids))
 
     def rows(self) -> pa.Table:
         """Return the pending rows, each id once."""
@@ -173,6 +181,49 @@ class MutationStaging:
         rows = pending.rows()
         matched = [stored, rows.filter(where.mask(rows))]
         return pa.concat_tables([part.select(list(columns)).cast(plain) for part in matched])
+
+    @property
+    def snapshot(self) -> GraphSnapshot:
+        """The state that the mutation runs on."""
+        return self._txn.snapshot
+
+    def owner(self, bound: BoundEntity) -> NodeType | EdgeType:
+        """Return the type of a variable."""
+        name = bound.type_name
+        return self._catalog.nodes[name] if bound.entity == "node" else self._catalog.edges[name]
+
+    def depend_on(self, table_key: str) -> None:
+        """Take down that the write is decided on every row of a table."""
+        self._txn.read_table(table_key)
+
+    def has_changed(self, owner: NodeType | EdgeType) -> bool:
+        """Whether a statement has changed rows of a type."""
+        pending = self._tables.get(owner.table_key)
+        return pending is not None and bool(pending.rows().num_rows or pending.removed)
+
+    def readable_rows(self, owner: NodeType | EdgeType) -> pa.Table:
+        """Return everything that can be read of all entities of a type at this point: no Blobs."""
+        pending = self.pending(owner)
+        blobs = {prop.name for prop in owner.properties if prop.type.scalar is Scalar.BLOB}
+        schema = pa.schema([field for field in pending.schema if field.name not in blobs])
+        stored = pending.visible(self._view.all_rows(owner.table_key, schema.names))
+        return pa.concat_tables([part.select(schema.names).cast(schema) for part in (stored, pending.rows())])
+
+    def rows_with_ids(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the entities with these ids that are there at this point, and their ids."""
+        self._txn.read_table(owner.table_key)
+        pending = self.pending(owner)
+        wanted = pc.unique(ids).drop_null()
+        names = list(dict.fromkeys([KEY, *columns]))
+        plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in names])
+        stored = pending.visible(self._view.rows_of(owner.table_key, wanted, names))
+        rows = pending.with_ids(wanted)
+        return pa.concat_tables([part.select(names).cast(plain) for part in (stored, rows)])
+
+    def aligned(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Return columns of entities as they are at this point, one row per id; NULL where there is none."""
+        found = self.rows_with_ids(owner, ids, columns).combine_chunks()
+        return found.take(pc.index_in(ids, value_set=one_array(found.column(KEY))))
 
     def find_edges(self, edge: EdgeType, node: NodeType, node_ids: pa.Array) -> set[str]:
         """Return the ids of all edges of a type that start or end at one of the nodes, as of this point."""

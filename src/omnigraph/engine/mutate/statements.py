@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
@@ -14,28 +14,45 @@ from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType, Scalar
 from omnigraph.engine.comparison import Comparison, column_of, compare, one_array
 from omnigraph.engine.mutate.assigning import assigned_column, changed_rows, computed_column
-from omnigraph.engine.mutate.insert_columns import insert_tables
-from omnigraph.engine.mutate.rows import ConditionTest, StatementRows, decoded_values
+from omnigraph.engine.mutate.matching import Matched, Matcher, first_positions, present
+from omnigraph.engine.mutate.rows import ConditionTest, StatementRows, columns_of, decoded_values
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, whole_row
-from omnigraph.errors import ExternalBlobError, InternalError, OmnigraphError, QueryMeaningError, QueryRuntimeError
+from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, stored_array, whole_row
+from omnigraph.engine.query.functions import cast_to
+from omnigraph.engine.query.output.ordering import output_type
+from omnigraph.engine.query.values import compute
+from omnigraph.errors import (
+    BadValue,
+    ExistingKeys,
+    ExternalBlobError,
+    InternalError,
+    KeyExistsError,
+    OmnigraphError,
+    QueryMeaningError,
+    QueryRuntimeError,
+)
 from omnigraph.ir.model import (
     TARGET,
+    AggregateCall,
     Assign,
     Compare,
     Condition,
     Constant,
+    DeleteMatchedPlan,
     DeletePlan,
     EntityKind,
+    InsertMode,
     InsertPlan,
-    MutationPlan,
+    MatchPlan,
+    Output,
     ParameterRef,
+    RankingValue,
     Scalarlike,
     StatementPlan,
     TargetColumn,
+    UpdateMatchedPlan,
     UpdatePlan,
 )
-from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 from omnigraph.runtime import IdSource
 from omnigraph.store.tables.pinned import KEY
@@ -69,31 +86,47 @@ class Affected:
         )
 
 
+_NO_SCALAR = AggregateCall | RankingValue
 _Refused: TypeAlias = Mapping[str, OmnigraphError]
 _Values: TypeAlias = dict[str, Any]
 
 
-@record
+@dataclass(kw_only=True)
 class Statements:
-    """Runs statements: they read and change ``staging`` and nothing else."""
+    """Runs statements: they read and change ``staging`` and nothing else.
+
+    ``matched`` are the rows of the last match, ``written`` is what the last statement wrote.
+    """
 
     catalog: Catalog
     staging: MutationStaging
     given: RequestValues
     ids: IdSource
+    matcher: Matcher
     # Which of several calls it is, counted from 1.
     row: int | None = None
+    matched: Matched | None = None
+    written: tuple[NodeType | EdgeType, Sequence[str]] | None = None
 
     def run(self, statement: StatementPlan) -> Affected:
         """Run one statement.
 
         Raises:
-            QueryMeaningError, QueryRuntimeError: a value does not fit the property it is assigned to.
+            QueryMeaningError, QueryRuntimeError: a value does not fit the property it is assigned to, or an entity
+                gets several.
             ExternalBlobError: a Blob is given as an address outside the graph.
+            KeyExistsError: a strict insert meets its key.
         """
         match statement:
+            case MatchPlan():
+                self.matched = self.matcher.run(statement, self.given)
+                return Affected()
             case InsertPlan():
-                return self._insert(statement, StatementRows(self.given, 1))
+                return self._insert(statement)
+            case UpdateMatchedPlan():
+                return self._update_matched(statement)
+            case DeleteMatchedPlan():
+                return self._delete_matched(statement)
             case UpdatePlan():
                 return self._update(statement)
             case DeletePlan():
@@ -101,38 +134,129 @@ class Statements:
             case _:
                 assert_never(statement)
 
-    def _insert(self, plan: InsertPlan, rows: StatementRows) -> Affected:
-        """Insert one entity per row."""
+    def returned(self, outputs: Sequence[Output]) -> pa.Table:
+        """Return what is asked of the rows of the last match, or of what the last statement wrote, as it is now."""
+        values = [output.expression for output in outputs if not isinstance(output.expression, _NO_SCALAR)]
+        if self.matched is not None:
+            rows = self.matched.rows(self.staging, self.given, values)
+        else:
+            owner, ids = self.written or (None, ())
+            rows = StatementRows(self.given, len(ids))
+            if owner is not None:
+                named = pa.array(ids, pa.string())
+                found = self.staging.aligned(owner, named, list(columns_of(values).get(TARGET, ())))
+                rows = StatementRows(self.given, len(ids), {TARGET: found})
+        schema = returned_schema(outputs)
+        columns = [cast_to(compute(value, rows), column.type) for value, column in zip(values, schema, strict=True)]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def _insert(self, plan: InsertPlan) -> Affected:
+        """Insert one entity, or one for each distinct row of the match."""
         owner = self._owner(plan.entity, plan.type_name)
+        rows = StatementRows(self.given, 1)
+        if plan.for_each is not None:
+            values = [item for item in (*(assign.value for assign in plan.assigns), plan.from_id, plan.to_id) if item]
+            rows = self._match().distinct(plan.for_each).rows(self.staging, self.given, values)
         given, refused = self._assigned(owner, plan.assigns)
         columns = {
             assign.property: self._computed(owner, assign, rows)
             for assign in plan.assigns
             if assign.property not in given
         }
-        ends = self._ends(owner, plan, rows) if isinstance(owner, EdgeType) else {}
-        for at in range(rows.length):
-            values = given | {name: column[at] for name, column in columns.items()}
-            row = {**{name: column[at] for name, column in ends.items()}, **whole_row(owner, values)}
-            self._put(owner, row, refused)
-        return Affected.of(owner, rows.length, inserted=rows.length)
+        if isinstance(owner, EdgeType):
+            columns |= self._ends(owner, plan, rows)
+        found = [given | {name: column[at] for name, column in columns.items()} for at in range(rows.length)]
+        if plan.mode is not None:
+            return self._insert_by_key(owner, plan.mode, self._keyed(owner, found), refused)
+        whole = [{**values, **whole_row(owner, values)} for values in found]
+        if owner.key is not None and plan.for_each is not None:
+            whole = list(self._keyed(owner, whole).values())
+        self.written = owner, [self._put(owner, values, refused) for values in whole]
+        return Affected.of(owner, len(whole), inserted=len(whole))
 
-    def _put(self, owner: NodeType | EdgeType, values: _Values, refused: _Refused) -> None:
+    def _put(self, owner: NodeType | EdgeType, values: _Values, refused: _Refused) -> str:
         is_made = owner.key is None
         chosen = str(self.ids.ulid()) if is_made else entity_id(owner, values)
         self.staging.pending(owner).insert(chosen, values, is_made=is_made)
         self._note(owner, [chosen], values, refused)
+        return chosen
+
+    def _keyed(self, owner: NodeType | EdgeType, found: Sequence[_Values]) -> dict[str, _Values]:
+        """Return the values of each entity by its id."""
+        keyed: dict[str, _Values] = {}
+        for values in found:
+            name = str(entity_id(owner, values))
+            if keyed.setdefault(name, values) != values:
+                raise different_values(owner, name)
+        return keyed
+
+    def _insert_by_key(
+        self, owner: NodeType | EdgeType, mode: InsertMode, wanted: Mapping[str, _Values], refused: _Refused
+    ) -> Affected:
+        """Insert those of the entities that are not there; what becomes of the others is up to the mode."""
+        schema = self.staging.pending(owner).schema
+        columns = schema.names if mode == "merge" else []
+        there = self.staging.rows_with_ids(owner, pa.array(list(wanted), pa.string()), columns).combine_chunks()
+        known = set(there.column(KEY).to_pylist())
+        if known and mode == "refuse":
+            names = sorted(known)
+            details = ExistingKeys(location=owner.table_key, ids=tuple(names[:20]), count=len(names))
+            raise KeyExistsError(f"{owner.name} '{names[0]}' exists already", details=details)
+        fresh = {name: values for name, values in wanted.items() if name not in known}
+        for name, values in fresh.items():
+            if isinstance(owner, EdgeType):
+                for column, end in (("src", "from"), ("dst", "to")):
+                    fit_end(values.get(column), owner, end)
+            try:
+                row = {**values, **whole_row(owner, values)}
+            except QueryMeaningError as problem:
+                raise type(problem)(f"{owner.name} '{name}': {problem.message}", details=problem.details) from problem
+            self._put(owner, row, refused)
+        done = Affected.of(owner, len(fresh), inserted=len(fresh))
+        self.written = owner, list(wanted)
+        if mode == "merge" and known:
+            return done + self._merge(owner, there, wanted, refused)
+        return done + Affected(unchanged=len(known))
+
+    def _merge(
+        self, owner: NodeType | EdgeType, before: pa.Table, wanted: Mapping[str, _Values], refused: _Refused
+    ) -> Affected:
+        """Give entities that are there the values that an upsert has for them."""
+        ids: list[str] = before.column(KEY).to_pylist()
+        given = [wanted[name] for name in ids]
+        for column in ("src", "dst") if isinstance(owner, EdgeType) else ():
+            for name, values, stored in zip(ids, given, before.column(column).to_pylist(), strict=True):
+                if values.get(column, stored) != stored:
+                    details = BadValue(what="end", value=str(values[column]), expected=str(stored))
+                    message = f"{owner.name} '{name}': the ends of an edge cannot be changed"
+                    raise QueryRuntimeError(message, details=details)
+        after, assigns = before, []
+        for prop in owner.properties:
+            if prop.name not in given[0] or prop.name in (owner.key or ()):
+                continue
+            field = self.staging.pending(owner).schema.field(prop.name)
+            column = stored_array([values[prop.name] for values in given], field.type)
+            after = after.set_column(after.schema.get_field_index(prop.name), field, column)
+            assigns.append(Assign(property=prop.name, value=Constant(value=None, type=prop.type), type=prop.type))
+        mask = changed_rows(before, after, assigns)
+        updated = int(mask.sum())
+        if updated:
+            changed = after.filter(pa.array(mask))
+            self.staging.pending(owner).put(changed)
+            self._note(owner, changed.column(KEY).to_pylist(), [item.property for item in assigns], refused)
+        return Affected.of(owner, updated, updated=updated, unchanged=len(ids) - updated)
 
     def _computed(self, owner: NodeType | EdgeType, assign: Assign, rows: StatementRows) -> list[Any]:
         """Return what a property stores for each row."""
         found = decoded_values(computed_column(assign.value, rows, owner))
         return [fit_stored(value, assign.type, owner, assign.property) for value in found]
 
-    def _ends(self, owner: EdgeType, plan: InsertPlan, rows: StatementRows) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def _ends(self, owner: EdgeType, plan: InsertPlan, rows: StatementRows) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
         for column, name, end in (("src", "from", plan.from_id), ("dst", "to", plan.to_id)):
-            values = [None] * rows.length if end is None else self._value(owner, end, rows)
-            found[column] = [fit_end(value, owner, name) for value in values]
+            if end is not None or plan.mode != "merge":
+                values = [None] * rows.length if end is None else self._value(owner, end, rows)
+                found[column] = [fit_end(value, owner, name) for value in values]
         return found
 
     def _value(self, owner: NodeType | EdgeType, value: Scalarlike, rows: StatementRows) -> list[Any]:
@@ -150,12 +274,61 @@ class Statements:
             raise next(iter(refused.values()))
         rows = StatementRows(self.given, matched.num_rows, {TARGET: matched})
         after = self._changed(owner, plan.assigns, matched, rows, given)
-        if not after.num_rows:
+        return self._replace(owner, plan.assigns, matched, after, refused)
+
+    def _update_matched(self, plan: UpdateMatchedPlan) -> Affected:
+        owner = self.staging.owner(plan.target)
+        given, refused = self._assigned(owner, plan.assigns)
+        if not self._match().length and refused:
+            raise next(iter(refused.values()))
+        name, schema = plan.target.variable, self.staging.pending(owner).schema
+        # An entity of an optional block, or one that was removed, may be missing.
+        whole = self.staging.aligned(owner, self._match().ids[name], schema.names)
+        there = present(one_array(whole.column(KEY)))
+        before, matched = whole.take(pa.array(there)), self._match().take(there)
+        rows = matched.rows(self.staging, self.given, [assign.value for assign in plan.assigns])
+        after = self._changed(owner, plan.assigns, before, rows, given)
+        ids = one_array(before.column(KEY))
+        firsts, groups = first_positions(ids)
+        if len(firsts) < len(ids):
+            once = after.take(pa.array(firsts[groups]))
+            computed = [assign for assign in plan.assigns if assign.property not in given]
+            differing = np.flatnonzero(changed_rows(once, after, computed))
+            if len(differing):
+                raise different_values(owner, ids[int(differing[0])].as_py())
+            before, after = before.take(pa.array(firsts)), after.take(pa.array(firsts))
+        return self._replace(owner, plan.assigns, before, after, refused)
+
+    def _replace(
+        self,
+        owner: NodeType | EdgeType,
+        assigns: Sequence[Assign],
+        before: pa.Table,
+        after: pa.Table,
+        refused: _Refused,
+    ) -> Affected:
+        """Put entities in the place of what they were before."""
+        ids: list[str] = after.column(KEY).to_pylist()
+        self.written = owner, ids
+        if not ids:
             return Affected()
         self.staging.pending(owner).put(after)
-        self._note(owner, after.column(KEY).to_pylist(), [assign.property for assign in plan.assigns], refused)
-        updated = int(changed_rows(matched, after, plan.assigns).sum())
-        return Affected.of(owner, after.num_rows, updated=updated, unchanged=after.num_rows - updated)
+        self._note(owner, ids, [assign.property for assign in assigns], refused)
+        updated = int(changed_rows(before, after, assigns).sum())
+        return Affected.of(owner, len(ids), updated=updated, unchanged=len(ids) - updated)
+
+    def _delete_matched(self, plan: DeleteMatchedPlan) -> Affected:
+        affected = Affected()
+        for target in plan.targets:
+            owner = self.staging.owner(target)
+            found = self.staging.rows_with_ids(owner, self._match().ids[target.variable], [])
+            affected += self._remove(owner, found.column(KEY).to_pylist(), target.cascades)
+        return affected
+
+    def _match(self) -> Matched:
+        if self.matched is None:
+            raise InternalError("a statement uses variables and no match is before it")
+        return self.matched
 
     def _changed(
         self,
@@ -219,7 +392,7 @@ class Statements:
     def _note(self, owner: NodeType | EdgeType, ids: Sequence[str], names: Iterable[str], refused: _Refused) -> None:
         """Take down which properties rows got, and which of the values cannot be stored."""
         if self.row is not None:
-            refused = {name: _in_row(problem, self.row) for name, problem in refused.items()}
+            refused = {name: in_row(problem, self.row) for name, problem in refused.items()}
         self.staging.refused.assign(owner.table_key, ids, names, refused)
 
     def _owner(self, entity: EntityKind, name: str) -> NodeType | EdgeType:
@@ -235,76 +408,17 @@ class Statements:
         return compare(column, where.op, self.given.value(right), right.type)
 
 
-def _in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
+def different_values(owner: NodeType | EdgeType, name: str) -> QueryRuntimeError:
+    """Return the error for an entity that one statement gives several values."""
+    details = BadValue(what="values", value=f"{owner.name} '{name}'", expected="the same values in every row")
+    return QueryRuntimeError(f"{owner.name} '{name}' gets different values by one statement", details=details)
+
+
+def returned_schema(outputs: Sequence[Output]) -> pa.Schema:
+    """Return the columns of what a mutation returns."""
+    return pa.schema([pa.field(output.name, output_type(output.type)) for output in outputs])
+
+
+def in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
     """Return the error of one of several calls."""
     return type(problem)(f"row {row}: {problem.message}", details=problem.details, hint=problem.hint)
-
-
-# Fewer inserts than this are quicker one by one.
-_WORTH_COLUMNS = 8
-
-
-@record
-class CallRunner:
-    """Runs calls: they read and change ``staging`` and nothing else."""
-
-    catalog: Catalog
-    staging: MutationStaging
-    now_ms: int
-    ids: IdSource
-
-    def run(self, plan: MutationPlan, calls: ParameterRows) -> Affected:
-        """Run every call in order.
-
-        Raises:
-            QueryMeaningError: a value does not fit the property it is assigned to.
-            ExternalBlobError: a Blob is given as an address outside the graph.
-        """
-        runs = [tuple(run) for _, run in groupby(plan.statements, key=lambda item: isinstance(item, InsertPlan))]
-        if len(runs) == 1:
-            # Inserts do not see each other, so all calls together are one long run of them.
-            done = self._insert_all(runs[0], calls)
-            if done is not None:
-                return done
-        run_one = self._run_statements if len(runs) == 1 else self._run_one
-        affected = Affected()
-        for number in range(calls.count):
-            one = calls if calls.count == 1 else ParameterRows.of_one(calls.row(number))
-            row = None if calls.count == 1 else number + 1
-            try:
-                affected = sum((run_one(run, one, row) for run in runs), affected)
-            except (QueryMeaningError, QueryRuntimeError, ExternalBlobError) as problem:
-                if row is None:
-                    raise
-                raise _in_row(problem, row) from problem
-        return affected
-
-    def _run_one(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
-        done = self._insert_all(run, call)
-        return self._run_statements(run, call, row) if done is None else done
-
-    def _run_statements(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
-        statements = Statements(
-            catalog=self.catalog,
-            staging=self.staging,
-            given=RequestValues(parameters=call.row(0), now_ms=self.now_ms),
-            ids=self.ids,
-            row=row,
-        )
-        return sum(map(statements.run, run), Affected())
-
-    def _insert_all(self, run: Sequence[StatementPlan], calls: ParameterRows) -> Affected | None:
-        """Make a run of inserts at once; None when it is not one, or not plainly right."""
-        inserts = [statement for statement in run if isinstance(statement, InsertPlan)]
-        if len(inserts) < len(run) or len(inserts) * calls.count < _WORTH_COLUMNS:
-            return None
-        found = insert_tables(inserts, calls, catalog=self.catalog, now_ms=self.now_ms, ids=self.ids)
-        if found is None:
-            return None
-        affected = Affected()
-        for owner, rows in found:
-            self.staging.pending(owner).insert_rows(rows, is_made=owner.key is None)
-            if self.staging.refused:
-                self.staging.refused.forget(owner.table_key, set(rows.column(KEY).to_pylist()))
-            affected += Affected.of(owner, rows.num_rows, inserted=rows.num_rows)
-        return affected

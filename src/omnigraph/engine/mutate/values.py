@@ -14,7 +14,15 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.embedding.settings import configure_hint
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
-from omnigraph.ir.model import Constant, DeletePlan, MutationPlan, ParameterRef, StatementPlan
+from omnigraph.ir.model import (
+    Constant,
+    InsertPlan,
+    MutationPlan,
+    ParameterRef,
+    StatementPlan,
+    UpdateMatchedPlan,
+    UpdatePlan,
+)
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
@@ -82,7 +90,9 @@ def decode_blobs(plan: MutationPlan, calls: ParameterRows) -> tuple[MutationPlan
 
 
 def _with_blobs(statement: StatementPlan, columns: dict[str, Sequence[Any]]) -> StatementPlan:
-    if isinstance(statement, DeletePlan) or all(item.type.scalar is not Scalar.BLOB for item in statement.assigns):
+    if not isinstance(statement, InsertPlan | UpdatePlan | UpdateMatchedPlan) or all(
+        item.type.scalar is not Scalar.BLOB for item in statement.assigns
+    ):
         return statement
     assigns = []
     for item in statement.assigns:

@@ -75,7 +75,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T9": "a negation uses a variable bound before it; only properties and variables are returned with aggregates",
         "T10": "a mutation names a type that the schema has, and assigns something",
         "T11": "a mutation assigns and tests properties that the type has, and tests no Blob",
-        "T12": "an insert assigns every required property, and both ends of an edge",
+        "T12": "an insert assigns every required property, and both ends of an edge; an upsert assigns the key",
         "T13": "a statement assigns a property once",
         "T14": "a mutation uses declared parameters only",
         "T15": "hop bounds are 1 <= min <= max; nearest compares a vector property with a vector of its size or a text",

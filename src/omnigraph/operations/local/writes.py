@@ -84,6 +84,7 @@ def _mutate(
             on_conflict=request.on_conflict,
             schema_hash=schema.hash,
             embedder=graph.embedder,
+            memory=graph.reads.memory,
         )
 
     return _for_newest_schema(run, lambda: request.on_conflict == "rerun")

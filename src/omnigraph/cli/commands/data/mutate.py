@@ -131,6 +131,8 @@ def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
     if result.actor is not None:
         lines.append(f"actor_id: {result.actor}")
+    if result.rows is not None:
+        lines += result.rows.to_table().splitlines()
     choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
 
 
