@@ -21,7 +21,7 @@ from omnigraph.engine.mutate.values import decode_blobs
 from omnigraph.engine.query.context import ReadMemory
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.view import GraphView
-from omnigraph.errors import BadValue, SchemaMovedError
+from omnigraph.errors import AffectedLimitError, BadValue, LimitExceeded, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
@@ -69,7 +69,7 @@ class MutationResult:
         }
 
 
-def run_mutation(
+def run_mutation(  # noqa: PLR0913 - one parameter per option
     branch_writer: BranchWriter,
     catalog: Catalog,
     plan: MutationPlan,
@@ -81,6 +81,7 @@ def run_mutation(
     schema_hash: str | None = None,
     embedder: Embedder | None = None,
     memory: ReadMemory | None = None,
+    max_affected: int | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
 
@@ -99,11 +100,13 @@ def run_mutation(
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
         embedder: computes required ``@embed`` vectors that inserts leave out.
         memory: what matches share with the reads of the graph.
+        max_affected: how many entities may be affected; with more it fails and changes nothing.
 
     Raises:
         QueryMeaningError: a value does not fit the property it is assigned to, or nothing computes a vector.
         ExternalBlobError: a Blob is given as an address outside the graph.
         ConstraintViolationError: the graph would break a rule of its schema.
+        AffectedLimitError: it would affect more entities than it may.
         SchemaMovedError: the branch follows another schema than the plan.
         PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError: as for any commit.
     """
@@ -115,7 +118,14 @@ def run_mutation(
     kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
     txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
-    run = _Run(catalog=catalog, plan=plan, calls=calls, runtime=branch_writer.services.runtime, memory=memory)
+    run = _Run(
+        catalog=catalog,
+        plan=plan,
+        calls=calls,
+        runtime=branch_writer.services.runtime,
+        memory=memory,
+        max_affected=max_affected,
+    )
     run.decide(txn)
     if on_conflict == "rerun":
         txn.decide = run.decide
@@ -160,6 +170,7 @@ class _Run:
     calls: ParameterRows
     runtime: Runtime
     memory: ReadMemory | None
+    max_affected: int | None
     affected: Affected = field(default_factory=Affected)
     rows: list[pa.Table] = field(default_factory=list)
 
@@ -176,6 +187,7 @@ class _Run:
         with counting(txn.counters), txn.snapshot.reading():
             self.affected = runner.run(self.plan, self.calls)
             self.rows = runner.rows
+            self._check_affected()
             change = staging.net_change()
 
         def check(view: CommitView) -> None:
@@ -183,6 +195,12 @@ class _Run:
 
         if not change.is_empty:
             txn.add_check(check)
+
+    def _check_affected(self) -> None:
+        count, most = self.affected.nodes + self.affected.edges, self.max_affected
+        if most is not None and count > most:
+            details = LimitExceeded(resource="affected entities", limit=most, actual=count)
+            raise AffectedLimitError(f"{count} entities would change, and at most {most} may", details=details)
 
 
 def _is_insert_only(plan: MutationPlan) -> bool:
