@@ -12,9 +12,11 @@ from omnigraph.ir.check.tree import (
     CheckedClause,
     CheckedCondition,
     CheckedDelete,
+    CheckedDeleteMatched,
     CheckedEach,
     CheckedFilter,
     CheckedInsert,
+    CheckedMatchStatement,
     CheckedMutation,
     CheckedNegation,
     CheckedOptional,
@@ -26,6 +28,7 @@ from omnigraph.ir.check.tree import (
     CheckedText,
     CheckedTraversal,
     CheckedUpdate,
+    CheckedUpdateMatched,
     Operand,
 )
 from omnigraph.ir.lower.query import incident_edges
@@ -180,23 +183,37 @@ def _describe_mutation(checked: CheckedMutation) -> OperationDescriptor:
     reads: set[TypeUse] = set()
     writes: set[TypeUse] = set()
     for statement in checked.statements:
-        written = {_use(statement.target), *_cascade(statement, checked.catalog)}
+        written = set(_written(statement, checked.catalog))
         writes |= written
         reads |= written
         if isinstance(statement, CheckedInsert) and isinstance(statement.target, EdgeType):
             reads.update(_ends(statement.target))
-    return OperationDescriptor(result=(), reads=_sorted(reads), writes=_sorted(writes))
+        elif isinstance(statement, CheckedMatchStatement):
+            reads.update(_clause_uses(statement.clauses))
+    columns = tuple(_describe_column(projection) for projection in checked.projections)
+    return OperationDescriptor(result=columns, reads=_sorted(reads), writes=_sorted(writes))
 
 
-def _cascade(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
+def _written(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
     match statement:
-        case CheckedDelete(target=NodeType() as node):
-            for name in incident_edges(node, catalog):
-                yield TypeUse(is_edge=True, type_name=name)
-        case CheckedDelete() | CheckedInsert() | CheckedUpdate():
+        case CheckedInsert() | CheckedUpdate() | CheckedUpdateMatched():
+            yield _use(statement.target)
+        case CheckedDelete(target=target):
+            yield from _removed(target, catalog)
+        case CheckedDeleteMatched(targets=targets):
+            for target in targets.values():
+                yield from _removed(target, catalog)
+        case CheckedMatchStatement():
             pass
         case _:
             assert_never(statement)
+
+
+def _removed(target: NodeType | EdgeType, catalog: Catalog) -> Iterator[TypeUse]:
+    yield _use(target)
+    if isinstance(target, NodeType):
+        for name in incident_edges(target, catalog):
+            yield TypeUse(is_edge=True, type_name=name)
 
 
 def _use(of: NodeType | EdgeType) -> TypeUse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, Predic
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.store.tables.table import Table
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
@@ -67,13 +68,23 @@ class MatchedRows(Protocol):
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
 
 
+class SupportsTables(Protocol):
+    """A state of the graph, as reads ask it."""
+
+    def table(self, table_key: str) -> Table:
+        """Return a table of the state."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let the block read tables of the state."""
+
+
 class QueryContext:
     """One run of one read."""
 
     def __init__(
         self,
         *,
-        snapshot: GraphSnapshot,
+        snapshot: SupportsTables,
         catalog: Catalog,
         parameters: Mapping[str, Any],
         options: QueryOptions,

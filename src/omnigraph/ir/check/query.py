@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from omnigraph.catalog.model import INTEGERS, Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.ir.check.match import check_block, check_clauses
-from omnigraph.ir.check.mutations import check_statement
+from omnigraph.ir.check.mutations import check_mutation
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
 from omnigraph.ir.check.output import (
     check_grouping,
@@ -79,8 +79,15 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
     scope = Scope(catalog=catalog, source=source, parameters=parameters, block_checker=check_block)
     body = decl.body
     if isinstance(body, ast.MutationBody):
-        statements = tuple(check_statement(statement, scope) for statement in body.statements)
-        return CheckedMutation(decl=decl, catalog=catalog, source=source, parameters=parameters, statements=statements)
+        statements, projections = check_mutation(body, scope)
+        return CheckedMutation(
+            decl=decl,
+            catalog=catalog,
+            source=source,
+            parameters=parameters,
+            statements=statements,
+            projections=projections,
+        )
     stages = _check_stages(body, scope.nested())
     unions = tuple(_check_union(union, stages[-1].projections, scope.nested()) for union in body.unions)
     if unions:

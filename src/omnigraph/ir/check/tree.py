@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
+from omnigraph.ir.model import InsertMode
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
@@ -222,19 +223,21 @@ class CheckedPredicate:
 
 @record
 class CheckedInsert:
-    """An insert of a node or an edge."""
+    """An insert of a node or an edge; ``mode`` is what it does about a key that exists, if it does not replace it."""
 
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
+    mode: InsertMode | None = None
+    for_each: tuple[str, ...] | None = None
 
 
 @record
 class CheckedUpdate:
-    """An update of a node type."""
+    """An update of nodes or edges; a condition that is no plain comparison is an operand."""
 
-    target: NodeType
+    target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
 @record
@@ -242,10 +245,38 @@ class CheckedDelete:
     """A delete of nodes or edges."""
 
     target: NodeType | EdgeType
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
-CheckedStatement = CheckedInsert | CheckedUpdate | CheckedDelete
+@record
+class CheckedMatchStatement:
+    """A match with the entities and the values that it binds for the statements behind it."""
+
+    clauses: tuple[CheckedClause, ...]
+    entities: Mapping[str, NodeType | EdgeType]
+    values: Mapping[str, PropertyType]
+    nullable: frozenset[str]
+
+
+@record
+class CheckedUpdateMatched:
+    """An update of the entities of a variable."""
+
+    variable: str
+    target: NodeType | EdgeType
+    assignments: tuple[CheckedAssignment, ...]
+
+
+@record
+class CheckedDeleteMatched:
+    """A delete of the entities of variables."""
+
+    targets: Mapping[str, NodeType | EdgeType]
+
+
+CheckedStatement = (
+    CheckedInsert | CheckedUpdate | CheckedDelete | CheckedMatchStatement | CheckedUpdateMatched | CheckedDeleteMatched
+)
 
 
 @record
@@ -257,6 +288,12 @@ class CheckedMutation:
     source: SourceText
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
+    projections: tuple[CheckedProjection, ...] = ()
+
+    @property
+    def returns_match(self) -> bool:
+        """Whether what is returned are rows of the last match, not what the last statement wrote."""
+        return any(isinstance(statement, CheckedMatchStatement) for statement in self.statements)
 
 
 CheckedQuery = CheckedRead | CheckedMutation

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.model import NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
+from dataclasses import replace
+
+from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir.check.expressions import literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.types import DATETIME, NULL, are_comparable, item_type
+from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
 from omnigraph.lang.gq import ast
 
 
@@ -36,6 +38,23 @@ def check_assigned_value(prop: PropertyDef, value: ast.Expression, scope: Scope)
             return Operand(expression=value, type=given, is_parameter=True)
         case _:
             return _assigned_literal(prop, _literal(value, scope), scope)
+
+
+def check_computed_value(prop: PropertyDef, operand: Operand, given: PropertyType, scope: Scope) -> None:
+    """Check that what an expression gives can be assigned; whether each value fits is known when it is computed."""
+    wanted = prop.type
+    if given is NULL:
+        if not wanted.nullable:
+            raise scope.violation("T3", f"'{prop.name}' is required and cannot be null", operand.span)
+        return
+    if given is not INTERVAL and _is_assignable(given, wanted):
+        if wanted.scalar not in INTEGERS or given.scalar in INTEGERS:
+            return
+        message = f"a value of type {replace(given, nullable=False)} does not fit '{prop.name}', which is {wanted}"
+        raise scope.violation("T7", message, operand.span, suggestion="write to_int(…) around it")
+    known = given if given is INTERVAL else replace(given, nullable=False)
+    message = f"a value of type {known} does not fit '{prop.name}', which is {wanted}"
+    raise scope.violation("T7", message, operand.span)
 
 
 def check_tested_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -> Operand:

@@ -243,10 +243,10 @@ class Lowering:
         converted, kind = fit_compared(value.value, value.type, other)
         return Constant(value=converted, type=_item(kind))
 
-    def assigned(self, operand: Operand, target: PropertyType) -> Constant | ParameterRef:
+    def assigned(self, operand: Operand, target: PropertyType) -> Scalarlike:
         """Lower an assigned value; a literal must be storable as the property's type."""
-        lowered = self.given(operand, "an assigned value")
-        if isinstance(lowered, ParameterRef):
+        lowered = self.scalar(operand)
+        if not isinstance(lowered, Constant):
             return lowered
         try:
             return Constant(value=fit_assigned(lowered.value, target), type=target)

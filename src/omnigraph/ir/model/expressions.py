@@ -13,6 +13,9 @@ from omnigraph.values.temporal import format_date, format_datetime
 
 # The instant of the request travels as a parameter that no declaration may use.
 NOW_PARAMETER = "__nanograph_now"
+# The variable of the entities that a statement changes by their type; its properties are written as bare names.
+TARGET = ""
+_WRITTEN = {"src": "from", "dst": "to"}
 
 
 @record
@@ -24,6 +27,8 @@ class Column:
     type: PropertyType
 
     def __str__(self) -> str:
+        if self.variable == TARGET:
+            return _WRITTEN.get(self.property, self.property)
         return f"${self.variable}.{self.property}"
 
 

@@ -12,6 +12,7 @@ from omnigraph.ir.model.expressions import (
     AggregateCall,
     Column,
     Compare,
+    Condition,
     Constant,
     OutputExpression,
     OutputRef,
@@ -325,40 +326,60 @@ class Assign:
     """A property and the value it gets."""
 
     property: str
-    value: Constant | ParameterRef
+    value: Scalarlike
     type: PropertyType
 
     def __str__(self) -> str:
         return f"{self.property} = {self.value}"
 
 
+# What an insert does about a key that exists, where that is not to replace the whole entity: leave the entity as it
+# is, refuse, or change what is given.
+InsertMode = Literal["keep", "refuse", "merge"]
+_MODES: dict[InsertMode | None, str] = {
+    None: "insert",
+    "keep": "insert absent",
+    "refuse": "insert new",
+    "merge": "upsert",
+}
+
+
 @record
 class InsertPlan:
-    """Insert one entity; for an edge ``from_id`` and ``to_id`` are set, and ends name their types."""
+    """Insert one entity, or one for each distinct row of variables of the match before it.
+
+    For an edge ``from_id`` and ``to_id`` are set, and ends name their types; an upsert may leave ends out that its key
+    does not need.
+    """
 
     entity: EntityKind
     type_name: str
     assigns: tuple[Assign, ...]
-    from_id: Constant | ParameterRef | None = None
-    to_id: Constant | ParameterRef | None = None
+    from_id: Scalarlike | None = None
+    to_id: Scalarlike | None = None
     from_type: str | None = None
     to_type: str | None = None
+    mode: InsertMode | None = None
+    for_each: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        ends = "" if self.from_id is None else f" from {self.from_type} {self.from_id} to {self.to_type} {self.to_id}"
-        return f"insert {self.entity} {self.type_name}{ends}{_set(self.assigns)}"
+        start = "" if self.from_id is None else f" from {self.from_type} {self.from_id}"
+        end = "" if self.to_id is None else f" to {self.to_type} {self.to_id}"
+        each = "" if self.for_each is None else f" for each {_named(self.for_each)}"
+        return f"{_MODES[self.mode]} {self.entity} {self.type_name}{start}{end}{_set(self.assigns)}{each}"
 
 
 @record
 class UpdatePlan:
-    """Assign properties of every node that matches."""
+    """Assign properties of every entity that matches."""
 
     type_name: str
     assigns: tuple[Assign, ...]
-    where: Compare
+    where: Compare | Condition
+    entity: EntityKind = "node"
 
     def __str__(self) -> str:
-        return f"update node {self.type_name}{_set(self.assigns)} where {self.where}"
+        return f"update {self.entity} {self.type_name}{_set(self.assigns)} where {self.where}"
 
 
 @record
@@ -367,7 +388,7 @@ class DeletePlan:
 
     entity: EntityKind
     type_name: str
-    where: Compare
+    where: Compare | Condition
     cascades: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -375,16 +396,70 @@ class DeletePlan:
         return f"delete {self.entity} {self.type_name} where {self.where}{cascade}"
 
 
-StatementPlan = InsertPlan | UpdatePlan | DeletePlan
+@record
+class BoundEntity:
+    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them."""
+
+    variable: str
+    entity: EntityKind
+    type_name: str
+    cascades: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"${self.variable}: {self.type_name}"
+
+
+@record
+class MatchPlan:
+    """Finds the rows that the statements behind it are about.
+
+    ``read`` returns the id of each variable's entity, then the values that travel with the rows.
+    """
+
+    read: ReadPlan
+    entities: tuple[BoundEntity, ...]
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(["match", *_operator_lines(self.read.stages[0].operators, "    ")])
+
+
+@record
+class UpdateMatchedPlan:
+    """Assign properties of every entity that a variable of the match holds."""
+
+    target: BoundEntity
+    assigns: tuple[Assign, ...]
+
+    def __str__(self) -> str:
+        return f"update {self.target.entity} {self.target}{_set(self.assigns)}"
+
+
+@record
+class DeleteMatchedPlan:
+    """Remove every entity that these variables of the match hold."""
+
+    targets: tuple[BoundEntity, ...]
+
+    def __str__(self) -> str:
+        return f"delete {', '.join(map(str, self.targets))}"
+
+
+StatementPlan = InsertPlan | UpdatePlan | DeletePlan | MatchPlan | UpdateMatchedPlan | DeleteMatchedPlan
 
 
 @record
 class MutationPlan:
-    """The statements of a mutation, in text order."""
+    """The statements of a mutation, in text order, and what it returns.
+
+    ``returned`` are computed of the rows of the last match, or of the entities that the last statement wrote, when the
+    statements have been run.
+    """
 
     name: str
     parameters: tuple[ParameterSlot, ...]
     statements: tuple[StatementPlan, ...]
+    returned: tuple[Output, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -392,7 +467,10 @@ class MutationPlan:
 
     def describe(self) -> str:
         """Return the plan as text for people, one statement per line."""
-        return "\n".join([_head("mutation", self), *(f"  {statement}" for statement in self.statements)])
+        lines = [_head("mutation", self), *(f"  {statement}" for statement in self.statements)]
+        if self.returned is not None:
+            lines += ["  return", *(f"    {output}" for output in self.returned)]
+        return "\n".join(lines)
 
 
 Plan = ReadPlan | MutationPlan
@@ -467,6 +545,10 @@ def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[st
         yield f"{margin}{operator}"
         if isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
             yield from _operator_lines(operator.inner, margin + "  ")
+
+
+def _named(variables: tuple[str, ...]) -> str:
+    return ", ".join(f"${name}" for name in variables)
 
 
 def _set(assigns: tuple[Assign, ...]) -> str:
