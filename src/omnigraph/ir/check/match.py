@@ -89,12 +89,16 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         message = f"edge '{edge.name}' connects '{edge.from_type}' and '{edge.to_type}', so it has a direction"
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
-    _check_edge_variable(traversal, (low, high), scope)
+    is_single = (low, high) == (1, 1)
+    _check_edge_variable(traversal, scope, is_single=is_single)
     _refuse_edge_ends(traversal, scope)
+    condition = _walk_condition(traversal, edge, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
     _bind(traversal.source, source_type, scope)
     _bind(traversal.destination, destination_type, scope)
-    variable = _edge_name(traversal)
+    walked = _edge_name(traversal)
+    # Of several hops no edge is the one that a later clause could mean.
+    variable = walked if is_single else None
     if variable is not None:
         scope.entities[variable] = edge
     return CheckedTraversal(
@@ -107,14 +111,36 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         min_hops=low,
         max_hops=high,
         edge_variable=variable,
+        walked_edge=walked,
+        condition=condition,
     )
+
+
+def _walk_condition(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> Operand | None:
+    """Check what every edge of a walk satisfies: it sees the edge and what is bound before, not the ends."""
+    if traversal.where is None:
+        return None
+    name, inner = _edge_name(traversal), scope.nested()
+    if name is not None:
+        inner.entities[name] = edge
+    condition = _matched_condition(traversal.where, inner)
+    for block in _blocks(condition):
+        if name in block.outer:
+            message = f"a block in the condition of a walk cannot use its edge '${name}'"
+            raise scope.violation(None, message, traversal.where.span)
+    return condition
+
+
+def _blocks(operand: Operand) -> Iterator[CheckedNegation]:
+    if operand.block is not None:
+        yield operand.block
+    for part in operand.parts:
+        yield from _blocks(part)
 
 
 def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
     if traversal.alternatives:
         raise scope.violation(None, "alternatives of edges are not supported yet", traversal.alternatives[0].span)
-    if traversal.where is not None:
-        raise scope.violation(None, "a condition on a traversal is not supported yet", traversal.where.span)
     written = traversal.edge.text
     edge = scope.catalog.edge(written)
     if edge is None:
@@ -139,13 +165,14 @@ def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope: Scope) -> None:
+def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, is_single: bool) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
-    if hops != (1, 1) and traversal.hops is not None:
+    if not is_single and traversal.where is None and traversal.hops is not None:
         message = "an edge variable names one edge and cannot be combined with hop bounds"
-        raise scope.violation("T23", message, traversal.hops.span)
+        suggestion = f"add 'where' with a condition on ${variable.name} for every edge of the walk"
+        raise scope.violation("T23", message, traversal.hops.span, suggestion=suggestion)
     if _is_anonymous(variable):
         return
     if variable.name in {traversal.source.name, traversal.destination.name}:
@@ -378,6 +405,8 @@ def _mentioned(clause: CheckedClause) -> Iterator[str]:
         case CheckedTraversal():
             yield clause.source
             yield clause.destination
+            if clause.condition is not None:
+                yield from (name for name in read_variables(clause.condition) if name != clause.walked_edge)
         case CheckedFilter():
             yield from read_variables(clause.left)
             yield from read_variables(clause.right)

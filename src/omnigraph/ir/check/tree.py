@@ -60,7 +60,11 @@ class CheckedBinding:
 
 @record
 class CheckedTraversal:
-    """A traversal with its orientation, seen from the written source, and the types of both ends."""
+    """A traversal with its orientation, seen from the written source, and the types of both ends.
+
+    ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
+    which later clauses know the edge as well.
+    """
 
     source: str
     destination: str
@@ -71,6 +75,8 @@ class CheckedTraversal:
     min_hops: int
     max_hops: int
     edge_variable: str | None
+    walked_edge: str | None = None
+    condition: Operand | None = None
 
 
 @record

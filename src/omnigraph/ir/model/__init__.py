@@ -61,6 +61,7 @@ from omnigraph.ir.model.plans import (
     UnionPlan,
     Unwind,
     UpdatePlan,
+    Walk,
     output_lines,
 )
 
@@ -121,6 +122,7 @@ __all__ = [
     "Unwind",
     "UpdatePlan",
     "ValueRef",
+    "Walk",
     "inner_values",
     "operands_of",
     "output_lines",

@@ -70,6 +70,43 @@ class Expand:
 
 
 @record
+class Walk:
+    """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
+
+    ``condition`` knows the edge as ``edge_variable`` and may look at anything else that the row holds. Direction and
+    ``is_backward`` mean what they mean for :class:`Expand`.
+    """
+
+    source: str
+    destination: str
+    edge: str
+    direction: Direction
+    destination_type: str
+    min_hops: int = 1
+    max_hops: int = 1
+    filters: tuple[Predicate, ...] = ()
+    edge_variable: str | None = None
+    condition: Predicate | None = None
+    is_backward: bool = False
+
+    def __str__(self) -> str:
+        shown = Expand(
+            source=self.source,
+            destination=self.destination,
+            edge=self.edge,
+            direction=self.direction,
+            destination_type=self.destination_type,
+            min_hops=self.min_hops,
+            max_hops=self.max_hops,
+            filters=self.filters,
+            edge_variable=self.edge_variable,
+            is_backward=self.is_backward,
+        )
+        over = "" if self.condition is None else f" over edges with {self.condition}"
+        return f"walk{str(shown).removeprefix('expand')}{over}"
+
+
+@record
 class Filter:
     """Keeps the rows that pass."""
 
@@ -141,7 +178,7 @@ class Unwind:
         return f"each {self.name} in {self.items}"
 
 
-Operator = NodeScan | Expand | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+Operator = NodeScan | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
 
 
 def _where(filters: tuple[Predicate, ...]) -> str:

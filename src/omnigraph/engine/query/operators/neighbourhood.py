@@ -238,9 +238,14 @@ class Neighbourhood:
         """Return the row ids of entities that were reached."""
         return (self.to_entities.all_ids if self.targets is None else self.targets)[codes]
 
+    @property
+    def all_edges(self) -> RowIds:
+        """The row ids of the edges, by number."""
+        return self.edge_entities.all_ids if self.edges is None else self.edges
+
     def edge_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of edges."""
-        return (self.edge_entities.all_ids if self.edges is None else self.edges)[codes]
+        return self.all_edges[codes]
 
 
 def neighbourhood(

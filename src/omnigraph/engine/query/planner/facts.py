@@ -19,7 +19,7 @@ from omnigraph.engine.query.steps import (
     Scan,
     Step,
 )
-from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch, Unwind
+from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch, Unwind, Walk
 from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
@@ -43,12 +43,12 @@ class Facts:
         """Return how many edges a type has."""
         return self.row_counts.get(f"edge:{edge}", 0)
 
-    def source_type(self, expand: Expand | LinkTest) -> str:
+    def source_type(self, expand: Expand | Walk | LinkTest) -> str:
         """Return the type at which a walk starts."""
         edge = self.catalog.edges[expand.edge]
         return edge.to_type if expand.direction == "in" else edge.from_type
 
-    def fanout(self, expand: Expand) -> float:
+    def fanout(self, expand: Expand | Walk) -> float:
         """Return how many entities one row reaches on average."""
         sources = max(1, self.node_count(self.source_type(expand)))
         once = self.edge_count(expand.edge) / sources * (2 if expand.direction == "both" else 1)
@@ -67,7 +67,7 @@ class Facts:
 
     def effort(self, step: Step, rows: float) -> float:
         """Return how many rows a step looks at to make its own."""
-        return rows * self.fanout(step) if isinstance(step, Expand) else self.estimate(step, rows)
+        return rows * self.fanout(step) if isinstance(step, Expand | Walk) else self.estimate(step, rows)
 
     def estimate(self, step: Step, rows: float) -> float:
         """Return how many rows a step makes of ``rows``."""
@@ -75,7 +75,7 @@ class Facts:
             case Scan():
                 found = self.node_count(step.type_name) * self.passing(step.type_name, step.filters)
                 return rows * (found if step.limit is None else min(found, step.limit))
-            case Expand():
+            case Expand() | Walk():
                 return rows * self.fanout(step) * self.passing(step.destination_type, step.filters)
             case Filter():
                 return rows * _share(step.predicate)

@@ -51,6 +51,7 @@ from omnigraph.ir.model import (
     Scalarlike,
     StagePlan,
     Unwind,
+    Walk,
     inner_values,
 )
 from omnigraph.ir.types import item_type
@@ -77,6 +78,10 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
         yield from ((variables[column.variable], column.property) for column in _step_columns(step))
+        if isinstance(step, Walk) and step.condition is not None:
+            for column in read_columns(step.condition):
+                is_edge = column.variable == step.edge_variable
+                yield f"edge:{step.edge}" if is_edge else variables[column.variable], column.property
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
@@ -98,7 +103,7 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | Expand):
+    elif isinstance(step, Scan | Expand | Walk):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
@@ -391,6 +396,8 @@ def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dic
             tables[operator.destination] = f"node:{operator.destination_type}"
             if operator.edge_variable is not None:
                 tables[operator.edge_variable] = f"edge:{operator.edge}"
+        elif isinstance(operator, Walk):
+            tables[operator.destination] = f"node:{operator.destination_type}"
         elif isinstance(operator, OptionalJoin):
             tables.update(_variables(operator.inner, tables))
     return tables
