@@ -150,16 +150,13 @@ def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
     return edge
 
 
-def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
+def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None]:
     hops = traversal.hops
     if hops is None:
         return 1, 1
     if hops.minimum < 1:
         raise scope.violation("T15", "a traversal takes at least one hop, not 0", hops.span)
-    if hops.maximum is None:
-        suggestion = f"write {{{hops.minimum},{hops.minimum + 2}}}"
-        raise scope.violation("T15", "hop bounds need an upper bound", hops.span, suggestion=suggestion)
-    if hops.maximum < hops.minimum:
+    if hops.maximum is not None and hops.maximum < hops.minimum:
         message = f"minimum {hops.minimum} of the hop bounds is above maximum {hops.maximum}"
         raise scope.violation("T15", message, hops.span)
     return hops.minimum, hops.maximum

@@ -63,7 +63,7 @@ class CheckedTraversal:
     """A traversal with its orientation, seen from the written source, and the types of both ends.
 
     ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
-    which later clauses know the edge as well.
+    which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
     """
 
     source: str
@@ -73,7 +73,7 @@ class CheckedTraversal:
     source_type: str
     destination_type: str
     min_hops: int
-    max_hops: int
+    max_hops: int | None
     edge_variable: str | None
     walked_edge: str | None = None
     condition: Operand | None = None

@@ -296,6 +296,8 @@ class _Pipeline:
             self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
             self.bound.add(reached)
             return
+        max_hops = _max_hops(traversal)
+        assert max_hops is not None  # noqa: S101 - else it is a walk
         self.operators.append(
             Expand(
                 source=traversal.destination if is_backward else traversal.source,
@@ -304,7 +306,7 @@ class _Pipeline:
                 direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
                 destination_type=traversal.source_type if is_backward else traversal.destination_type,
                 min_hops=traversal.min_hops,
-                max_hops=_max_hops(traversal),
+                max_hops=max_hops,
                 filters=tuple(self.pushed.pop(reached, ())),
                 edge_variable=traversal.edge_variable,
                 is_backward=is_backward,
@@ -353,7 +355,8 @@ def _segments(
 
 def _is_walk(traversal: CheckedTraversal) -> bool:
     """Whether a traversal is more than an expansion with a filter on its edge behind it."""
-    return traversal.condition is not None and traversal.edge_variable is None
+    has_condition = traversal.condition is not None and traversal.edge_variable is None
+    return has_condition or _max_hops(traversal) is None
 
 
 def _asks_rows(traversal: CheckedTraversal) -> bool:
@@ -372,10 +375,11 @@ def _looks_beyond(operand: Operand, edge: str | None) -> bool:
     return any(_looks_beyond(part, edge) for part in operand.parts)
 
 
-def _max_hops(traversal: CheckedTraversal) -> int:
+def _max_hops(traversal: CheckedTraversal) -> int | None:
+    if traversal.edge.is_same_type:
+        return traversal.max_hops
     # A cross-type edge cannot be chained: nothing lies beyond its first hop.
-    is_chained = traversal.edge.is_same_type or traversal.min_hops > 1
-    return traversal.max_hops if is_chained else 1
+    return 1 if traversal.min_hops == 1 else traversal.max_hops or traversal.min_hops
 
 
 def _introduced(clauses: Iterable[CheckedClause]) -> frozenset[str]:

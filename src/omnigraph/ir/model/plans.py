@@ -61,12 +61,7 @@ class Expand:
     is_backward: bool = False
 
     def __str__(self) -> str:
-        hops = "" if (self.min_hops, self.max_hops) == (1, 1) else f"{{{self.min_hops},{self.max_hops}}}"
-        name = f"{'' if self.edge_variable is None else f'${self.edge_variable}:'}{self.edge}{hops}"
-        arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[self.direction]
-        backward = " backward" if self.is_backward else ""
-        end = f"${self.destination}: {self.destination_type}"
-        return f"expand{backward} ${self.source} {arrow} {end}{_where(self.filters)}"
+        return f"expand{_route(self)}"
 
 
 @record
@@ -74,7 +69,8 @@ class Walk:
     """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
 
     ``condition`` knows the edge as ``edge_variable`` and may look at anything else that the row holds. Direction and
-    ``is_backward`` mean what they mean for :class:`Expand`.
+    ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
+    node, and fails beyond the number of hops that the options of the read allow.
     """
 
     source: str
@@ -83,27 +79,25 @@ class Walk:
     direction: Direction
     destination_type: str
     min_hops: int = 1
-    max_hops: int = 1
+    max_hops: int | None = 1
     filters: tuple[Predicate, ...] = ()
     edge_variable: str | None = None
     condition: Predicate | None = None
     is_backward: bool = False
 
     def __str__(self) -> str:
-        shown = Expand(
-            source=self.source,
-            destination=self.destination,
-            edge=self.edge,
-            direction=self.direction,
-            destination_type=self.destination_type,
-            min_hops=self.min_hops,
-            max_hops=self.max_hops,
-            filters=self.filters,
-            edge_variable=self.edge_variable,
-            is_backward=self.is_backward,
-        )
         over = "" if self.condition is None else f" over edges with {self.condition}"
-        return f"walk{str(shown).removeprefix('expand')}{over}"
+        return f"walk{_route(self)}{over}"
+
+
+def _route(step: Expand | Walk) -> str:
+    most = "" if step.max_hops is None else step.max_hops
+    hops = "" if (step.min_hops, step.max_hops) == (1, 1) else f"{{{step.min_hops},{most}}}"
+    name = f"{'' if step.edge_variable is None else f'${step.edge_variable}:'}{step.edge}{hops}"
+    arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[step.direction]
+    backward = " backward" if step.is_backward else ""
+    end = f"${step.destination}: {step.destination_type}"
+    return f"{backward} ${step.source} {arrow} {end}{_where(step.filters)}"
 
 
 @record

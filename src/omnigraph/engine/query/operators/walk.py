@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from omnigraph.engine.query.operators.expand import passing_destinations
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.predicates import read_variables, reads_values
 from omnigraph.engine.query.topology import Adjacency, reach, spread
+from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply, Condition, Predicate, Walk, operands_of
 from omnigraph.records import record
 
@@ -56,7 +58,7 @@ def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Ite
 
 
 def _network(context: QueryContext, step: Walk, sources: RowIds) -> _Network:
-    near = neighbourhood(context, step.edge, step.direction, sources, hops=step.max_hops)
+    near = neighbourhood(context, step.edge, step.direction, sources, hops=_most_hops(context, step))
     condition = step.condition
     if condition is None:
         return _Network(near=near, adjacency=near.adjacency, is_filtered=True)
@@ -67,6 +69,19 @@ def _network(context: QueryContext, step: Walk, sources: RowIds) -> _Network:
     context.limits.check(_CODE_BYTES * len(edges))
     allowed = _asked(context, step, Frame(length=len(edges)), edges)
     return _Network(near=near, adjacency=near.adjacency.restricted(allowed), is_filtered=True)
+
+
+def _most_hops(context: QueryContext, step: Walk) -> int:
+    # One hop beyond what is allowed tells whether a walk without a bound has come to its end.
+    return context.options.max_hops + 1 if step.max_hops is None else step.max_hops
+
+
+def _check_hops(context: QueryContext, step: Walk, hop: int) -> None:
+    most = context.options.max_hops
+    if step.max_hops is None and hop > most:
+        details = BadValue(what="hops", value=f"more than {most}", expected=f"at most {most}")
+        message = f"a walk without an upper bound meets new nodes after {most} hops: {step}"
+        raise QueryRuntimeError(message, details=details, hint="give the walk an upper bound, or raise max_hops")
 
 
 def _is_total(condition: Predicate) -> bool:
@@ -94,10 +109,11 @@ def _reached(context: QueryContext, step: Walk, network: _Network, piece: Frame)
             network.adjacency,
             codes,
             step.min_hops,
-            step.max_hops,
+            _most_hops(context, step),
             same_type=is_same_type,
             is_backward=step.is_backward,
             check=context.limits.check,
+            on_new_nodes=partial(_check_hops, context, step),
         )
 
     def allows(rows: Positions, edges: Positions) -> Mask:
@@ -124,7 +140,7 @@ class _ConditionedWalk:
         visited = rows * width + nodes if self.is_same_type else np.zeros(0, dtype=np.int64)
         has_start_loop = np.zeros(len(codes), dtype=np.bool_)
         emitted = [np.zeros(0, dtype=np.int64)]
-        for hop in range(1, (step.max_hops if self.is_same_type else min(step.max_hops, 1)) + 1):
+        for hop in range(1, (_most_hops(context, step) if self.is_same_type else 1) + 1):
             if not len(rows):
                 break
             loops, ahead = self._followed(context, rows, nodes)
@@ -134,6 +150,8 @@ class _ConditionedWalk:
                 # Backward, it is the loop of the written destination that makes a walk one hop longer.
                 emitted.append((rows * width + nodes)[has_start_loop[rows]] if step.is_backward else loops)
             ahead = np.setdiff1d(ahead, visited)
+            if len(ahead):
+                _check_hops(context, step, hop)
             if hop >= step.min_hops:
                 emitted.append(ahead)
             if self.is_same_type:

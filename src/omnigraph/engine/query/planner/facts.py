@@ -24,6 +24,8 @@ from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
 _EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
+# Hops that are counted: beyond them a walk has met about everything.
+_HOPS = 8
 # Items of a list, where nothing is known of it.
 _ITEMS = 5
 
@@ -52,7 +54,8 @@ class Facts:
         """Return how many entities one row reaches on average."""
         sources = max(1, self.node_count(self.source_type(expand)))
         once = self.edge_count(expand.edge) / sources * (2 if expand.direction == "both" else 1)
-        reached = sum(once**hop for hop in range(expand.min_hops, min(expand.max_hops, 8) + 1))
+        most = _HOPS if expand.max_hops is None else min(expand.max_hops, _HOPS)
+        reached = sum(once**hop for hop in range(expand.min_hops, most + 1))
         return min(reached, float(max(1, self.node_count(expand.destination_type))))
 
     def passing(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
