@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
@@ -80,7 +81,8 @@ def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: Prop
 
 def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     """Check a traversal and bring the variables it introduces into scope."""
-    edge = _resolve_edge(traversal, scope)
+    edges = _resolve_edges(traversal, scope)
+    edge = edges[0]
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
         message = "a traversal must name at least one of its ends"
         raise scope.violation("T5", message, traversal.span, suggestion="name the source or the destination")
@@ -92,7 +94,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     is_single = (low, high) == (1, 1)
     _check_edge_variable(traversal, scope, is_single=is_single)
     _refuse_edge_ends(traversal, scope)
-    condition = _walk_condition(traversal, edge, scope)
+    condition = _walk_condition(traversal, edges, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
     _bind(traversal.source, source_type, scope)
     _bind(traversal.destination, destination_type, scope)
@@ -100,7 +102,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     # Of several hops no edge is the one that a later clause could mean.
     variable = walked if is_single else None
     if variable is not None:
-        scope.entities[variable] = edge
+        scope.entities[variable] = _any_of(edges)
     return CheckedTraversal(
         source=traversal.source.name,
         destination=traversal.destination.name,
@@ -113,16 +115,17 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         edge_variable=variable,
         walked_edge=walked,
         condition=condition,
+        alternatives=edges[1:],
     )
 
 
-def _walk_condition(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> Operand | None:
+def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope: Scope) -> Operand | None:
     """Check what every edge of a walk satisfies: it sees the edge and what is bound before, not the ends."""
     if traversal.where is None:
         return None
     name, inner = _edge_name(traversal), scope.nested()
     if name is not None:
-        inner.entities[name] = edge
+        inner.entities[name] = _any_of(edges)
     condition = _matched_condition(traversal.where, inner)
     for block in _blocks(condition):
         if name in block.outer:
@@ -138,16 +141,45 @@ def _blocks(operand: Operand) -> Iterator[CheckedNegation]:
         yield from _blocks(part)
 
 
-def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
-    if traversal.alternatives:
-        raise scope.violation(None, "alternatives of edges are not supported yet", traversal.alternatives[0].span)
-    written = traversal.edge.text
-    edge = scope.catalog.edge(written)
-    if edge is None:
-        near = [_lower_first(name) for name in scope.catalog.edges]
-        message = f"unknown edge '{written}'"
-        raise scope.violation("T4", message, traversal.edge.span, suggestion=did_you_mean(written, near))
-    return edge
+def _resolve_edges(traversal: ast.Traversal, scope: Scope) -> tuple[EdgeType, ...]:
+    found: dict[str, EdgeType] = {}
+    for written in (traversal.edge, *traversal.alternatives):
+        edge = scope.catalog.edge(written.text)
+        if edge is None:
+            near = [_lower_first(name) for name in scope.catalog.edges]
+            message = f"unknown edge '{written.text}'"
+            raise scope.violation("T4", message, written.span, suggestion=did_you_mean(written.text, near))
+        found[edge.name] = edge
+        first = next(iter(found.values()))
+        if (edge.from_type, edge.to_type) != (first.from_type, first.to_type):
+            message = (
+                f"alternatives have the same ends, but '{first.name}' connects {first.from_type} -> {first.to_type} "
+                f"and '{edge.name}' {edge.from_type} -> {edge.to_type}"
+            )
+            raise scope.violation("T5", message, written.span)
+    return tuple(found.values())
+
+
+def _any_of(edges: tuple[EdgeType, ...]) -> EdgeType:
+    """Return what is known of an edge that may have any of several types: the properties that all of them have."""
+    first, *others = edges
+    if not others:
+        return first
+    shared = (_shared(prop, [edge.get(prop.name) for edge in others]) for prop in first.properties)
+    return EdgeType(
+        name="|".join(edge.name for edge in edges),
+        from_type=first.from_type,
+        to_type=first.to_type,
+        properties=tuple(prop for prop in shared if prop is not None),
+    )
+
+
+def _shared(prop: PropertyDef, others: list[PropertyDef | None]) -> PropertyDef | None:
+    plain = replace(prop.type, nullable=True)
+    if any(other is None or replace(other.type, nullable=True) != plain for other in others):
+        return None
+    is_nullable = any(other is not None and other.type.nullable for other in (prop, *others))
+    return replace(prop, type=replace(prop.type, nullable=is_nullable))
 
 
 def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None]:

@@ -78,7 +78,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T12": "an insert assigns every required property, and both ends of an edge",
         "T13": "a statement assigns a property once",
         "T14": "a mutation uses declared parameters only",
-        "T15": "hop bounds are 1 <= min, and min <= max if there is one; nearest compares a vector property with a vector of its size or a text",
+        "T15": "hop bounds are 1 <= min <= max; nearest compares a vector property with a vector of its size or a text",
         "T16": "an update changes nodes, not edges",
         "T17": "ordering by nearest needs a limit",
         "T18": "ordering by nearest is not combined with an alias key",

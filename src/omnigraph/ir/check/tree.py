@@ -64,6 +64,7 @@ class CheckedTraversal:
 
     ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
     which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
+    ``alternatives`` are the other edges that may be used as well, all with the same ends.
     """
 
     source: str
@@ -77,6 +78,12 @@ class CheckedTraversal:
     edge_variable: str | None
     walked_edge: str | None = None
     condition: Operand | None = None
+    alternatives: tuple[EdgeType, ...] = ()
+
+    @property
+    def edges(self) -> tuple[EdgeType, ...]:
+        """Every edge that may be used."""
+        return (self.edge, *self.alternatives)
 
 
 @record

@@ -235,7 +235,7 @@ class _Pipeline:
                 case CheckedCondition():
                     yield self._condition(clause.condition)
                 case CheckedTraversal():
-                    if clause.condition is not None and not _is_walk(clause):
+                    if clause.condition is not None and _walk_condition(clause) is None:
                         yield self._condition(clause.condition)
                 case CheckedNegation() | CheckedOptional() | CheckedEach():
                     pass
@@ -244,8 +244,9 @@ class _Pipeline:
 
     def _lower_conditions(self, clauses: tuple[CheckedClause, ...]) -> None:
         for clause in clauses:
-            if isinstance(clause, CheckedTraversal) and clause.condition is not None and _is_walk(clause):
-                self.conditions[clause.condition] = self._condition(clause.condition)
+            condition = _walk_condition(clause) if isinstance(clause, CheckedTraversal) else None
+            if condition is not None:
+                self.conditions[condition] = self._condition(condition)
 
     def _condition(self, operand: Operand) -> Predicate:
         value = self.lowering.scalar(operand)
@@ -294,7 +295,7 @@ class _Pipeline:
     def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
         if _is_walk(traversal):
             self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
-            self.bound.add(reached)
+            self.bound.update({reached} if traversal.edge_variable is None else {reached, traversal.edge_variable})
             return
         max_hops = _max_hops(traversal)
         assert max_hops is not None  # noqa: S101 - else it is a walk
@@ -320,14 +321,15 @@ class _Pipeline:
         return Walk(
             source=traversal.destination if is_backward else traversal.source,
             destination=reached,
-            edge=traversal.edge.name,
+            edges=tuple(edge.name for edge in traversal.edges),
             direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
             destination_type=traversal.source_type if is_backward else traversal.destination_type,
             min_hops=traversal.min_hops,
             max_hops=_max_hops(traversal),
             filters=tuple(self.pushed.pop(reached, ())),
             edge_variable=traversal.walked_edge,
-            condition=None if traversal.condition is None else self.conditions[traversal.condition],
+            condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
+            binds_edge=traversal.edge_variable is not None,
             is_backward=is_backward,
         )
 
@@ -355,8 +357,13 @@ def _segments(
 
 def _is_walk(traversal: CheckedTraversal) -> bool:
     """Whether a traversal is more than an expansion with a filter on its edge behind it."""
-    has_condition = traversal.condition is not None and traversal.edge_variable is None
-    return has_condition or _max_hops(traversal) is None
+    has_condition = _walk_condition(traversal) is not None
+    return has_condition or bool(traversal.alternatives) or _max_hops(traversal) is None
+
+
+def _walk_condition(traversal: CheckedTraversal) -> Operand | None:
+    """Return the condition that belongs to the walk; that on a variable of one edge is a filter on rows."""
+    return traversal.condition if traversal.edge_variable is None else None
 
 
 def _asks_rows(traversal: CheckedTraversal) -> bool:

@@ -35,6 +35,7 @@ from omnigraph.ir.model.expressions import (
 )
 from omnigraph.ir.model.plans import (
     PRIVATE_MARK,
+    TABLE_MARK,
     AntiJoin,
     Assign,
     BlockValue,
@@ -68,6 +69,7 @@ from omnigraph.ir.model.plans import (
 __all__ = [
     "NOW_PARAMETER",
     "PRIVATE_MARK",
+    "TABLE_MARK",
     "AggregateCall",
     "AntiJoin",
     "Apply",

@@ -27,6 +27,9 @@ Direction = Literal["out", "in", "both"]
 # No variable of the language can hold this mark, so a private name meets no written one.
 PRIVATE_MARK = "#"
 
+# Stands between the tables of a variable that ranges over several.
+TABLE_MARK = "|"
+
 
 @record
 class NodeScan:
@@ -68,14 +71,15 @@ class Expand:
 class Walk:
     """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
 
-    ``condition`` knows the edge as ``edge_variable`` and may look at anything else that the row holds. Direction and
+    Each edge has any of the types ``edges``. ``condition`` knows it as ``edge_variable`` and may look at anything else
+    that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
     ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
     node, and fails beyond the number of hops that the options of the read allow.
     """
 
     source: str
     destination: str
-    edge: str
+    edges: tuple[str, ...]
     direction: Direction
     destination_type: str
     min_hops: int = 1
@@ -83,7 +87,18 @@ class Walk:
     filters: tuple[Predicate, ...] = ()
     edge_variable: str | None = None
     condition: Predicate | None = None
+    binds_edge: bool = False
     is_backward: bool = False
+
+    @property
+    def edge(self) -> str:
+        """The name of all edge types together."""
+        return "|".join(self.edges)
+
+    @property
+    def edge_tables(self) -> str:
+        """The tables of the edges, as variables over several tables name them."""
+        return TABLE_MARK.join(f"edge:{name}" for name in self.edges)
 
     def __str__(self) -> str:
         over = "" if self.condition is None else f" over edges with {self.condition}"

@@ -72,3 +72,8 @@ def test_explain_shows_what_a_walk_uses():
         "walk $p -$e:Knows{1,3}-> $q: Person over edges with is_null($e.since)",
         "walk $q -Knows{2,}-> $r: Person",
     ]
+
+
+def test_explain_shows_the_alternatives_of_an_edge():
+    read = "match { $p: Person  $p $e:knows|knows $q } return { type($e) }"
+    assert steps(read) == ["scan $p: Person", "expand $p -$e:Knows-> $q: Person"]

@@ -123,7 +123,7 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
     bound = _bound(step)
     for frame in frames:
         for variable in bound:
-            entities = context.entities_of(variable)
+            entities = context.source_of(variable)
             for name in entities.columns:
                 context.limits.check(entities.values(frame.ids[variable], name).nbytes)
         yield frame
@@ -132,8 +132,8 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
 def _bound(step: Step) -> tuple[str, ...]:
     if isinstance(step, Scan):
         return (step.variable,)
-    if isinstance(step, Walk):
+    if isinstance(step, Walk) and not step.binds_edge:
         return (step.destination,)
-    if isinstance(step, Expand):
+    if isinstance(step, Expand | Walk):
         return (step.destination,) if step.edge_variable is None else (step.destination, step.edge_variable)
     return ()

@@ -1,4 +1,4 @@
-"""Walks over some edges of a type: those that satisfy a condition."""
+"""Walks over some edges: those of several types, or those that satisfy a condition."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 import numpy as np
 
 from omnigraph.engine.query.context import QueryContext
-from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct
+from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged
 from omnigraph.engine.query.operators.expand import passing_destinations
-from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
+from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods
 from omnigraph.engine.query.predicates import read_variables, reads_values
-from omnigraph.engine.query.topology import Adjacency, reach, spread
+from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply, Condition, Predicate, Walk, operands_of
 from omnigraph.records import record
@@ -32,10 +32,15 @@ Allows = Callable[[Positions, Positions], Mask]
 
 @record
 class _Network:
-    """The edges that a walk may use; ``is_filtered`` says that all of them satisfy the condition."""
+    """The edges that a walk may use, those of all types numbered together.
+
+    ``near`` says what the numbers of nodes mean, ``edges`` those of edges. ``is_filtered`` says that all edges satisfy
+    the condition.
+    """
 
     near: Neighbourhood
     adjacency: Adjacency
+    edges: RowIds
     is_filtered: bool
 
 
@@ -48,27 +53,50 @@ def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Ite
             context.limits.check()
             network = _network(context, step, piece.ids[step.source]) if whole is None else whole
             whole = network if network.near.is_whole else None
-            rows, found = _reached(context, step, network, piece)
+            rows, found, edges = _reached(context, step, network, piece)
             targets = network.near.target_ids(found)
             kept = passing_destinations(context, step, targets)
-            rows, targets = rows[kept], targets[kept]
-            if len(rows):
-                context.limits.check(_CODE_BYTES * len(rows) * (len(piece.ids) + 2))
-                yield piece.take(rows).binding({step.destination: targets})
+            rows, bound = rows[kept], {step.destination: targets[kept]}
+            if not len(rows):
+                continue
+            context.limits.check(_CODE_BYTES * len(rows) * (len(piece.ids) + 3))
+            if step.edge_variable is not None and edges is not None:
+                bound[step.edge_variable] = network.edges[edges[kept]]
+            yield piece.take(rows).binding(bound)
 
 
 def _network(context: QueryContext, step: Walk, sources: RowIds) -> _Network:
-    near = neighbourhood(context, step.edge, step.direction, sources, hops=_most_hops(context, step))
-    condition = step.condition
-    if condition is None:
-        return _Network(near=near, adjacency=near.adjacency, is_filtered=True)
-    is_about_edges = read_variables(condition) <= {step.edge_variable} and not reads_values(condition)
-    if not is_about_edges or not _is_total(condition):
-        return _Network(near=near, adjacency=near.adjacency, is_filtered=False)
-    edges = near.all_edges
-    context.limits.check(_CODE_BYTES * len(edges))
-    allowed = _asked(context, step, Frame(length=len(edges)), edges)
-    return _Network(near=near, adjacency=near.adjacency.restricted(allowed), is_filtered=True)
+    parts = neighbourhoods(context, step.edges, step.direction, sources, hops=_most_hops(context, step))
+    adjacency, edges, condition = _joined(context, parts), parts[0].all_edges, step.condition
+    if len(parts) > 1:
+        edges = np.concatenate([tagged(part.all_edges, number) for number, part in enumerate(parts)])
+    is_filtered = condition is None
+    if condition is not None and _is_about_edges(condition, step.edge_variable) and _is_total(condition):
+        context.limits.check(_CODE_BYTES * len(edges))
+        adjacency = adjacency.restricted(_asked(context, step, Frame(length=len(edges)), edges))
+        is_filtered = True
+    return _Network(near=parts[0], adjacency=adjacency, edges=edges, is_filtered=is_filtered)
+
+
+def _joined(context: QueryContext, parts: tuple[Neighbourhood, ...]) -> Adjacency:
+    """Return the edges of all parts, each numbered behind those of the parts before it."""
+    if len(parts) == 1:
+        return parts[0].adjacency
+    counts = [part.adjacency.edge_count for part in parts]
+    context.limits.check(6 * _CODE_BYTES * sum(counts))
+    before = np.cumsum([0, *(len(part.all_edges) for part in parts)])
+    each = [part.adjacency for part in parts]
+    return Adjacency.of_pairs(
+        np.concatenate([np.repeat(np.arange(one.node_count), np.diff(one.offsets)) for one in each]),
+        np.concatenate([one.targets.astype(np.int64) for one in each]),
+        np.concatenate([one.edges.astype(np.int64) + shift for one, shift in zip(each, before, strict=False)]),
+        node_count=each[0].node_count,
+        target_count=each[0].target_count,
+    )
+
+
+def _is_about_edges(condition: Predicate, edge_variable: str | None) -> bool:
+    return read_variables(condition) <= {edge_variable} and not reads_values(condition)
 
 
 def _most_hops(context: QueryContext, step: Walk) -> int:
@@ -97,15 +125,20 @@ def _asked(context: QueryContext, step: Walk, frame: Frame, edges: RowIds) -> Ma
     assert step.condition is not None  # noqa: S101 - asked before
     if step.edge_variable is None:
         return context.mask(frame, step.condition)
-    inner = context.within({**context.variables, step.edge_variable: f"edge:{step.edge}"})
+    inner = context.within({**context.variables, step.edge_variable: step.edge_tables})
     return inner.mask(frame.binding({step.edge_variable: edges}), step.condition)
 
 
-def _reached(context: QueryContext, step: Walk, network: _Network, piece: Frame) -> tuple[Positions, Positions]:
+def _reached(
+    context: QueryContext, step: Walk, network: _Network, piece: Frame
+) -> tuple[Positions, Positions, Positions | None]:
+    """Return for every node that is reached: the position of its row, itself, and the edge if it is bound."""
     codes = network.near.source_codes(piece.ids[step.source])
-    is_same_type = context.catalog.edges[step.edge].is_same_type
+    if step.binds_edge:
+        return incident_edges(network.adjacency, codes, by_id=False)
+    is_same_type = context.catalog.edges[step.edges[0]].is_same_type
     if network.is_filtered:
-        return reach(
+        rows, found = reach(
             network.adjacency,
             codes,
             step.min_hops,
@@ -115,13 +148,13 @@ def _reached(context: QueryContext, step: Walk, network: _Network, piece: Frame)
             check=context.limits.check,
             on_new_nodes=partial(_check_hops, context, step),
         )
+        return rows, found, None
 
     def allows(rows: Positions, edges: Positions) -> Mask:
-        return _asked(context, step, piece.take(rows), network.near.edge_ids(edges))
+        return _asked(context, step, piece.take(rows), network.edges[edges])
 
-    return _ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type).run(
-        context, codes
-    )
+    walk = _ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type)
+    return *walk.run(context, codes), None
 
 
 @record

@@ -47,13 +47,14 @@ class Facts:
 
     def source_type(self, expand: Expand | Walk | LinkTest) -> str:
         """Return the type at which a walk starts."""
-        edge = self.catalog.edges[expand.edge]
+        edge = self.catalog.edges[_edges(expand)[0]]
         return edge.to_type if expand.direction == "in" else edge.from_type
 
     def fanout(self, expand: Expand | Walk) -> float:
         """Return how many entities one row reaches on average."""
         sources = max(1, self.node_count(self.source_type(expand)))
-        once = self.edge_count(expand.edge) / sources * (2 if expand.direction == "both" else 1)
+        edge_count = sum(map(self.edge_count, _edges(expand)))
+        once = edge_count / sources * (2 if expand.direction == "both" else 1)
         most = _HOPS if expand.max_hops is None else min(expand.max_hops, _HOPS)
         reached = sum(once**hop for hop in range(expand.min_hops, most + 1))
         return min(reached, float(max(1, self.node_count(expand.destination_type))))
@@ -96,6 +97,10 @@ class Facts:
                 return max(rows, found)
             case _:
                 assert_never(step)
+
+
+def _edges(step: Expand | Walk | LinkTest) -> tuple[str, ...]:
+    return step.edges if isinstance(step, Walk) else (step.edge,)
 
 
 def fixes_key(node: NodeType, filters: tuple[Predicate, ...]) -> bool:

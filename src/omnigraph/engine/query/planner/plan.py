@@ -25,6 +25,7 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    TABLE_MARK,
     AggregateCall,
     AntiJoin,
     BlockValue,
@@ -77,16 +78,18 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
-        yield from ((variables[column.variable], column.property) for column in _step_columns(step))
+        for column in _step_columns(step):
+            yield from ((table, column.property) for table in variables[column.variable].split(TABLE_MARK))
         if isinstance(step, Walk) and step.condition is not None:
             for column in read_columns(step.condition):
                 is_edge = column.variable == step.edge_variable
-                yield f"edge:{step.edge}" if is_edge else variables[column.variable], column.property
+                tables = step.edge_tables if is_edge else variables[column.variable]
+                yield from ((table, column.property) for table in tables.split(TABLE_MARK))
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for column in _read_after_match(plan.read):
-        yield plan.variables[column.variable], column.property
+        yield from ((table, column.property) for table in plan.variables[column.variable].split(TABLE_MARK))
 
 
 def _read_after_match(read: ReadPlan) -> Iterator[Column]:
@@ -398,6 +401,8 @@ def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dic
                 tables[operator.edge_variable] = f"edge:{operator.edge}"
         elif isinstance(operator, Walk):
             tables[operator.destination] = f"node:{operator.destination_type}"
+            if operator.binds_edge and operator.edge_variable is not None:
+                tables[operator.edge_variable] = operator.edge_tables
         elif isinstance(operator, OptionalJoin):
             tables.update(_variables(operator.inner, tables))
     return tables
