@@ -165,8 +165,10 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
                 for condition in clause.conditions:
                     yield from _operand_uses(condition)
             case CheckedTraversal():
-                yield _use(clause.edge)
+                yield from map(_use, clause.edges)
                 yield from _ends(clause.edge)
+                if clause.condition is not None:
+                    yield from _operand_uses(clause.condition)
             case CheckedNegation() | CheckedOptional():
                 yield from _clause_uses(clause.clauses)
             case CheckedCondition():

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.query.entities import Demand, Entities
+from omnigraph.engine.query.entities import Demand, Entities, EntityUnion
 from omnigraph.engine.query.explain import Trace
-from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
+from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds, untagged
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
@@ -24,7 +24,7 @@ from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
 from omnigraph.errors import BadValue, QueryRuntimeError
-from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
@@ -147,19 +147,30 @@ class QueryContext:
         return found
 
     def entities_of(self, variable: str) -> Entities:
-        """Return the entities that a variable ranges over."""
+        """Return the entities that a variable of one type ranges over."""
         return self.entities(self.variables[variable])
+
+    def tables_of(self, variable: str) -> tuple[str, ...]:
+        """Return the tables that a variable ranges over, by their numbers in its row ids."""
+        return tuple(self.variables[variable].split(TABLE_MARK))
+
+    def source_of(self, variable: str) -> Entities | EntityUnion:
+        """Return where the properties of a variable's entities are found."""
+        tables = self.tables_of(variable)
+        return self.entities(tables[0]) if len(tables) == 1 else EntityUnion([self.entities(key) for key in tables])
 
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
         """Return a property of entities of a variable; NULL where one is missing."""
         if variable not in self.nullable or not (missing := row_ids == MISSING).any():
-            return self.entities_of(variable).values(row_ids, name)
-        found = self.entities_of(variable).values(row_ids[~missing], name)
+            return self.source_of(variable).values(row_ids, name)
+        found = self.source_of(variable).values(row_ids[~missing], name)
         places = np.cumsum(~missing) - 1
         return found.take(pa.array(places, pa.int64(), mask=missing))
 
     def whole_table(self, variable: str, count: int) -> Entities | None:
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
+        if len(self.tables_of(variable)) > 1:
+            return None
         entities = self.entities_of(variable)
         return entities if entities.prefers_memory(count) else None
 
@@ -167,7 +178,7 @@ class QueryContext:
         """Return which rows pass a predicate."""
         variables = read_variables(predicate)
         is_about_one = len(variables) == 1 and not (variables & self.nullable) and not reads_values(predicate)
-        if is_about_one and not isinstance(predicate, SameEntity):
+        if is_about_one and not isinstance(predicate, SameEntity) and len(self.tables_of(min(variables))) == 1:
             variable = next(iter(variables))
             entities = self.entities_of(variable)
             # Asking every entity once beats asking each row when rows repeat them.
@@ -233,11 +244,13 @@ class FrameRows:
     def matches_text(self, predicate: TextMatch) -> Mask:
         """Return which rows a text search finds."""
         variable = predicate.field.variable
-        entities = self._context.entities_of(variable)
         ids = self._frame.ids[variable]
+        numbers, plain = untagged(ids)
         found: Mask = np.zeros(self.length, dtype=np.bool_)
-        there = ids != MISSING
-        found[there] = self._context.whole_mask(variable, predicate)[entities.codes(ids[there])]
+        for number, table_key in enumerate(self._context.tables_of(variable)):
+            inner = self._context.within({**self._context.variables, variable: table_key})
+            there = (ids != MISSING) & (numbers == number)
+            found[there] = inner.whole_mask(variable, predicate)[inner.entities(table_key).codes(plain[there])]
         return found
 
     def same_entity(self, predicate: SameEntity) -> Mask:
@@ -264,9 +277,11 @@ class FrameRows:
 
     def entity_types(self, variable: str) -> pa.Array:
         """Return the types of a variable's entities."""
-        name = self._context.variables[variable].partition(":")[2]
-        missing = self._frame.ids[variable] == MISSING
-        return pa.array(np.full(self.length, name, dtype=object), pa.string(), mask=missing)
+        names = [key.partition(":")[2] for key in self._context.tables_of(variable)]
+        ids = self._frame.ids[variable]
+        missing = ids == MISSING
+        numbers, _ = untagged(ids)
+        return pa.array(names, pa.string()).take(pa.array(numbers, pa.int64(), mask=missing))
 
     def subset(self, positions: Positions) -> FrameRows:
         """Return some of the rows."""

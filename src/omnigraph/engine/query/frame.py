@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import InternalError
 from omnigraph.records import record
 
 RowIds = npt.NDArray[np.int64]
@@ -22,6 +23,21 @@ Mask = npt.NDArray[np.bool_]
 _ID_BYTES = 8
 # Stands where an optional block found nothing.
 MISSING = -1
+# A variable that ranges over several tables has the number of the table above the row id, which storage counts up.
+_TAG_BITS = 48
+
+
+def tagged(row_ids: RowIds, number: int) -> RowIds:
+    """Return row ids of the table that has this number among those of a variable."""
+    if number and len(row_ids) and int(row_ids.max()) >> _TAG_BITS:
+        message = f"a row id takes more than {_TAG_BITS} bits"
+        raise InternalError(message)
+    return row_ids | (number << _TAG_BITS)
+
+
+def untagged(row_ids: RowIds) -> tuple[Positions, RowIds]:
+    """Return the number of each entity's table, and its row id there."""
+    return row_ids >> _TAG_BITS, row_ids & ((1 << _TAG_BITS) - 1)
 
 
 @record

@@ -28,6 +28,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     SameEntity,
     Scalarlike,
+    Walk,
 )
 
 _BATCH_ROWS = 1 << 16
@@ -190,7 +191,7 @@ def _types(read: ReadPlan) -> Mapping[str, str]:
     for operator in read.operators:
         if isinstance(operator, NodeScan):
             found[operator.variable] = operator.type_name
-        elif isinstance(operator, Expand):
+        elif isinstance(operator, Expand | Walk):
             found[operator.destination] = operator.destination_type
     return found
 

@@ -17,6 +17,7 @@ from omnigraph.ir.model import (
     Predicate,
     ReadPlan,
     Unwind,
+    Walk,
 )
 from omnigraph.records import record
 
@@ -116,7 +117,7 @@ class BlockStep:
 
 
 Block = AntiJoinStep | OptionalStep | BlockStep
-Step = Scan | Expand | Filter | LinkTest | CountExpand | AntiJoinStep | OptionalStep | BlockStep | Unwind
+Step = Scan | Expand | Walk | Filter | LinkTest | CountExpand | AntiJoinStep | OptionalStep | BlockStep | Unwind
 
 
 def is_one_hop(step: Block) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
@@ -80,7 +81,8 @@ def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: Prop
 
 def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     """Check a traversal and bring the variables it introduces into scope."""
-    edge = _resolve_edge(traversal, scope)
+    edges = _resolve_edges(traversal, scope)
+    edge = edges[0]
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
         message = "a traversal must name at least one of its ends"
         raise scope.violation("T5", message, traversal.span, suggestion="name the source or the destination")
@@ -89,14 +91,18 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         message = f"edge '{edge.name}' connects '{edge.from_type}' and '{edge.to_type}', so it has a direction"
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
-    _check_edge_variable(traversal, (low, high), scope)
+    is_single = (low, high) == (1, 1)
+    _check_edge_variable(traversal, scope, is_single=is_single)
     _refuse_edge_ends(traversal, scope)
+    condition = _walk_condition(traversal, edges, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
     _bind(traversal.source, source_type, scope)
     _bind(traversal.destination, destination_type, scope)
-    variable = _edge_name(traversal)
+    walked = _edge_name(traversal)
+    # Of several hops no edge is the one that a later clause could mean.
+    variable = walked if is_single else None
     if variable is not None:
-        scope.entities[variable] = edge
+        scope.entities[variable] = _any_of(edges)
     return CheckedTraversal(
         source=traversal.source.name,
         destination=traversal.destination.name,
@@ -107,45 +113,95 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         min_hops=low,
         max_hops=high,
         edge_variable=variable,
+        walked_edge=walked,
+        condition=condition,
+        alternatives=edges[1:],
     )
 
 
-def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
-    if traversal.alternatives:
-        raise scope.violation(None, "alternatives of edges are not supported yet", traversal.alternatives[0].span)
-    if traversal.where is not None:
-        raise scope.violation(None, "a condition on a traversal is not supported yet", traversal.where.span)
-    written = traversal.edge.text
-    edge = scope.catalog.edge(written)
-    if edge is None:
-        near = [_lower_first(name) for name in scope.catalog.edges]
-        message = f"unknown edge '{written}'"
-        raise scope.violation("T4", message, traversal.edge.span, suggestion=did_you_mean(written, near))
-    return edge
+def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope: Scope) -> Operand | None:
+    """Check what every edge of a walk satisfies: it sees the edge and what is bound before, not the ends."""
+    if traversal.where is None:
+        return None
+    name, inner = _edge_name(traversal), scope.nested()
+    if name is not None:
+        inner.entities[name] = _any_of(edges)
+    condition = _matched_condition(traversal.where, inner)
+    for block in _blocks(condition):
+        if name in block.outer:
+            message = f"a block in the condition of a walk cannot use its edge '${name}'"
+            raise scope.violation(None, message, traversal.where.span)
+    return condition
 
 
-def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
+def _blocks(operand: Operand) -> Iterator[CheckedNegation]:
+    if operand.block is not None:
+        yield operand.block
+    for part in operand.parts:
+        yield from _blocks(part)
+
+
+def _resolve_edges(traversal: ast.Traversal, scope: Scope) -> tuple[EdgeType, ...]:
+    found: dict[str, EdgeType] = {}
+    for written in (traversal.edge, *traversal.alternatives):
+        edge = scope.catalog.edge(written.text)
+        if edge is None:
+            near = [_lower_first(name) for name in scope.catalog.edges]
+            message = f"unknown edge '{written.text}'"
+            raise scope.violation("T4", message, written.span, suggestion=did_you_mean(written.text, near))
+        found[edge.name] = edge
+        first = next(iter(found.values()))
+        if (edge.from_type, edge.to_type) != (first.from_type, first.to_type):
+            message = (
+                f"alternatives have the same ends, but '{first.name}' connects {first.from_type} -> {first.to_type} "
+                f"and '{edge.name}' {edge.from_type} -> {edge.to_type}"
+            )
+            raise scope.violation("T5", message, written.span)
+    return tuple(found.values())
+
+
+def _any_of(edges: tuple[EdgeType, ...]) -> EdgeType:
+    """Return what is known of an edge that may have any of several types: the properties that all of them have."""
+    first, *others = edges
+    if not others:
+        return first
+    shared = (_shared(prop, [edge.get(prop.name) for edge in others]) for prop in first.properties)
+    return EdgeType(
+        name="|".join(edge.name for edge in edges),
+        from_type=first.from_type,
+        to_type=first.to_type,
+        properties=tuple(prop for prop in shared if prop is not None),
+    )
+
+
+def _shared(prop: PropertyDef, others: list[PropertyDef | None]) -> PropertyDef | None:
+    plain = replace(prop.type, nullable=True)
+    if any(other is None or replace(other.type, nullable=True) != plain for other in others):
+        return None
+    is_nullable = any(other is not None and other.type.nullable for other in (prop, *others))
+    return replace(prop, type=replace(prop.type, nullable=is_nullable))
+
+
+def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None]:
     hops = traversal.hops
     if hops is None:
         return 1, 1
     if hops.minimum < 1:
         raise scope.violation("T15", "a traversal takes at least one hop, not 0", hops.span)
-    if hops.maximum is None:
-        suggestion = f"write {{{hops.minimum},{hops.minimum + 2}}}"
-        raise scope.violation("T15", "hop bounds need an upper bound", hops.span, suggestion=suggestion)
-    if hops.maximum < hops.minimum:
+    if hops.maximum is not None and hops.maximum < hops.minimum:
         message = f"minimum {hops.minimum} of the hop bounds is above maximum {hops.maximum}"
         raise scope.violation("T15", message, hops.span)
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope: Scope) -> None:
+def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, is_single: bool) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
-    if hops != (1, 1) and traversal.hops is not None:
+    if not is_single and traversal.where is None and traversal.hops is not None:
         message = "an edge variable names one edge and cannot be combined with hop bounds"
-        raise scope.violation("T23", message, traversal.hops.span)
+        suggestion = f"add 'where' with a condition on ${variable.name} for every edge of the walk"
+        raise scope.violation("T23", message, traversal.hops.span, suggestion=suggestion)
     if _is_anonymous(variable):
         return
     if variable.name in {traversal.source.name, traversal.destination.name}:
@@ -378,6 +434,8 @@ def _mentioned(clause: CheckedClause) -> Iterator[str]:
         case CheckedTraversal():
             yield clause.source
             yield clause.destination
+            if clause.condition is not None:
+                yield from (name for name in read_variables(clause.condition) if name != clause.walked_edge)
         case CheckedFilter():
             yield from read_variables(clause.left)
             yield from read_variables(clause.right)

@@ -61,7 +61,12 @@ class CheckedBinding:
 
 @record
 class CheckedTraversal:
-    """A traversal with its orientation, seen from the written source, and the types of both ends."""
+    """A traversal with its orientation, seen from the written source, and the types of both ends.
+
+    ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
+    which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
+    ``alternatives`` are the other edges that may be used as well, all with the same ends.
+    """
 
     source: str
     destination: str
@@ -70,8 +75,16 @@ class CheckedTraversal:
     source_type: str
     destination_type: str
     min_hops: int
-    max_hops: int
+    max_hops: int | None
     edge_variable: str | None
+    walked_edge: str | None = None
+    condition: Operand | None = None
+    alternatives: tuple[EdgeType, ...] = ()
+
+    @property
+    def edges(self) -> tuple[EdgeType, ...]:
+        """Every edge that may be used."""
+        return (self.edge, *self.alternatives)
 
 
 @record

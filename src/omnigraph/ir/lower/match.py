@@ -43,6 +43,7 @@ from omnigraph.ir.model import (
     Truth,
     Unwind,
     ValueRef,
+    Walk,
     operands_of,
 )
 from omnigraph.ir.types import BOOL, item_type
@@ -176,6 +177,7 @@ class _Pipeline:
     operators: list[Operator] = field(default_factory=list)
     bound: set[str] = field(default_factory=set)
     pushed: dict[str, list[Predicate]] = field(default_factory=dict)
+    conditions: dict[Operand, Predicate] = field(default_factory=dict)
 
     def build(self, clauses: tuple[CheckedClause, ...]) -> tuple[Operator, ...]:
         self.bound = set(self.outer)
@@ -196,6 +198,10 @@ class _Pipeline:
         outer = frozenset(self.bound)
         introduced = _introduced_nodes(clauses) - outer
         on_rows = self._place(clauses, introduced)
+        self._lower_conditions(clauses)
+        if any(isinstance(clause, CheckedTraversal) and _asks_rows(clause) for clause in clauses):
+            # Such a traversal is alone in its segment: what its condition asks is asked of the rows before it.
+            self.operators.extend(lower_pending(self.lowering, outer))
         for component in find_components(clauses, outer):
             self._lower_component(component)
         self.operators.extend(Filter(predicate=predicate) for predicate in on_rows if not _reads_values(predicate))
@@ -228,10 +234,19 @@ class _Pipeline:
                     yield lower_text(clause, self.lowering)
                 case CheckedCondition():
                     yield self._condition(clause.condition)
-                case CheckedTraversal() | CheckedNegation() | CheckedOptional() | CheckedEach():
+                case CheckedTraversal():
+                    if clause.condition is not None and _walk_condition(clause) is None:
+                        yield self._condition(clause.condition)
+                case CheckedNegation() | CheckedOptional() | CheckedEach():
                     pass
                 case _:
                     assert_never(clause)
+
+    def _lower_conditions(self, clauses: tuple[CheckedClause, ...]) -> None:
+        for clause in clauses:
+            condition = _walk_condition(clause) if isinstance(clause, CheckedTraversal) else None
+            if condition is not None:
+                self.conditions[condition] = self._condition(condition)
 
     def _condition(self, operand: Operand) -> Predicate:
         value = self.lowering.scalar(operand)
@@ -278,6 +293,12 @@ class _Pipeline:
             self.operators.append(Filter(predicate=SameEntity(left=reached, right=traversal.destination)))
 
     def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
+        if _is_walk(traversal):
+            self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
+            self.bound.update({reached} if traversal.edge_variable is None else {reached, traversal.edge_variable})
+            return
+        max_hops = _max_hops(traversal)
+        assert max_hops is not None  # noqa: S101 - else it is a walk
         self.operators.append(
             Expand(
                 source=traversal.destination if is_backward else traversal.source,
@@ -286,7 +307,7 @@ class _Pipeline:
                 direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
                 destination_type=traversal.source_type if is_backward else traversal.destination_type,
                 min_hops=traversal.min_hops,
-                max_hops=_max_hops(traversal),
+                max_hops=max_hops,
                 filters=tuple(self.pushed.pop(reached, ())),
                 edge_variable=traversal.edge_variable,
                 is_backward=is_backward,
@@ -295,6 +316,22 @@ class _Pipeline:
         self.bound.add(reached)
         if traversal.edge_variable is not None:
             self.bound.add(traversal.edge_variable)
+
+    def _walk(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> Walk:
+        return Walk(
+            source=traversal.destination if is_backward else traversal.source,
+            destination=reached,
+            edges=tuple(edge.name for edge in traversal.edges),
+            direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
+            destination_type=traversal.source_type if is_backward else traversal.destination_type,
+            min_hops=traversal.min_hops,
+            max_hops=_max_hops(traversal),
+            filters=tuple(self.pushed.pop(reached, ())),
+            edge_variable=traversal.walked_edge,
+            condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
+            binds_edge=traversal.edge_variable is not None,
+            is_backward=is_backward,
+        )
 
     def _lower_negation(self, negation: CheckedNegation, visible: frozenset[str]) -> AntiJoin:
         """Lower a block; a name that is only introduced behind it means something of its own inside."""
@@ -308,19 +345,48 @@ def _segments(
     """Cut clauses where rows of their own are made: what stands behind starts from those rows."""
     start = 0
     for position, clause in enumerate(clauses):
-        if isinstance(clause, CheckedOptional | CheckedEach):
+        is_walk = isinstance(clause, CheckedTraversal) and _asks_rows(clause)
+        if is_walk or isinstance(clause, CheckedOptional | CheckedEach):
             if position > start:
                 yield clauses[start:position]
-            yield clause
+            yield clause if isinstance(clause, CheckedOptional | CheckedEach) else (clause,)
             start = position + 1
     if start < len(clauses) or not clauses:
         yield clauses[start:]
 
 
-def _max_hops(traversal: CheckedTraversal) -> int:
+def _is_walk(traversal: CheckedTraversal) -> bool:
+    """Whether a traversal is more than an expansion with a filter on its edge behind it."""
+    has_condition = _walk_condition(traversal) is not None
+    return has_condition or bool(traversal.alternatives) or _max_hops(traversal) is None
+
+
+def _walk_condition(traversal: CheckedTraversal) -> Operand | None:
+    """Return the condition that belongs to the walk; that on a variable of one edge is a filter on rows."""
+    return traversal.condition if traversal.edge_variable is None else None
+
+
+def _asks_rows(traversal: CheckedTraversal) -> bool:
+    """Whether the condition of a traversal looks at more than its edge."""
+    return traversal.condition is not None and _looks_beyond(traversal.condition, traversal.walked_edge)
+
+
+def _looks_beyond(operand: Operand, edge: str | None) -> bool:
+    expression = operand.expression
+    if operand.is_value or operand.block is not None:
+        return True
+    if isinstance(expression, ast.PropertyAccess):
+        return expression.variable.name != edge
+    if (operand.is_node or operand.is_edge) and isinstance(expression, ast.Variable):
+        return expression.name != edge
+    return any(_looks_beyond(part, edge) for part in operand.parts)
+
+
+def _max_hops(traversal: CheckedTraversal) -> int | None:
+    if traversal.edge.is_same_type:
+        return traversal.max_hops
     # A cross-type edge cannot be chained: nothing lies beyond its first hop.
-    is_chained = traversal.edge.is_same_type or traversal.min_hops > 1
-    return traversal.max_hops if is_chained else 1
+    return 1 if traversal.min_hops == 1 else traversal.max_hops or traversal.min_hops
 
 
 def _introduced(clauses: Iterable[CheckedClause]) -> frozenset[str]:

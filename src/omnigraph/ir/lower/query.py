@@ -55,6 +55,7 @@ from omnigraph.ir.model import (
     UpdateMatchedPlan,
     UpdatePlan,
     ValueRef,
+    Walk,
 )
 from omnigraph.ir.types import NULL, TEXT
 from omnigraph.lang.gq import ast
@@ -211,8 +212,11 @@ def _lower_read(checked: CheckedRead, lowering: Lowering) -> ReadPlan:
 def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operator, ...] | None:
     """Return the operators of a match, unless one of them gives rows values that only stages carry on."""
     operators = lower_match(checked.last.clauses, lowering)
-    is_plain = not any(isinstance(operator, OptionalJoin | Unwind) for operator in operators)
-    return operators if is_plain else None
+    return None if any(map(_needs_stages, operators)) else operators
+
+
+def _needs_stages(operator: Operator) -> bool:
+    return isinstance(operator, OptionalJoin | Unwind) or (isinstance(operator, Walk) and operator.binds_edge)
 
 
 def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowering: Lowering) -> ReadPlan:

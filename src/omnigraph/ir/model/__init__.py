@@ -38,6 +38,7 @@ from omnigraph.ir.model.plans import (
     PLACE,
     PRIVATE_MARK,
     ROW_MARK,
+    TABLE_MARK,
     AntiJoin,
     Assign,
     BlockValue,
@@ -69,6 +70,7 @@ from omnigraph.ir.model.plans import (
     Unwind,
     UpdateMatchedPlan,
     UpdatePlan,
+    Walk,
     output_lines,
 )
 
@@ -77,6 +79,7 @@ __all__ = [
     "PLACE",
     "PRIVATE_MARK",
     "ROW_MARK",
+    "TABLE_MARK",
     "TARGET",
     "AggregateCall",
     "AntiJoin",
@@ -137,6 +140,7 @@ __all__ = [
     "UpdateMatchedPlan",
     "UpdatePlan",
     "ValueRef",
+    "Walk",
     "inner_values",
     "operands_of",
     "output_lines",

@@ -30,6 +30,9 @@ PRIVATE_MARK = "#"
 # Columns between stages: which row an entity is, and the place that an ordered stage gave each row.
 ROW_MARK, PLACE = "#row ", "#place"
 
+# Stands between the tables of a variable that ranges over several.
+TABLE_MARK = "|"
+
 
 @record
 class NodeScan:
@@ -64,12 +67,55 @@ class Expand:
     is_backward: bool = False
 
     def __str__(self) -> str:
-        hops = "" if (self.min_hops, self.max_hops) == (1, 1) else f"{{{self.min_hops},{self.max_hops}}}"
-        name = f"{'' if self.edge_variable is None else f'${self.edge_variable}:'}{self.edge}{hops}"
-        arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[self.direction]
-        backward = " backward" if self.is_backward else ""
-        end = f"${self.destination}: {self.destination_type}"
-        return f"expand{backward} ${self.source} {arrow} {end}{_where(self.filters)}"
+        return f"expand{_route(self)}"
+
+
+@record
+class Walk:
+    """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
+
+    Each edge has any of the types ``edges``. ``condition`` knows it as ``edge_variable`` and may look at anything else
+    that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
+    ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
+    node, and fails beyond the number of hops that the options of the read allow.
+    """
+
+    source: str
+    destination: str
+    edges: tuple[str, ...]
+    direction: Direction
+    destination_type: str
+    min_hops: int = 1
+    max_hops: int | None = 1
+    filters: tuple[Predicate, ...] = ()
+    edge_variable: str | None = None
+    condition: Predicate | None = None
+    binds_edge: bool = False
+    is_backward: bool = False
+
+    @property
+    def edge(self) -> str:
+        """The name of all edge types together."""
+        return "|".join(self.edges)
+
+    @property
+    def edge_tables(self) -> str:
+        """The tables of the edges, as variables over several tables name them."""
+        return TABLE_MARK.join(f"edge:{name}" for name in self.edges)
+
+    def __str__(self) -> str:
+        over = "" if self.condition is None else f" over edges with {self.condition}"
+        return f"walk{_route(self)}{over}"
+
+
+def _route(step: Expand | Walk) -> str:
+    most = "" if step.max_hops is None else step.max_hops
+    hops = "" if (step.min_hops, step.max_hops) == (1, 1) else f"{{{step.min_hops},{most}}}"
+    name = f"{'' if step.edge_variable is None else f'${step.edge_variable}:'}{step.edge}{hops}"
+    arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[step.direction]
+    backward = " backward" if step.is_backward else ""
+    end = f"${step.destination}: {step.destination_type}"
+    return f"{backward} ${step.source} {arrow} {end}{_where(step.filters)}"
 
 
 @record
@@ -144,7 +190,7 @@ class Unwind:
         return f"each {self.name} in {self.items}"
 
 
-Operator = NodeScan | Expand | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+Operator = NodeScan | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
 
 
 def _where(filters: tuple[Predicate, ...]) -> str:

@@ -24,6 +24,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     SameEntity,
     Unwind,
+    Walk,
     operands_of,
 )
 from omnigraph.records import record
@@ -111,7 +112,7 @@ def uses(step: Step) -> Live:
             return frozenset({(step.expand.source, KEY)})
         case AntiJoinStep():
             return frozenset().union(*(uses(inner) for inner in step.steps), ((name, KEY) for name in _starts(step)))
-        case OptionalStep() | BlockStep() | Unwind():
+        case OptionalStep() | BlockStep() | Unwind() | Walk():
             # Turned away before anything is laid out.
             return frozenset()
         case _:

@@ -31,6 +31,7 @@ from omnigraph.ir.model import (
     TextMatch,
     Truth,
     Unwind,
+    Walk,
     operands_of,
 )
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
@@ -75,7 +76,7 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return count_expand(reading, match, step, live)
         case AntiJoinStep():
             return _unless(reading, match, step, live)
-        case OptionalStep() | BlockStep() | Unwind():
+        case OptionalStep() | BlockStep() | Unwind() | Walk():
             message = f"a step that does not run on Spark: {step}"
             raise InternalError(message)
         case _:
@@ -173,7 +174,7 @@ def _staged(plan: QueryPlan) -> Iterator[str]:
     if plan.read.stages:
         yield "computed, distinct or staged rows"
     for step, _ in walk(plan.steps, plan.variables):
-        if isinstance(step, OptionalStep | BlockStep | Unwind):
+        if isinstance(step, OptionalStep | BlockStep | Unwind | Walk):
             yield str(step)
 
 

@@ -13,6 +13,7 @@ from omnigraph.engine.query.operators.blocks import anti_join, block_value, opti
 from omnigraph.engine.query.operators.expand import count_expand, expand_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import scan
+from omnigraph.engine.query.operators.walk import walk_rows
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
     BlockStep,
@@ -23,7 +24,7 @@ from omnigraph.engine.query.steps import (
     Step,
 )
 from omnigraph.engine.query.topology import are_linked
-from omnigraph.ir.model import Expand, Filter, Unwind
+from omnigraph.ir.model import Expand, Filter, Unwind, Walk
 
 
 def filter_rows(context: QueryContext, step: Filter, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -87,6 +88,8 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
             return scan(context, step, frames)
         case Expand():
             return expand_rows(context, step, _present(context, frames, step.source))
+        case Walk():
+            return walk_rows(context, step, _present(context, frames, step.source))
         case Filter():
             return filter_rows(context, step, frames)
         case LinkTest():
@@ -120,7 +123,7 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
     bound = _bound(step)
     for frame in frames:
         for variable in bound:
-            entities = context.entities_of(variable)
+            entities = context.source_of(variable)
             for name in entities.columns:
                 context.limits.check(entities.values(frame.ids[variable], name).nbytes)
         yield frame
@@ -129,6 +132,8 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
 def _bound(step: Step) -> tuple[str, ...]:
     if isinstance(step, Scan):
         return (step.variable,)
-    if isinstance(step, Expand):
+    if isinstance(step, Walk) and not step.binds_edge:
+        return (step.destination,)
+    if isinstance(step, Expand | Walk):
         return (step.destination,) if step.edge_variable is None else (step.destination, step.edge_variable)
     return ()

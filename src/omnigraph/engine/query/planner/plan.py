@@ -25,6 +25,7 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    TABLE_MARK,
     AggregateCall,
     AntiJoin,
     BlockValue,
@@ -51,6 +52,7 @@ from omnigraph.ir.model import (
     Scalarlike,
     StagePlan,
     Unwind,
+    Walk,
     inner_values,
 )
 from omnigraph.ir.types import item_type
@@ -76,12 +78,18 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
-        yield from ((variables[column.variable], column.property) for column in _step_columns(step))
+        for column in _step_columns(step):
+            yield from ((table, column.property) for table in variables[column.variable].split(TABLE_MARK))
+        if isinstance(step, Walk) and step.condition is not None:
+            for column in read_columns(step.condition):
+                is_edge = column.variable == step.edge_variable
+                tables = step.edge_tables if is_edge else variables[column.variable]
+                yield from ((table, column.property) for table in tables.split(TABLE_MARK))
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for column in _read_after_match(plan.read):
-        yield plan.variables[column.variable], column.property
+        yield from ((table, column.property) for table in plan.variables[column.variable].split(TABLE_MARK))
 
 
 def _read_after_match(read: ReadPlan) -> Iterator[Column]:
@@ -98,7 +106,7 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | Expand):
+    elif isinstance(step, Scan | Expand | Walk):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
@@ -392,6 +400,10 @@ def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dic
             tables[operator.destination] = f"node:{operator.destination_type}"
             if operator.edge_variable is not None:
                 tables[operator.edge_variable] = f"edge:{operator.edge}"
+        elif isinstance(operator, Walk):
+            tables[operator.destination] = f"node:{operator.destination_type}"
+            if operator.binds_edge and operator.edge_variable is not None:
+                tables[operator.edge_variable] = operator.edge_tables
         elif isinstance(operator, OptionalJoin):
             tables.update(_variables(operator.inner, tables))
     return tables
