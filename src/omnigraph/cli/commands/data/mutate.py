@@ -157,7 +157,8 @@ def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     if result.actor is not None:
         lines.append(f"actor_id: {result.actor}")
     if result.rows is not None:
-        lines += result.rows.to_table().splitlines()
+        # Where the rows come from stands in the first line already.
+        lines += [line.rstrip() for line in result.rows.to_table().splitlines()[1:]]
     choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
 
 
