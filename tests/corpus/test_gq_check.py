@@ -66,6 +66,10 @@ EXERCISED = {
     "T22": r"<knows>",
     "T23": r"\$w:knows",
     "T24": r"photo: \$b",
+    "T25": r"\+ 1\) \* 2",
+    "T26": r"coalesce\(",
+    "T27": r" or not ",
+    "T28": r"having n > 1",
 }
 
 

@@ -90,6 +90,11 @@ def _run(session: Session, case: Case, expected: Expectation) -> None:
     result = session.mutate(case.sections["query"], params, actor="corpus")
     assert f"ok {result.affected_nodes}/{result.affected_edges}" == expected.verdict
     assert (result.commit is None) == _has_no_commit(expected)
+    for counts in expected.all("counts"):
+        found = f"{result.inserted} inserted, {result.updated} updated, {result.deleted} deleted"
+        assert f"{found}, {result.unchanged} unchanged" == counts
+    if expected.all("row"):
+        assert result.to_json()["rows"] == [json.loads(row) for row in expected.all("row")]
     if result.commit is not None:
         assert (result.commit.actor, result.commit.id) == ("corpus", commit_ids(session)[0])
 

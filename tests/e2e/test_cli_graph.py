@@ -73,6 +73,10 @@ class TestMutate:
             "affected_nodes": 1,
             "affected_edges": 0,
             "actor_id": None,
+            "inserted": 1,
+            "updated": 0,
+            "deleted": 0,
+            "unchanged": 0,
         }
         assert list(commit) == [
             "graph_commit_id",

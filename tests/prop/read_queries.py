@@ -83,7 +83,7 @@ class Scope:
         return f"${name}: {type_name}" + (f" {{ {', '.join(matched)} }}" if matched else "")
 
     def _inline(self, type_name: str) -> str:
-        kinds = {name: kind for name, kind in self.schema.nodes[type_name].items() if kind.dimension is None}
+        kinds = {name: kind for name, kind in self.schema.properties(type_name).items() if kind.dimension is None}
         name = self.choices.pick(sorted(kinds))
         kind = kinds[name]
         if kind.scalar == "DateTime" and not kind.is_list and self.choices.chance(4):

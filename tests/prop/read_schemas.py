@@ -73,6 +73,32 @@ node Shelf { limit: I32 @key  date: Date? }
 edge Contains: Box -> Box { date: Date?  match: String  @key(src, dst, match) }
 edge StandsOn: Box -> Shelf { nearest: F64? }
 """,
+    """
+interface Named {
+    name: String?
+    rank: I32?
+}
+node User implements Named {
+    slug: String @key
+    level: I64?
+    score: F64?
+    is_on: Bool?
+    born: Date?
+    seen: DateTime?
+    mood: enum(calm, glad, sad)?
+    tags: [String]?
+    numbers: [I64]?
+}
+node Club implements Named {
+    code: String @key
+    size: U32?
+    share: F32?
+}
+edge Follows: User -> User { since: Date?  weight: I32?  note: String? }
+edge Likes: User -> User { at: DateTime?  weight: I32? }
+edge InClub: User -> Club { role: String? }
+edge Within: Club -> Club { share: F64? }
+""",
 )
 SCHEMAS = tuple(read_schema(text) for text in SCHEMA_TEXTS)
 

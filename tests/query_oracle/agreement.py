@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.query_oracle.evaluate import Answer
+from tests.query_oracle.faults import Fault
 from tests.query_oracle.schema import Kind
+from tests.query_oracle.values import PATH
 
 _ARROW = {
     "String": pa.string(),
@@ -42,6 +44,21 @@ def disagreement(answer: Answer, found: pa.Table) -> str | None:
     return f"unexpected rows {list(extra.elements())}\nexpected {expected}\nfound {rows}" if extra else None
 
 
+def outcome_disagreement(expected: Answer | Fault, found: pa.Table | Exception) -> str | None:
+    """Return what is wrong with what a read came to, an error included, or None.
+
+    Args:
+        expected: the answer of the oracle, or why it has none.
+        found: the result of an engine, or the runtime error it raised.
+    """
+    if isinstance(expected, Fault):
+        is_right = isinstance(found, Exception) or not expected.is_certain
+        return None if is_right else f"expected to fail, {expected}; found {table_rows(found)}"
+    if isinstance(found, Exception):
+        return None if expected.may_fail else f"expected {list(expected.rows)}; failed, {found}"
+    return disagreement(expected, found)
+
+
 def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:
     """Return the rows of an Arrow table as plain values, dates as numbers."""
     columns = [_plain(column) for column in table.columns]
@@ -50,6 +67,8 @@ def table_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 def arrow_kind(found: pa.DataType) -> Kind:
     """Return the type of values that an Arrow column holds."""
+    if pa.types.is_struct(found):
+        return PATH
     if pa.types.is_fixed_size_list(found):
         return Kind(scalar="Vector", dimension=found.list_size)
     if pa.types.is_list(found):
@@ -75,5 +94,7 @@ def _comparable(value: Any) -> Any:
     """The value up to the last digits of a float, which the order of an addition may decide."""
     if isinstance(value, list | tuple):
         return tuple(_comparable(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _comparable(item)) for name, item in sorted(value.items()))
     # Both zeros are one number.
     return float(f"{value:.12g}") + 0.0 if isinstance(value, float) else value

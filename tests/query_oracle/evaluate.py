@@ -1,207 +1,521 @@
-"""A whole read: match, group, order or rank; the cut is left to whoever compares."""
+"""A whole read: match, group, order or rank, stage by stage; a cut that the language leaves open is left to whoever
+compares."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.lang.gq import ast
+from omnigraph.lang.gq.format import format_expression
 from omnigraph.lang.source import Ident
-from tests.query_oracle.matching import Types, solve
-from tests.query_oracle.ranking import RankedRow, rank
+from tests.query_oracle.aggregates import check_aggregate, holds_aggregate
+from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, output_kind, watched
+from tests.query_oracle.faults import Fault, Illegal
+from tests.query_oracle.matching import check_clauses
+from tests.query_oracle.ranking import rank
 from tests.query_oracle.schema import Kind, Schema
-from tests.query_oracle.values import TEXT, Graph, Request, Row, literal_kind
+from tests.query_oracle.values import FLOAT, Graph, Request, Row, as_column, convert, frozen, sort_key, unify
 
 _RANKINGS = ast.Nearest | ast.Bm25 | ast.Rrf
+_LITERALS = (
+    ast.StringLiteral
+    | ast.IntegerLiteral
+    | ast.FloatLiteral
+    | ast.BooleanLiteral
+    | ast.NullLiteral
+    | ast.DateLiteral
+    | ast.DateTimeLiteral
+    | ast.ListLiteral
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Every row there is before the limit; in their exact order if the query asks for one."""
+    """The rows of a read, in their exact order if the query asks for one.
+
+    ``limit`` is given where the language leaves open which rows it keeps: ``rows`` are then all of them. ``may_fail``
+    tells that an engine may also refuse the read at run time.
+    """
 
     columns: tuple[str, ...]
     kinds: tuple[Kind, ...]
     rows: tuple[tuple[Any, ...], ...]
     is_ordered: bool
     limit: int | None
+    may_fail: bool = False
 
 
-def evaluate(decl: ast.QueryDecl, schema: Schema, graph: Graph, parameters: dict[str, Any], now_ms: int = 0) -> Answer:
-    """Evaluate a valid read; parameters are plain values, dates as numbers."""
+def evaluate(
+    decl: ast.QueryDecl,
+    schema: Schema,
+    graph: Graph,
+    parameters: dict[str, Any],
+    now_ms: int = 0,
+    max_hops: int = 32,
+) -> Answer:
+    """Evaluate a read; parameters are plain values, dates as numbers.
+
+    Raises:
+        Illegal: if the text breaks a rule.
+        Fault: if the read fails at run time.
+    """
     assert isinstance(decl.body, ast.ReadBody)
     kinds = {
         item.name: Kind(scalar=item.type.scalar, is_list=item.type.is_list, dimension=item.type.dimension)
         for item in decl.parameters
     }
-    request = Request(schema=schema, graph=graph, now_ms=now_ms, parameters=parameters, parameter_kinds=kinds)
-    return _Read(request, decl.body).answer()
+    request = Request(
+        schema=schema,
+        graph=graph,
+        now_ms=now_ms,
+        parameters=parameters,
+        parameter_kinds=kinds,
+        max_hops=max_hops,
+    )
+    return _read(decl.body, request)
 
 
-class _Read:
-    def __init__(self, request: Request, body: ast.ReadBody) -> None:
-        self._request = request
-        self._body = body
-        self._types: Types = {}
-        self._rows = list(solve(body.match, request, self._types, {}))
-        self._projections = list(self._expand(body.projections))
+@dataclass(slots=True, kw_only=True)
+class Line:
+    """A row on its way out: its columns, what ``having`` and ``order`` see of it, and what settles its place."""
 
-    def answer(self) -> Answer:
-        ranking = self._ranking()
-        has_groups = any(isinstance(item.expression, ast.Aggregate) for item in self._projections)
-        if ranking is not None:
-            rows = self._ranked(ranking)
-        elif has_groups:
-            rows = self._grouped()
+    values: tuple[Any, ...]
+    seen: Row
+    tie: Any
+
+
+@dataclass(slots=True, kw_only=True)
+class Output:
+    """The lines of a stage, in their order, before they are cut."""
+
+    columns: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    lines: list[Line]
+    # What a bare expression behind the output means.
+    scope: Scope
+
+
+Part = ast.Stage | ast.ReadBody
+
+
+def _read(body: ast.ReadBody, request: Request) -> Answer:
+    if _is_ranked(body):
+        return _ranked(body, request)
+    output = _united(body, request) if body.unions else _returned(body, request)
+    is_open = body.limit is not None and not body.orderings and body.offset is None and not body.per
+    limit = _amount(body.limit, request) if is_open else None
+    try:
+        lines = _arranged(replace(body, limit=None) if is_open else body, output)
+        _raise_fault(lines)
+    except Fault as fault:
+        raise Fault(fault.reason, str(fault), is_certain=fault.is_certain and not is_open) from fault
+    kinds = tuple(output_kind(kind) for kind in output.kinds)
+    return Answer(
+        columns=output.columns,
+        kinds=kinds,
+        rows=tuple(tuple(map(as_column, line.values, kinds)) for line in lines),
+        is_ordered=bool(body.orderings),
+        limit=limit,
+        may_fail=request.may_fail,
+    )
+
+
+def _raise_fault(lines: list[Line]) -> None:
+    for line in lines:
+        for value in line.values:
+            if isinstance(value, Fault):
+                raise value
+
+
+def _returned(body: ast.ReadBody, request: Request) -> Output:
+    scope = Scope(request=request)
+    rows: list[Row] = [{}]
+    for stage in body.stages:
+        scope, rows = _with(stage, scope, rows)
+    return _output(body, scope, _matched(body.match, scope, rows))
+
+
+def _united(body: ast.ReadBody, request: Request) -> Output:
+    outputs = [_returned(body, request), *(_returned(union.read, request) for union in body.unions)]
+    if len({len(output.kinds) for output in outputs}) > 1:
+        raise Illegal("reads of different widths")
+    kinds = tuple(unify(list(column)) for column in zip(*(output.kinds for output in outputs), strict=True))
+    rows: list[tuple[Any, ...]] = []
+    for index, output in enumerate(outputs):
+        _raise_fault(output.lines)
+        rows.extend(tuple(map(convert, line.values, kinds)) for line in output.lines)
+        if index and not body.unions[index - 1].keeps_duplicates:
+            rows = list({frozen(row): row for row in rows}.values())
+    columns = _Columns(body.projections, kinds)
+    lines = [Line(values=row, seen=columns.seen(row), tie=[sort_key(value) for value in row]) for row in rows]
+    scope = Scope(request=request, names=columns.names, special=columns.special)
+    return Output(columns=outputs[0].columns, kinds=kinds, lines=lines, scope=scope)
+
+
+def _matched(clauses: tuple[ast.Clause, ...], scope: Scope, rows: list[Row]) -> list[Row]:
+    """Return the rows of a match in their order: that of the stage before if it has one, then that of their ids."""
+    solve = check_clauses(clauses, scope)
+    found = [solution for row in rows for solution in solve(row)]
+    for row in found:
+        if "!" in row:
+            raise row["!"]
+    found.sort(key=lambda row: _tie(scope, row))
+    return found
+
+
+def _tie(scope: Scope, row: Row) -> list[Any]:
+    """The place that a stage before gave the row; entities by id, taking variables by name; then values, by name."""
+    entities, values = [], []
+    for name, bound in sorted(scope.variables.items()):
+        if bound.form in {"node", "edge"}:
+            entities.append(sort_key(None if row[name] is None else list(reversed(row[name]))))
         else:
-            rows = self._plain()
-        return Answer(
-            columns=tuple(_column(item) for item in self._projections),
-            kinds=tuple(self._kind(item.expression) for item in self._projections),
-            rows=tuple(rows),
-            is_ordered=bool(self._body.orderings),
-            limit=self._body.limit,
-        )
+            values.append(sort_key(row[name]))
+    values.extend(sort_key(row[f"#{name}"]) for name in sorted(scope.names))
+    return [row.get("@position", 0), entities, values]
 
-    def _expand(self, projections: tuple[ast.Projection, ...]) -> Iterator[ast.Projection]:
-        for item in projections:
-            if not isinstance(item.expression, ast.AllProperties):
-                yield item
-                continue
-            variable = item.expression.variable
-            for name, kind in self._request.schema.properties(self._types[variable.name]).items():
-                if kind.scalar != "Blob":
-                    access = ast.PropertyAccess(variable=variable, property=Ident(text=name))
-                    yield ast.Projection(expression=access)
 
-    def _ranking(self) -> ast.Nearest | ast.Bm25 | ast.Rrf | None:
-        first = self._body.orderings[0].expression if self._body.orderings else None
-        if isinstance(first, ast.AliasRef):
-            first = self._projections[self._alias(first.name)].expression
-        return first if isinstance(first, _RANKINGS) else None
+def _with(stage: ast.Stage, scope: Scope, rows: list[Row]) -> tuple[Scope, list[Row]]:
+    found = _matched(stage.match, scope, rows)
+    output = _output(stage, scope, found)
+    lines = _arranged(stage, output)
+    _raise_fault(lines)
+    following = Scope(request=scope.request)
+    takes: list[Callable[[Line], tuple[str, Any]]] = []
+    for index, item in enumerate(stage.projections):
+        name = _stage_name(item, scope)
+        bound = scope.bound(item.expression)
+        if bound is None or (bound.form == "item" and item.alias is not None):
+            following.names[name] = output_kind(output.kinds[index])
+            takes.append(lambda line, name=name, index=index: (f"#{name}", line.values[index]))
+        else:
+            following.variables[name] = bound
+            source = item.expression.name  # type: ignore[union-attr]
+            takes.append(lambda line, name=name, source=source: (name, line.seen["@first"][source]))
+    if len(following.names) + len(following.variables) < len(stage.projections):
+        raise Illegal("a name twice in a with")
+    position = (lambda place: {"@position": place}) if stage.orderings else (lambda _place: {})
+    return following, [{**dict(take(line) for take in takes), **position(place)} for place, line in enumerate(lines)]
 
-    def _ranked(self, ranking: ast.Nearest | ast.Bm25 | ast.Rrf) -> list[tuple[Any, ...]]:
-        names = sorted(name for name in self._types if " " not in name)
-        found = rank(self._rows, ranking, self._request, names, self._body.limit or 0)
-        return [tuple(self._ranked_value(item.expression, one) for item in self._projections) for one in found]
 
-    def _ranked_value(self, expression: ast.Expression, ranked: RankedRow) -> Any:
-        if isinstance(expression, _RANKINGS):
-            return ranked.value
-        return self._request.operand(expression, ranked.row).value
+def _stage_name(item: ast.Projection, scope: Scope) -> str:
+    if item.alias is not None:
+        return item.alias.text
+    match item.expression:
+        case ast.Variable(name=name) | ast.AliasRef(name=name):
+            return name
+        case _:
+            raise Illegal("a value without a name in a with")
 
-    def _plain(self) -> list[tuple[Any, ...]]:
-        found = [(row, self._project(row)) for row in self._rows]
-        names = sorted(name for name in self._types if " " not in name)
-        found.sort(key=lambda pair: [pair[0][name][1] for name in names])
-        for ordering in reversed(self._body.orderings):
-            found.sort(
-                key=lambda pair, key=ordering.expression: self._plain_key(key, *pair), reverse=_is_down(ordering)
-            )
-        return [values for _, values in found]
 
-    def _plain_key(self, key: ast.Expression, row: Row, values: tuple[Any, ...]) -> tuple[bool, Any]:
-        if isinstance(key, ast.AliasRef):
-            return _nulls_first(values[self._alias(key.name)])
-        return _nulls_first(self._request.operand(key, row).value)
+class _Columns:
+    """Columns that are there: an expression that was projected is one of them, and so is an alias."""
 
-    def _project(self, row: Row) -> tuple[Any, ...]:
-        return tuple(self._request.operand(item.expression, row).value for item in self._projections)
+    def __init__(self, projections: tuple[ast.Projection, ...], kinds: tuple[Kind, ...]) -> None:
+        self._projections = projections
+        self._kinds = kinds
+        self.names = {
+            item.alias.text if item.alias is not None else item.expression.name: kind  # type: ignore[union-attr]
+            for item, kind in zip(projections, kinds, strict=True)
+            if item.alias is not None or isinstance(item.expression, ast.AliasRef)
+        }
 
-    def _grouped(self) -> list[tuple[Any, ...]]:
-        keys = [i for i, item in enumerate(self._projections) if not isinstance(item.expression, ast.Aggregate)]
-        groups: dict[Any, list[Row]] = {} if keys else {(): []}
-        for row in self._rows:
-            values = [self._request.operand(self._projections[index].expression, row).value for index in keys]
-            groups.setdefault(_frozen(values), []).append(row)
-        found = [self._group(rows, keys, values) for values, rows in groups.items()]
-        if self._body.orderings:
-            found.sort(key=lambda values: [_nulls_first(values[index]) for index in keys])
-        for ordering in reversed(self._body.orderings):
-            index = self._group_index(ordering.expression)
-            found.sort(key=lambda values, at=index: _nulls_first(values[at]), reverse=_is_down(ordering))
+    def seen(self, values: tuple[Any, ...]) -> Row:
+        """Return what is seen of a line."""
+        found: Row = {"@columns": values}
+        for item, value in zip(self._projections, values, strict=True):
+            if item.alias is not None:
+                found[f"#{item.alias.text}"] = value
+            elif isinstance(item.expression, ast.AliasRef):
+                found[f"#{item.expression.name}"] = value
         return found
 
-    def _group(self, rows: list[Row], keys: list[int], values: tuple[Any, ...]) -> tuple[Any, ...]:
-        at = dict(zip(keys, values, strict=True))
-        return tuple(
-            at[index] if index in at else self._aggregate(item.expression, rows)
-            for index, item in enumerate(self._projections)
+    def column(self, expression: ast.Expression) -> Typed | None:
+        """Return the column that is this expression."""
+        if isinstance(expression, ast.AliasRef):
+            return None
+        for index, item in enumerate(self._projections):
+            if item.expression == expression:
+                return Typed(kind=self._kinds[index], value=lambda seen, index=index: seen["@columns"][index])
+        return None
+
+    def special(self, expression: ast.Expression) -> Typed | None:
+        """Refuse everything about a row but its columns."""
+        found = self.column(expression)
+        if found is None and isinstance(expression, ast.PropertyAccess | ast.Block):
+            raise Illegal(f"{format_expression(expression)} is no column")
+        return found
+
+
+def _output(part: Part, scope: Scope, rows: list[Row]) -> Output:
+    projections = tuple(_expanded(part, scope))
+    parts = [*(item.expression for item in projections), part.having]
+    parts += [item.expression for item in part.orderings] if not getattr(part, "unions", ()) else []
+    if any(map(holds_aggregate, parts)):
+        output = _grouped(part, projections, scope, rows)
+    else:
+        output = _plain(part, projections, scope, rows)
+    if part.having is not None:
+        having = watched(scope.request, lambda: condition(part.having, output.scope))
+        output.lines = [line for line in output.lines if having.value(line.seen) is True]
+    return output
+
+
+def _expanded(part: Part, scope: Scope) -> Iterator[ast.Projection]:
+    for item in part.projections:
+        if not isinstance(item.expression, ast.AllProperties):
+            yield item
+            continue
+        variable = item.expression.variable
+        if isinstance(part, ast.Stage) or variable.name not in scope.variables:
+            raise Illegal(f"${variable.name}.*")
+        for name, kind in scope.variables[variable.name].properties.items():
+            if kind.scalar != "Blob":
+                yield ast.Projection(expression=ast.PropertyAccess(variable=variable, property=Ident(text=name)))
+
+
+def _plain(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, rows: list[Row]) -> Output:
+    found = [_projected(part, item, scope) for item in projections]
+    kinds = tuple(output_kind(item.kind) for item in found)
+    columns = _Columns(projections, kinds)
+    lines = []
+    for row in rows:
+        values = tuple(_value_or_fault(item, row) for item in found)
+        lines.append(Line(values=values, seen={**row, **columns.seen(values), "@first": row}, tie=_tie(scope, row)))
+    shown = Scope(request=scope.request, variables=scope.variables, names={**scope.names, **columns.names})
+    if part.is_distinct:
+        _raise_fault(lines)
+        kept = {_identity(projections, scope, line): line for line in reversed(lines)}
+        lines = list(kept.values())
+        for line in lines:
+            line.tie = [sort_key(value) for value in line.values]
+            line.seen = {**columns.seen(line.values), "@first": line.seen["@first"]}
+        shown = Scope(
+            request=scope.request, names=columns.names, variables=scope.variables, special=_behind(columns, (), scope)
         )
-
-    def _aggregate(self, call: ast.Expression, rows: list[Row]) -> Any:
-        assert isinstance(call, ast.Aggregate)
-        operands = [self._request.operand(call.argument, row).value for row in rows]
-        given = [value for value in operands if value is not None]
-        match call.function:
-            case "count":
-                return len(given)
-            case "sum":
-                return float(sum(map(Fraction, given))) if given else None
-            case "avg":
-                return float(sum(map(Fraction, given)) / len(given)) if given else None
-            case "min":
-                return min(given, default=None)
-            case "max":
-                return max(given, default=None)
-
-    def _group_index(self, key: ast.Expression) -> int:
-        if isinstance(key, ast.AliasRef):
-            return self._alias(key.name)
-        return next(index for index, item in enumerate(self._projections) if item.expression == key)
-
-    def _alias(self, name: str) -> int:
-        named = [i for i, item in enumerate(self._projections) if item.alias is not None and item.alias.text == name]
-        return named[-1]
-
-    def _kind(self, expression: ast.Expression) -> Kind:
-        match expression:
-            case ast.PropertyAccess():
-                return self._request.schema.kind(self._types[expression.variable.name], expression.property.text)
-            case ast.Variable():
-                return self._request.parameter_kinds.get(expression.name, TEXT)
-            case ast.Now():
-                return Kind(scalar="DateTime")
-            case ast.Nearest() | ast.Bm25() | ast.Rrf():
-                return Kind(scalar="F64")
-            case ast.Aggregate(function="count"):
-                return Kind(scalar="I64")
-            case ast.Aggregate(function="sum" | "avg"):
-                return Kind(scalar="F64")
-            case ast.Aggregate():
-                return self._kind(expression.argument)
-            case _:
-                return literal_kind(expression)
+    return Output(columns=_names(projections), kinds=kinds, lines=lines, scope=shown)
 
 
-def _column(projection: ast.Projection) -> str:
-    return _name(projection.expression) if projection.alias is None else projection.alias.text
+def _projected(part: Part, item: ast.Projection, scope: Scope) -> Typed:
+    """A stage may hand on an edge, which has no value of its own."""
+    bound = scope.bound(item.expression)
+    if isinstance(part, ast.Stage) and bound is not None and bound.form == "edge":
+        name = item.expression.name  # type: ignore[union-attr]
+        return Typed(kind=Kind(scalar="String"), value=lambda row: None if row[name] is None else row[name][1])
+    return check(item.expression, scope)
+
+
+def _value_or_fault(found: Typed, row: Row) -> Any:
+    try:
+        return found.value(row)
+    except Fault as fault:
+        return fault
+
+
+def _identity(projections: tuple[ast.Projection, ...], scope: Scope, line: Line) -> Any:
+    """What makes two lines equal: for a bare node or edge, which one it is and not only its id."""
+    return tuple(
+        frozen(value) if not _is_entity(item.expression, scope) else line.seen["@first"][item.expression.name]
+        for item, value in zip(projections, line.values, strict=True)
+    )
+
+
+def _is_entity(expression: ast.Expression, scope: Scope) -> bool:
+    bound: Bound | None = scope.bound(expression)
+    return bound is not None and bound.form in {"node", "edge"}
+
+
+def _grouped(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, rows: list[Row]) -> Output:
+    is_key = [not holds_aggregate(item.expression) for item in projections]
+    known = tuple(item for item, one in zip(projections, is_key, strict=True) if one)
+    keys = [_projected(part, item, scope) if one else None for item, one in zip(projections, is_key, strict=True)]
+    groups: dict[Any, list[Row]] = {} if any(is_key) else {(): []}
+    for row in rows:
+        values = tuple(key.value(row) for key in keys if key is not None)
+        line = Line(values=values, seen={"@first": row}, tie=None)
+        groups.setdefault(_identity(known, scope, line), []).append(row)
+    kinds = tuple(output_kind(key.kind) for key in keys if key is not None)
+    inner = replace(scope, special=_behind(_Columns(known, kinds), known, scope))
+    found = [key or check(item.expression, _no_names(inner)) for item, key in zip(projections, keys, strict=True)]
+    every = _Columns(projections, tuple(output_kind(item.kind) for item in found))
+    lines = []
+    for members in groups.values():
+        first = members[0] if members else {}
+        group: Row = {"@first": first, "@rows": members}
+        group["@columns"] = tuple(key.value(first) for key in keys if key is not None)
+        values = tuple(item.value(first if one else group) for item, one in zip(found, is_key, strict=True))
+        tie = [
+            _key_place(item, first, value, scope)
+            for item, value, one in zip(projections, values, is_key, strict=True)
+            if one
+        ]
+        lines.append(Line(values=values, seen={**group, **every.seen(values)}, tie=tie))
+    shown = replace(scope, names=every.names, special=_behind(every, known, scope))
+    return Output(
+        columns=_names(projections), kinds=tuple(output_kind(item.kind) for item in found), lines=lines, scope=shown
+    )
+
+
+def _no_names(scope: Scope) -> Scope:
+    return replace(scope, names={})
+
+
+def _key_place(item: ast.Projection, first: Row, value: Any, scope: Scope) -> Any:
+    if _is_entity(item.expression, scope):
+        entity = first[item.expression.name]
+        return sort_key(None if entity is None else list(reversed(entity)))
+    return sort_key(value)
+
+
+def _behind(columns: _Columns, known: tuple[ast.Projection, ...], scope: Scope) -> Special:
+    """Return what an expression means behind a grouping: a key, an aggregate, or what a key that is an entity has."""
+    whole = {_about(item.expression, scope) for item in known if isinstance(item.expression, ast.Variable)}
+    before = replace(scope, special=None)
+
+    def special(expression: ast.Expression) -> Typed | None:
+        found = columns.column(expression)
+        if found is not None:
+            return found
+        if isinstance(expression, ast.Aggregate):
+            kind, compute = check_aggregate(expression, before)
+            return Typed(kind=kind, value=lambda seen: compute(seen["@rows"]))
+        name = _about(expression, scope)
+        if name is None:
+            return None
+        if name not in whole:
+            raise Illegal(f"{format_expression(expression)} is not what rows are grouped by")
+        inner = check(expression, before)
+        return Typed(kind=inner.kind, value=lambda seen: inner.value(seen["@first"]))
+
+    return special
+
+
+def _about(expression: ast.Expression, scope: Scope) -> str | None:
+    """The bound variable that an expression reads by itself and not through a part of it."""
+    match expression:
+        case ast.PropertyAccess(variable=variable):
+            return variable.name
+        case ast.Block():
+            return ""
+        case ast.Call(function=Ident(text="id" | "type" | "length" | "nodes" | "edges"), arguments=(inner,)):
+            found = inner
+        case ast.NullTest(operand=inner):
+            found = inner
+        case _:
+            found = expression
+    is_bound = isinstance(found, ast.Variable) and found.name not in scope.request.parameter_kinds
+    return found.name if is_bound else None
+
+
+def _arranged(part: Part, output: Output) -> list[Line]:
+    """Order the lines, and cut them."""
+    lines = sorted(output.lines, key=lambda line: line.tie)
+    for ordering in reversed(part.orderings):
+        key = check(ordering.expression, output.scope)
+        if key.kind.is_list or key.kind.scalar in {"Vector", "Path", "Blob"}:
+            raise Illegal(f"an order by {key.kind}")
+        _sort(lines, ordering, key)
+    request = output.scope.request
+    offset = 0 if part.offset is None else _amount(part.offset, request)
+    limit = None if part.limit is None else _amount(part.limit, request)
+    if not part.per:
+        kept = lines[offset:] if limit is None else lines[offset : offset + limit]
+    else:
+        kept = _per_group(lines, [check(item, output.scope) for item in part.per], offset, limit or 0)
+    if len(kept) < len(lines) and any(isinstance(value, Fault) for line in lines for value in line.values):
+        request.may_fail = True
+    return kept
+
+
+def _sort(lines: list[Line], ordering: ast.Ordering, key: Typed) -> None:
+    is_down = ordering.direction == "desc"
+    nulls_first = not is_down if ordering.nulls is None else ordering.nulls == "first"
+    found = {id(line): key.value(line.seen) for line in lines}
+    with_value = [line for line in lines if found[id(line)] is not None]
+    without = [line for line in lines if found[id(line)] is None]
+    # A reversed sort of Python keeps the order of equals.
+    with_value.sort(key=lambda line: sort_key(found[id(line)]), reverse=is_down)
+    lines[:] = [*without, *with_value] if nulls_first else [*with_value, *without]
+
+
+def _per_group(lines: list[Line], keys: list[Typed], offset: int, limit: int) -> list[Line]:
+    taken: dict[Any, int] = {}
+    kept = []
+    for line in lines:
+        group = tuple(frozen(key.value(line.seen)) for key in keys)
+        taken[group] = taken.get(group, 0) + 1
+        if offset < taken[group] <= offset + limit:
+            kept.append(line)
+    return kept
+
+
+def _amount(amount: ast.Amount, request: Request) -> int:
+    if isinstance(amount, int):
+        return amount
+    if amount.name not in request.parameter_kinds:
+        raise Illegal(f"${amount.name} is no parameter")
+    found = request.parameters.get(amount.name)
+    if found is None or found < 0:
+        raise Fault("amount", f"${amount.name} = {found}")
+    return found
+
+
+def _is_ranked(body: ast.ReadBody) -> bool:
+    first = body.orderings[0].expression if body.orderings else None
+    if isinstance(first, ast.AliasRef):
+        named = [item.expression for item in body.projections if item.alias and item.alias.text == first.name]
+        first = named[-1] if named else None
+    return isinstance(first, _RANKINGS)
+
+
+def _ranked(body: ast.ReadBody, request: Request) -> Answer:
+    """A ranking stands in a read of one stage; the first edition tells what it does there."""
+    if body.stages or body.unions or body.is_distinct or body.having is not None or body.per:
+        msg = "the oracle ranks the rows of one match"
+        raise NotImplementedError(msg)
+    scope = Scope(request=request)
+    rows = _matched(body.match, scope, [{}])
+    projections = tuple(_expanded(body, scope))
+    first: Any = body.orderings[0].expression
+    if isinstance(first, ast.AliasRef):
+        first = [item.expression for item in projections if item.alias and item.alias.text == first.name][-1]
+    limit = 0 if body.limit is None else _amount(body.limit, request)
+    found = rank(rows, first, scope, lambda row: _tie(scope, row), limit)
+    checked = [
+        None if isinstance(item.expression, _RANKINGS) else check(item.expression, scope) for item in projections
+    ]
+    lines = [tuple(one.value if item is None else item.value(one.row) for item in checked) for one in found]
+    offset = 0 if body.offset is None else _amount(body.offset, request)
+    return Answer(
+        columns=_names(projections),
+        kinds=tuple(FLOAT if item is None else output_kind(item.kind) for item in checked),
+        rows=tuple(lines[offset:]),
+        is_ordered=True,
+        limit=limit,
+    )
+
+
+def _names(projections: tuple[ast.Projection, ...]) -> tuple[str, ...]:
+    return tuple(_name(item.expression) if item.alias is None else item.alias.text for item in projections)
 
 
 def _name(expression: ast.Expression) -> str:
     match expression:
-        case ast.PropertyAccess():
-            return f"{expression.variable.name}.{expression.property.text}"
-        case ast.Variable():
-            return expression.name
-        case ast.Aggregate():
+        case ast.PropertyAccess(variable=variable, property=name):
+            return f"{variable.name}.{name.text}"
+        case ast.Variable(name=name):
+            return name
+        case ast.Aggregate(function="count" | "sum" | "avg" | "min" | "max", is_distinct=False, where=None) if (
+            isinstance(expression.argument, ast.PropertyAccess | ast.Variable | ast.Now | _LITERALS)
+        ):
             return _name(expression.argument)
         case ast.Now():
             return "now"
         case ast.Nearest() | ast.Bm25() | ast.Rrf():
             return type(expression).__name__.lower()
-        case _:
+        case _ if isinstance(expression, _LITERALS):
             return "literal"
-
-
-def _is_down(ordering: ast.Ordering) -> bool:
-    return ordering.direction == "desc"
-
-
-def _nulls_first(value: Any) -> tuple[bool, Any]:
-    return (value is not None, 0 if value is None else value)
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+        case _:
+            return format_expression(expression)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from omnigraph.lang.gq import ast
-from tests.query_oracle.values import Request, Row, round_to_f32
+from tests.query_oracle.expressions import Scope, check
+from tests.query_oracle.values import Row, round_to_f32
 
 Ranking = ast.Nearest | ast.Bm25 | ast.Rrf
 
@@ -21,31 +23,31 @@ class RankedRow:
     value: float
 
 
-def rank(rows: list[Row], ranking: Ranking, request: Request, names: list[str], limit: int) -> list[RankedRow]:
+def rank(rows: list[Row], ranking: Ranking, scope: Scope, tie: Callable[[Row], Any], limit: int) -> list[RankedRow]:
     """Return the rows that take part, best first.
 
     Args:
         rows: the rows of the complete match.
         ranking: the first order key.
-        request: the graph and what the query was given.
-        names: the bound variables in alphabetical order, whose ids settle what the ranking leaves open.
+        scope: what the variables are bound to.
+        tie: what settles what the ranking leaves open.
         limit: the limit of the query, which a fusion looks at.
     """
     variable = _variable(ranking)
     if isinstance(ranking, ast.Rrf):
-        scores = _fuse(rows, ranking, request, limit)
+        scores = _fuse(rows, ranking, scope, limit)
     else:
-        scores = {chosen: _root(square) for square, chosen in _nearest(rows, ranking, request)}
+        scores = {chosen: _root(square) for square, chosen in _nearest(rows, ranking, scope)}
     place = {chosen: index for index, chosen in enumerate(scores)}
     ranked = [row for row in rows if row[variable][1] in place]
-    ranked.sort(key=lambda row: (place[row[variable][1]], [row[name][1] for name in names]))
+    ranked.sort(key=lambda row: (place[row[variable][1]], tie(row)))
     return [RankedRow(row=row, value=scores[row[variable][1]]) for row in ranked]
 
 
-def _fuse(rows: list[Row], ranking: ast.Rrf, request: Request, limit: int) -> dict[str, float]:
-    k = None if ranking.k is None else request.operand(ranking.k, {}).value
+def _fuse(rows: list[Row], ranking: ast.Rrf, scope: Scope, limit: int) -> dict[str, float]:
+    k = None if ranking.k is None else check(ranking.k, scope).value({})
     k = 60 if k is None else k
-    arms = [[chosen for _, chosen in _nearest(rows, arm, request)[:limit]] for arm in (ranking.first, ranking.second)]
+    arms = [[chosen for _, chosen in _nearest(rows, arm, scope)[:limit]] for arm in (ranking.first, ranking.second)]
     scores: dict[str, Fraction] = {}
     for arm in arms:
         for position, chosen in enumerate(arm, start=1):
@@ -55,14 +57,15 @@ def _fuse(rows: list[Row], ranking: ast.Rrf, request: Request, limit: int) -> di
     return {chosen: float(scores[chosen]) for chosen in best}
 
 
-def _nearest(rows: list[Row], ranking: ast.Nearest | ast.Bm25, request: Request) -> list[tuple[Fraction, str]]:
+def _nearest(rows: list[Row], ranking: ast.Nearest | ast.Bm25, scope: Scope) -> list[tuple[Fraction, str]]:
     if isinstance(ranking, ast.Bm25):
         msg = "the oracle does not search text"
         raise NotImplementedError(msg)
-    query = [round_to_f32(item) for item in request.operand(ranking.query, {}).value]
+    query = [round_to_f32(item) for item in check(ranking.query, scope).value({})]
     found: dict[str, Fraction] = {}
+    target = check(ranking.target, scope)
     for row in rows:
-        vector = request.operand(ranking.target, row).value
+        vector = target.value(row)
         if vector is not None:
             found[row[_variable(ranking)][1]] = _square(vector, query)
     return sorted((square, chosen) for chosen, square in found.items())

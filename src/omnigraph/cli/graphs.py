@@ -101,14 +101,19 @@ def ask_consent(label: str, address: str, *, is_given: bool, as_json: bool) -> N
     """
     if is_given or _is_local(address):
         return
-    if not as_json and sys.stdin.isatty():
-        sys.stderr.write(f"{label} cannot be undone on {address}; continue? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() in _CONSENT:
-            return
+    is_asked = not as_json and sys.stdin.isatty()
+    if is_asked and consents(f"{label} cannot be undone on {address}; continue? [y/N] "):
+        return
     raise usage_error(
         f"{label} cannot be undone on a remote graph", what="consent", expected="--yes", hint="add --yes to continue"
     )
+
+
+def consents(question: str) -> bool:
+    """Ask on standard error, and return whether the answer is yes."""
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in _CONSENT
 
 
 def _is_local(address: str) -> bool:

@@ -97,6 +97,10 @@ OnConflict = Annotated[
         help="If another writer changes rows this write depends on: rerun it on the new state, or refuse it.",
     ),
 ]
+MaxAffected = Annotated[
+    int | None,
+    typer.Option("--max-affected", metavar="N", help="Change nothing if more than N entities would change."),
+]
 Message = Annotated[str | None, typer.Option("--message", "-m", metavar="TEXT", help="The commit message.")]
 Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="KIND", help="Only node or edge; may be repeated.")]
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; may be repeated.")]

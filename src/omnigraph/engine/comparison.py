@@ -106,6 +106,11 @@ class Comparison:
         """Whether no row can match."""
         return self.verdict is False
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What deciding needs of a row."""
+        return (self.column,)
+
     def mask(self, rows: pa.Table) -> pa.Array:
         """Return which rows match; a NULL never does."""
         column = rows.column(self.column)

@@ -34,6 +34,17 @@ class QueryRowLimitError(OmnigraphError):
     )
 
 
+class AffectedLimitError(OmnigraphError):
+    """The mutation would insert, update and delete more entities than allowed; nothing was changed."""
+
+    row = ErrorRow(
+        code="query.affected_limit",
+        kind=Kind.TOO_LARGE,
+        details=LimitExceeded,
+        hint="make its conditions more selective, or allow more entities",
+    )
+
+
 class QueryTimeoutError(OmnigraphError, TimeoutError):
     """The read took longer than allowed."""
 

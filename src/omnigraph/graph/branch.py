@@ -252,6 +252,7 @@ class BranchVerbs(State):
         actor: str | None = None,
         expected_head: str | Commit | None = None,
         on_conflict: OnConflict = "rerun",
+        max_affected: int | None = None,
     ) -> MutationResult:
         """Run a mutation and publish it as one commit.
 
@@ -265,6 +266,7 @@ class BranchVerbs(State):
             actor: who asks for it.
             expected_head: the commit that the branch must be at, such as ``commit_id`` of a result.
             on_conflict: ``refuse`` raises a conflict instead of running it again.
+            max_affected: how many entities it may insert, update and delete; with more it changes nothing.
 
         Raises:
             QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a mutation.
@@ -275,6 +277,7 @@ class BranchVerbs(State):
             ExpectedVersionMismatchError, SchemaMovedError: another writer changed what it was decided on, and
                 ``on_conflict`` is ``refuse``.
             ClaimBusyError: other writers kept changing what it was decided on.
+            AffectedLimitError: it would change more than ``max_affected`` entities.
             ReadOnlyError: the graph is open for reading only.
         """
         source = query_text(text)
@@ -286,6 +289,7 @@ class BranchVerbs(State):
             actor=actor,
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
+            max_affected=max_affected,
             source_name=source.name,
         )
         return self._backend.execute(request)
@@ -299,6 +303,7 @@ class BranchVerbs(State):
         actor: str | None = None,
         expected_head: str | Commit | None = None,
         on_conflict: OnConflict = "rerun",
+        max_affected: int | None = None,
     ) -> MutationResult:
         """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
 
@@ -315,6 +320,7 @@ class BranchVerbs(State):
             actor=actor,
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
+            max_affected=max_affected,
             source_name=source.name,
         )
         return self._backend.execute(request)

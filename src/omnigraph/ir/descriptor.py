@@ -10,18 +10,25 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType, S
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
+    CheckedCondition,
     CheckedDelete,
+    CheckedDeleteMatched,
+    CheckedEach,
     CheckedFilter,
     CheckedInsert,
+    CheckedMatchStatement,
     CheckedMutation,
     CheckedNegation,
+    CheckedOptional,
     CheckedProjection,
     CheckedQuery,
     CheckedRead,
+    CheckedStage,
     CheckedStatement,
     CheckedText,
     CheckedTraversal,
     CheckedUpdate,
+    CheckedUpdateMatched,
     Operand,
 )
 from omnigraph.ir.lower.query import incident_edges
@@ -111,8 +118,10 @@ class OperationDescriptor:
 def describe_operation(checked: CheckedQuery) -> OperationDescriptor:
     """Describe a query that fits its schema."""
     if isinstance(checked, CheckedRead):
-        columns = tuple(_describe_column(projection) for projection in checked.projections)
-        return OperationDescriptor(result=columns, reads=_sorted(_clause_uses(checked.clauses)), writes=())
+        columns = tuple(_describe_column(projection) for projection in checked.last.projections)
+        stages = [*checked.stages, *(stage for union in checked.unions for stage in union.stages)]
+        uses = (use for stage in stages for use in _stage_uses(stage))
+        return OperationDescriptor(result=columns, reads=_sorted(uses), writes=())
     return _describe_mutation(checked)
 
 
@@ -128,8 +137,24 @@ def _describe_column(projection: CheckedProjection) -> ResultColumn:
 def _is_object(operand: Operand) -> bool:
     call = operand.expression
     if isinstance(call, ast.Aggregate) and call.function in {"min", "max"}:
-        return operand.parts[0].is_node
+        return bool(operand.parts) and operand.parts[0].is_node
     return operand.is_node
+
+
+def _stage_uses(stage: CheckedStage) -> Iterator[TypeUse]:
+    yield from _clause_uses(stage.clauses)
+    operands = [*(item.operand for item in stage.projections), *(item.operand for item in stage.orderings), *stage.per]
+    for operand in (*operands, *(() if stage.having is None else (stage.having,))):
+        yield from _operand_uses(operand)
+
+
+def _operand_uses(operand: Operand) -> Iterator[TypeUse]:
+    """Yield the types that the blocks of an expression look at."""
+    if operand.block is not None:
+        yield from _clause_uses(operand.block.clauses)
+    for part in (*operand.parts, operand.where):
+        if part is not None:
+            yield from _operand_uses(part)
 
 
 def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
@@ -137,11 +162,19 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
         match clause:
             case CheckedBinding():
                 yield _use(clause.node)
+                for condition in clause.conditions:
+                    yield from _operand_uses(condition)
             case CheckedTraversal():
-                yield _use(clause.edge)
+                yield from map(_use, clause.edges)
                 yield from _ends(clause.edge)
-            case CheckedNegation():
+                if clause.condition is not None:
+                    yield from _operand_uses(clause.condition)
+            case CheckedNegation() | CheckedOptional():
                 yield from _clause_uses(clause.clauses)
+            case CheckedCondition():
+                yield from _operand_uses(clause.condition)
+            case CheckedEach():
+                yield from _operand_uses(clause.items)
             case CheckedFilter() | CheckedText():
                 pass
             case _:
@@ -152,23 +185,37 @@ def _describe_mutation(checked: CheckedMutation) -> OperationDescriptor:
     reads: set[TypeUse] = set()
     writes: set[TypeUse] = set()
     for statement in checked.statements:
-        written = {_use(statement.target), *_cascade(statement, checked.catalog)}
+        written = set(_written(statement, checked.catalog))
         writes |= written
         reads |= written
         if isinstance(statement, CheckedInsert) and isinstance(statement.target, EdgeType):
             reads.update(_ends(statement.target))
-    return OperationDescriptor(result=(), reads=_sorted(reads), writes=_sorted(writes))
+        elif isinstance(statement, CheckedMatchStatement):
+            reads.update(_clause_uses(statement.clauses))
+    columns = tuple(_describe_column(projection) for projection in checked.projections)
+    return OperationDescriptor(result=columns, reads=_sorted(reads), writes=_sorted(writes))
 
 
-def _cascade(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
+def _written(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
     match statement:
-        case CheckedDelete(target=NodeType() as node):
-            for name in incident_edges(node, catalog):
-                yield TypeUse(is_edge=True, type_name=name)
-        case CheckedDelete() | CheckedInsert() | CheckedUpdate():
+        case CheckedInsert() | CheckedUpdate() | CheckedUpdateMatched():
+            yield _use(statement.target)
+        case CheckedDelete(target=target):
+            yield from _removed(target, catalog)
+        case CheckedDeleteMatched(targets=targets):
+            for target in targets.values():
+                yield from _removed(target, catalog)
+        case CheckedMatchStatement():
             pass
         case _:
             assert_never(statement)
+
+
+def _removed(target: NodeType | EdgeType, catalog: Catalog) -> Iterator[TypeUse]:
+    yield _use(target)
+    if isinstance(target, NodeType):
+        for name in incident_edges(target, catalog):
+            yield TypeUse(is_edge=True, type_name=name)
 
 
 def _use(of: NodeType | EdgeType) -> TypeUse:

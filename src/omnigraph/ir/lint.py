@@ -9,13 +9,14 @@ from typing import Any, Literal
 from omnigraph.catalog.model import Catalog, NodeType, PropertyDef
 from omnigraph.errors import DiagnosticError, OmnigraphError, QueryMeaningError, QueryTypeError, SourceTooLargeError
 from omnigraph.ir.check import CheckedMutation, CheckedQuery, check_query
-from omnigraph.ir.check.tree import CheckedUpdate
+from omnigraph.ir.check.tree import CheckedUpdate, CheckedUpdateMatched
 from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
 from omnigraph.ir.lower import lower_query
 from omnigraph.lang.gq import ast, parse_queries
 from omnigraph.lang.source import SourceText
 from omnigraph.records import record
 
+_Update = CheckedUpdate | CheckedUpdateMatched
 Severity = Literal["error", "warning", "info"]
 Status = Literal["ok", "error"]
 
@@ -154,12 +155,12 @@ def lint_queries(
         finding = QueryFinding(severity="error", code="Q000", message=_placed(problem), problem=problem)
         return LintReport(query_path=name, schema_source=schema_source, results=(), findings=(finding,))
     results: list[QueryResult] = []
-    updates: list[tuple[str, CheckedUpdate]] = []
+    updates: list[tuple[str, _Update]] = []
     for decl in file.queries:
         result, checked = _lint_query(decl, catalog, file.source)
         results.append(result)
         if isinstance(checked, CheckedMutation):
-            updates.extend((result.name, item) for item in checked.statements if isinstance(item, CheckedUpdate))
+            updates.extend((result.name, item) for item in checked.statements if isinstance(item, _Update))
     findings = sorted(_unset_properties(updates), key=QueryFinding.sort_key)
     return LintReport(query_path=name, schema_source=schema_source, results=tuple(results), findings=tuple(findings))
 
@@ -190,12 +191,14 @@ def _placed(problem: OmnigraphError) -> str:
     return problem.message if place is None else f"{place.line}:{place.column}: {problem.message}"
 
 
-def _unset_properties(updates: Iterable[tuple[str, CheckedUpdate]]) -> Iterator[QueryFinding]:
+def _unset_properties(updates: Iterable[tuple[str, _Update]]) -> Iterator[QueryFinding]:
     targets: dict[str, NodeType] = {}
     assigned: dict[str, set[str]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)
     for query_name, update in updates:
         type_name = update.target.name
+        if not isinstance(update.target, NodeType):
+            continue
         targets[type_name] = update.target
         assigned[type_name].update(item.property.name for item in update.assignments)
         names[type_name].add(query_name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,28 @@ F64 = PropertyType(scalar=Scalar.F64)
 DATE = PropertyType(scalar=Scalar.DATE)
 DATETIME = PropertyType(scalar=Scalar.DATETIME)
 
+
+class _NullType(PropertyType):
+    """The type of ``null``, which fits every other."""
+
+    def __str__(self) -> str:
+        return "NULL"
+
+
+class _IntervalType(PropertyType):
+    """A span of time. It stands between moments, is compared and counted, and never stored or returned."""
+
+    @property
+    def is_numeric(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "Interval"
+
+
+NULL = _NullType(scalar=Scalar.STRING, nullable=True)
+INTERVAL = _IntervalType(scalar=Scalar.I64, nullable=True)
+
 MAX_DIMENSION = (1 << 31) - 1
 
 
@@ -31,9 +54,42 @@ def are_comparable(left: PropertyType, right: PropertyType) -> bool:
     >>> are_comparable(I64, PropertyType(scalar=Scalar.F32)), are_comparable(DATE, DATETIME)
     (True, False)
     """
+    if left is NULL or right is NULL:
+        return True
+    if left is INTERVAL or right is INTERVAL:
+        return left is right
     if left.is_list or right.is_list or not (_is_plain(left.scalar) and _is_plain(right.scalar)):
         return False
     return left.scalar is right.scalar or (left.scalar in NUMERIC and right.scalar in NUMERIC)
+
+
+def common_type(types: Sequence[PropertyType]) -> PropertyType | None:
+    """Return the type that holds values of all the types: the widest number, or the one they share; None if none does.
+
+    >>> str(common_type([I64, PropertyType(scalar=Scalar.F32)])), common_type([TEXT, BOOL])
+    ('F64?', None)
+    """
+    known = [of for of in types if of is not NULL]
+    if not known:
+        return NULL
+    first = known[0]
+    if any(of is INTERVAL for of in known):
+        return INTERVAL if all(of is INTERVAL for of in known) else None
+    if any(of.is_list != first.is_list or of.dimension != first.dimension for of in known):
+        return None
+    scalars = {of.scalar for of in known}
+    if len(scalars) == 1:
+        enums = {of.enum_values for of in known}
+        return replace(first, nullable=True, enum_values=first.enum_values if len(enums) == 1 else None)
+    if not scalars <= NUMERIC:
+        return None
+    widest = Scalar.I64 if scalars <= INTEGERS else Scalar.F64
+    return PropertyType(scalar=widest, nullable=True, is_list=first.is_list)
+
+
+def wide_number(of: PropertyType) -> PropertyType:
+    """Return the type that arithmetic with a number gives: I64 for whole numbers, F64 for the others."""
+    return PropertyType(scalar=Scalar.I64 if of.scalar in INTEGERS else Scalar.F64, nullable=True)
 
 
 def item_type(of: PropertyType) -> PropertyType:

@@ -1,31 +1,36 @@
-"""What both parsers share: running a Lark grammar and turning its complaints into our diagnostics."""
+"""What both parsers share: running a grammar and turning its complaints into our diagnostics."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from typing import Any, NamedTuple
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
+from omnigraph.lang.lalr import END, Lexer, Parser, Tables, Token, TooDeep, UnexpectedToken, UnreadableText
 from omnigraph.lang.source import MAX_NESTING, Comment, SourceText, Span
-from omnigraph.lang.tables import open_parser
+from omnigraph.lang.tables import open_tables
 
 # Strings come first so that a comment mark inside one is not taken for a comment. What is left open runs to the
 # end of the text: searching on behind each opening mark would take quadratic time. Repetitions that never give back
 # what they took remember nothing on the way, which is quicker by an order of magnitude; the grammars do the same.
+# Queries know both quotes; in a schema an apostrophe stands in strings and comments only.
 _STRING_BODY = r'[^"\\]*+(?:\\[\s\S][^"\\]*+)*+'
-_STRING = rf'"{_STRING_BODY}(?:"|\\?\Z)'
+_OTHER_BODY = _STRING_BODY.replace('"', "'")
+_STRING = rf"""(?:"{_STRING_BODY}(?:"|\\?\Z)|'{_OTHER_BODY}(?:'|\\?\Z))"""
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)"
 _STRING_OR_COMMENT = re.compile(rf"{_STRING}|(?P<comment>{_COMMENT})")
 _STRING_OR_BRACKET = re.compile(rf"{_STRING}|{_COMMENT}|(?P<bracket>[\[\]{{}}()])")
-_STRING_OPEN = re.compile(rf'"{_STRING_BODY}\\?\Z')
+_STRING_OPEN = re.compile(rf"""(?:"{_STRING_BODY}|'{_OTHER_BODY})\\?\Z""")
 _WORD = re.compile(r"[A-Za-z0-9_$@-]+")
+# The words in the pattern of a keyword, which ends with a look ahead.
+_GAP = r"\s+"
+_LOWER_WORD = re.compile(r"\b[a-z_0-9]{2,}\b")
+_KEYWORD = re.compile(r"[a-z_0-9]+(?:\\s\+[a-z]+)*(?=\(\?!)")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
@@ -54,25 +59,42 @@ class SyntaxFinding(Exception):  # noqa: N818 - a signal inside this room, never
         self.error = error
 
 
+class TokenGroup(NamedTuple):
+    """Tokens that share one word in an error where at least ``least`` of them may stand.
+
+    ``is_guessed`` says whether a misspelling of one of them deserves a suggestion.
+    """
+
+    word: str
+    members: frozenset[str]
+    least: int
+    is_guessed: bool
+
+
 @dataclass(frozen=True)
 class Grammar:
     """A package's grammar with the builder of its tree, the error it reports and the words people know its tokens by.
 
     ``token_choices`` lists the words a token can be, for those whose misspelling deserves a suggestion;
     ``token_kinds`` names the wider token that a keyword is an instance of where both may stand, so that an error
-    says "a name" instead of listing every keyword that could be one.
+    says "a name" instead of listing every keyword that could be one. ``hint`` knows what people write who think of
+    another language: it is given the text, the offset and the text of what was found, and what was accepted there.
     """
 
     package: str
-    builder: type[Transformer[Token, Any]]
+    builder: type[object]
+    lexing: Callable[[Tables], Callable[[str], Lexer]]
     error: type[DiagnosticError]
     token_words: Mapping[str, str]
     token_choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     token_kinds: Mapping[str, str] = field(default_factory=dict)
+    token_groups: Sequence[TokenGroup] = ()
+    hint: Callable[[str, int, str, AbstractSet[str]], str | None] | None = None
 
     @cached_property
-    def _lark(self) -> Lark:
-        return open_parser(self.package, self.builder())
+    def _parser(self) -> Parser:
+        tables = open_tables(self.package)
+        return Parser(tables, self.builder(), self.lexing(tables))
 
     def parse(self, source: SourceText) -> Any:
         """Return what the builder makes of ``source``.
@@ -83,11 +105,13 @@ class Grammar:
         """
         _refuse_deep_nesting(source)
         try:
-            return self._lark.parse(source.text)
-        except UnexpectedInput as problem:
+            return self._parser.parse(source.text)
+        except (UnexpectedToken, UnreadableText) as problem:
             raise self._explain(source, problem) from None
         except SyntaxFinding as finding:
             raise self._place(source, finding) from None
+        except TooDeep as problem:
+            raise _too_deep(source, token_span(problem.token), problem.limit, problem.limit + 1) from None
 
     def _place(self, source: SourceText, finding: SyntaxFinding) -> DiagnosticError:
         details = Diagnostic(
@@ -98,29 +122,54 @@ class Grammar:
         )
         return (finding.error or self.error)(finding.message, details=details)
 
-    def _explain(self, source: SourceText, problem: UnexpectedInput) -> DiagnosticError:
+    def _explain(self, source: SourceText, problem: UnexpectedToken | UnreadableText) -> DiagnosticError:
         span, found = _found(source.text, problem)
-        # The parser knows better than the lexer what may follow: its look-ahead is of this state alone.
-        parser = getattr(problem, "interactive_parser", None)
-        names: set[str] = parser.accepts() - {"$END"} if parser is not None else set()
-        accepted = sorted(name for name in names if self.token_kinds.get(name) not in names)
-        expected = tuple(sorted({self._word(name) for name in accepted}))
-        choices = [word for name in accepted for word in self.token_choices.get(name, ())]
+        names = problem.accepted - {END}
+        expected, guesses = self._expected(names)
+        word = source.text[span.start : span.end]
+        hint = self._foreign(source.text, span.start, word, names)
         details = Diagnostic(
             place=source.place(span),
             expected=expected,
             found=found,
-            suggestion=_suggest(found, expected, choices),
+            suggestion=hint or _suggest(found, expected, guesses),
         )
         what = f"; expected {_join(expected)}" if expected else ""
         return self.error(f"syntax error: unexpected {found}{what}", details=details)
+
+    def _expected(self, names: AbstractSet[str]) -> tuple[tuple[str, ...], list[str]]:
+        """Return the words for what may stand somewhere, and those that what was found may be a slip of."""
+        left, words, guesses = set(names), set(), []
+        for group in self.token_groups:
+            members = names & group.members
+            if len(members) >= group.least:
+                left -= members
+                words.add(group.word)
+                guesses += [self._word(name).strip("'") for name in members if group.is_guessed]
+        left = {name for name in left if self.token_kinds.get(name) not in names}
+        words |= {self._word(name) for name in left}
+        guesses += [choice for name in sorted(left) for choice in self.token_choices.get(name, ())]
+        return tuple(sorted(words)), guesses
+
+    def _foreign(self, text: str, start: int, word: str, names: AbstractSet[str]) -> str | None:
+        hint = None if self.hint is None else self.hint(text, start, word, names)
+        if hint is None and word.isupper() and any(word.lower() in self._keywords(name) for name in names):
+            return f"did you mean '{word.lower()}'?"
+        return hint
+
+    def _keywords(self, terminal: str) -> list[str]:
+        pattern = self._parser.terminals[terminal].pattern
+        return _LOWER_WORD.findall(pattern.partition("(?!")[0])
 
     def _word(self, terminal: str) -> str:
         known = self.token_words.get(terminal)
         if known is not None:
             return known
-        definition = self._lark.get_terminal(terminal)
-        return f"'{definition.pattern.value}'" if definition.pattern.type == "str" else terminal.lower()
+        definition = self._parser.terminals[terminal]
+        if definition.text is not None:
+            return f"'{definition.text}'"
+        keyword = _KEYWORD.match(definition.pattern)
+        return f"'{keyword[0].replace(_GAP, ' ')}'" if keyword else terminal.lower()
 
 
 def scan_comments(text: str) -> tuple[Comment, ...]:
@@ -138,8 +187,7 @@ def scan_comments(text: str) -> tuple[Comment, ...]:
 
 def token_span(token: Token) -> Span:
     """Return where a token stands."""
-    start = token.start_pos or 0
-    return Span(start, start + len(token))
+    return Span(token.start_pos, token.end_pos)
 
 
 def unquote(token: Token) -> str:
@@ -174,10 +222,10 @@ def quote_string(value: str) -> str:
     return f'"{value}"'
 
 
-def nearest_name(name: str, known: Iterable[str]) -> str | None:
+def nearest_name(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that ``name`` was probably meant to be, if any is close."""
     folded = {candidate.lower(): candidate for candidate in sorted(known)}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=cutoff)
     return folded[close[0]] if close else None
 
 
@@ -192,26 +240,29 @@ def _refuse_deep_nesting(source: SourceText) -> None:
             continue
         depth = depth + 1 if bracket in "[{(" else max(0, depth - 1)
         if depth > MAX_NESTING:
-            place = source.place(Span(*match.span()))
-            details = LimitExceeded(resource="nesting", limit=MAX_NESTING, actual=depth, place=place)
-            msg = f"source is nested more than {MAX_NESTING} levels deep: {source.name}:{place.line}:{place.column}"
-            raise SourceTooLargeError(msg, details=details)
+            raise _too_deep(source, Span(*match.span()), MAX_NESTING, depth)
 
 
-def _found(text: str, problem: UnexpectedInput) -> tuple[Span, str]:
+def _too_deep(source: SourceText, span: Span, limit: int, actual: int) -> SourceTooLargeError:
+    place = source.place(span)
+    details = LimitExceeded(resource="nesting", limit=limit, actual=actual, place=place)
+    msg = f"source is nested more than {limit} levels deep: {source.name}:{place.line}:{place.column}"
+    return SourceTooLargeError(msg, details=details)
+
+
+def _found(text: str, problem: UnexpectedToken | UnreadableText) -> tuple[Span, str]:
     """Name what stands where the parser stopped."""
-    if isinstance(problem, UnexpectedCharacters):
-        start: Any = problem.pos_in_stream
-        return _unknown_text(text, start)
-    if isinstance(problem, UnexpectedToken) and problem.token.type != "$END":
-        return token_span(problem.token), _quote(str(problem.token))
+    if isinstance(problem, UnreadableText):
+        return _unknown_text(text, problem.at)
+    if problem.token.type != END:
+        return token_span(problem.token), _quote(problem.token)
     end = len(text.rstrip())
     return Span(end, end + 1), "end of file"
 
 
 def _unknown_text(text: str, start: int) -> tuple[Span, str]:
     """Name what the lexer could not read: an unfinished string or comment is more telling than its first mark."""
-    if text[start] == '"' and _STRING_OPEN.match(text, start):
+    if _STRING_OPEN.match(text, start):
         return Span(start, start + 1), "unterminated string"
     if text.startswith("/*", start) and text.find("*/", start + 2) < 0:
         return Span(start, start + 2), "unterminated comment"
@@ -228,7 +279,7 @@ def _quote(text: str) -> str:
 
 def _suggest(found: str, expected: tuple[str, ...], choices: list[str]) -> str | None:
     words = [word.strip("'") for word in expected if word.startswith("'") and word.strip("'").isalpha()]
-    near = nearest_name(found.strip("'"), [*words, *choices])
+    near = nearest_name(found.strip("'"), [*words, *choices], cutoff=0.7)
     if near is not None and f"'{near}'" != found:
         return f"did you mean '{near}'?"
     return f"write {expected[0]} here" if len(expected) == 1 and expected[0].startswith("'") else None

@@ -1,61 +1,145 @@
 """Parse tables that are made ahead: working them out of a grammar takes longer than a short command runs.
 
-``python -m omnigraph.lang.tables`` writes them beside each grammar. Tables of another grammar or of another version of
-the parser's library are passed over, and made on the spot.
+``python -m omnigraph.lang.tables`` writes them beside each grammar. Tables of another grammar are passed over, and made
+on the spot; only then is Lark loaded.
 """
 
 from __future__ import annotations
 
 import json
 import pkgutil
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import lark
-from lark import Lark, Token, Transformer
+from omnigraph.lang.lalr import Rule, Tables, Terminal
 
 _GRAMMAR = "grammar.lark"
 _TABLES = "grammar.json"
 _LANGUAGES = ("pg", "gq")
 
 
-def open_parser(package: str, builder: Transformer[Token, Any]) -> Lark:
-    """Return the parser of the grammar that a package holds."""
+def open_tables(package: str) -> Tables:
+    """Return the tables of the grammar that a package holds."""
     grammar = (pkgutil.get_data(package, _GRAMMAR) or b"").decode()
-    # The builder runs inside the parser, bottom up: no whole Lark tree is made, and nothing recurses.
     try:
-        made = json.loads(pkgutil.get_data(package, _TABLES) or b"", object_hook=_with_numbers)
+        made = json.loads(pkgutil.get_data(package, _TABLES) or b"")
     except (FileNotFoundError, ValueError):
-        return build_parser(grammar, builder)
-    if (made["lark"], made["grammar"]) != (lark.__version__, grammar):
-        return build_parser(grammar, builder)
-    load: Any = Lark._load_from_dict  # noqa: SLF001 - what the parsers that Lark generates call
-    parser: Lark = load(made["data"], made["memo"], transformer=builder)
-    return parser
-
-
-def build_parser(grammar: str, builder: Transformer[Token, Any] | None = None) -> Lark:
-    """Return the parser of a grammar, its tables worked out."""
-    return Lark(grammar, parser="lalr", lexer="contextual", transformer=builder)
+        made = {}
+    if made.get("grammar") != grammar:
+        made = json.loads(make_tables(grammar))
+    return _read_tables(made)
 
 
 def make_tables(grammar: str) -> str:
-    """Return what :func:`open_parser` reads instead of working it out."""
-    from lark.grammar import Rule  # noqa: PLC0415 - for those who make tables
-    from lark.lexer import TerminalDef  # noqa: PLC0415 - see above
+    """Return what :func:`open_tables` reads instead of working it out."""
+    from lark import Lark  # noqa: PLC0415 - for those who make tables
 
-    data, memo = build_parser(grammar).memo_serialize([TerminalDef, Rule])
-    made = {"lark": lark.__version__, "grammar": grammar, "data": data, "memo": memo}
-    return json.dumps(made, separators=(",", ":"), ensure_ascii=False) + "\n"
+    parser: Any = Lark(grammar, parser="lalr", lexer="contextual")
+    table = parser.parser.parser._parse_table  # noqa: SLF001 - Lark has no other way to them
+    rules = list(parser.rules)
+    (start,) = table.start_states.values()
+    (end,) = table.end_states.values()
+    ids = {state: number for number, state in enumerate(sorted(table.states, key=lambda state: state != start))}
+    # What Lark tries first comes first.
+    terminals = sorted(
+        parser.terminals, key=lambda one: (-one.priority, -one.pattern.max_width, -len(one.pattern.value), one.name)
+    )
+    names = [terminal.name for terminal in terminals] + ["$END"]
+    symbols = names + sorted({rule.origin.name for rule in rules})
+    numbers = {name: number for number, name in enumerate(symbols)}
+    terminal_sets: dict[tuple[int, ...], int] = {}
+    shifts, reductions, gotos = [], [], []
+    for state in ids:
+        shift: list[int] = []
+        goto: list[int] = []
+        reduced: dict[int, list[int]] = {}
+        for name, (action, target) in sorted(table.states[state].items(), key=lambda entry: numbers[entry[0]]):
+            if action.name == "Reduce":
+                reduced.setdefault(rules.index(target), []).append(numbers[name])
+            else:
+                (shift if name in names else goto).extend((numbers[name], ids[target]))
+        shifts.append(shift)
+        gotos.append(goto)
+        reductions.append(
+            [
+                number
+                for rule, before in sorted(reduced.items())
+                for number in (rule, terminal_sets.setdefault(tuple(before), len(terminal_sets)))
+            ]
+        )
+    made = {
+        "grammar": grammar,
+        "terminals": [_terminal(terminal) for terminal in terminals],
+        "ignored": list(parser.lexer_conf.ignore),
+        "symbols": symbols,
+        "rules": [_rule(rule) for rule in rules],
+        "terminal_sets": list(terminal_sets),
+        "shifts": shifts,
+        "reductions": reductions,
+        "gotos": gotos,
+        "start": ids[start],
+        "end": ids[end],
+    }
+    lines = (
+        f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'), ensure_ascii=False)}"
+        for key, value in made.items()
+    )
+    return "{" + ",\n".join(lines) + "}\n"
 
 
-def _with_numbers(found: dict[str, Any]) -> dict[Any, Any]:
-    """Give states, tokens and rules back the numbers that JSON can only spell."""
-    return {int(key): value for key, value in found.items()} if next(iter(found), "").isdecimal() else found
+def _terminal(terminal: Any) -> list[Any]:
+    pattern = terminal.pattern
+    text = pattern.value if pattern.type == "str" else None
+    return [terminal.name, pattern.to_regexp(), text, terminal.priority]
+
+
+def _rule(rule: Any) -> list[Any]:
+    """Return what is left of a rule's children: no anonymous tokens, None for what is absent, helpers spliced in."""
+    name = rule.origin.name
+    # Per symbol of the rule, how many absent optional parts stand before it; and behind the last one.
+    flags = rule.options.empty_indices or (False,) * len(rule.expansion)
+    absent = [len(part) for part in "".join("1" if flag else "0" for flag in flags).split("0")]
+    kept: list[int | None] = []
+    for place, symbol in enumerate(rule.expansion):
+        kept += [None] * absent[place]
+        if symbol.is_term:
+            kept += [] if symbol.filter_out else [place]
+        else:
+            kept.append(~place if symbol.name.startswith("_") else place)
+    kept += [None] * absent[-1]
+    method = None if name.startswith("_") else rule.alias or name
+    return [name, len(rule.expansion), method, kept, bool(rule.options.expand1 and not rule.alias)]
+
+
+def _read_tables(made: dict[str, Any]) -> Tables:
+    symbols = made["symbols"]
+
+    def pairs(numbers: Sequence[int]) -> dict[str, int]:
+        entries = iter(numbers)
+        return {symbols[number]: target for number, target in zip(entries, entries, strict=True)}
+
+    def couples(numbers: Sequence[int]) -> list[tuple[int, int]]:
+        entries = iter(numbers)
+        return list(zip(entries, entries, strict=True))
+
+    return Tables(
+        grammar=made["grammar"],
+        terminals=[Terminal(*terminal) for terminal in made["terminals"]],
+        ignored=made["ignored"],
+        rules=[Rule(name, size, method, tuple(kept), inline) for name, size, method, kept, inline in made["rules"]],
+        terminal_sets=[[symbols[number] for number in numbers] for numbers in made["terminal_sets"]],
+        shifts=[pairs(numbers) for numbers in made["shifts"]],
+        reductions=[couples(numbers) for numbers in made["reductions"]],
+        gotos=[pairs(numbers) for numbers in made["gotos"]],
+        start=made["start"],
+        end=made["end"],
+    )
 
 
 def main() -> None:
     """Write the tables of both languages."""
+    from pathlib import Path  # noqa: PLC0415 - see above
+
     for language in _LANGUAGES:
         folder = Path(__file__).parent / language
         tables = make_tables((folder / _GRAMMAR).read_text(encoding="utf-8"))

@@ -33,6 +33,7 @@ class MutateRequest(Request["MutationResult"]):
         expected_head: the commit that the branch must be at.
         on_conflict: ``rerun`` runs the mutation again on the newer state when another writer changed rows that it
             was decided on; ``refuse`` raises a conflict instead.
+        max_affected: how many entities it may insert, update and delete; with more it changes nothing.
         source_name: what errors call the source.
     """
 
@@ -44,6 +45,7 @@ class MutateRequest(Request["MutationResult"]):
     actor: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
+    max_affected: int | None = None
     source_name: str = "<query>"
 
 
@@ -65,6 +67,7 @@ class MutateBatchRequest(Request["MutationResult"]):
     actor: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
+    max_affected: int | None = None
     source_name: str = "<query>"
 
 

@@ -1,41 +1,83 @@
-"""Parse tables that are made ahead."""
+"""Parse tables that are made ahead, and the parser that runs them."""
 
 from __future__ import annotations
 
 import json
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
-import lark
 import pytest
-from lark import Transformer
+from lark import Lark
+from tests.corpus.cases import load_cases
 
 from omnigraph.lang import tables
-from omnigraph.lang.tables import build_parser, open_parser
+from omnigraph.lang.contextual import ContextualLexing
+from omnigraph.lang.gq.lexer import QueryLexing
+from omnigraph.lang.lalr import Parser, UnexpectedToken, UnreadableText
+from omnigraph.lang.tables import make_tables, open_tables
 
-TEXTS = {
-    "omnigraph.lang.gq": "query q($n: String) { match { $p: Person { name: $n } $p knows $f } return { $f.age as a } }",
-    "omnigraph.lang.pg": 'node Person @description("x") { name: String @key\n age: I32? @range(0..150) }',
-}
-PACKAGES = sorted(TEXTS)
+CORPUS = Path(__file__).parents[2] / "corpus"
+LEXINGS: dict[str, Any] = {"gq": QueryLexing, "pg": ContextualLexing}
+SECTIONS = {"gq": "query", "pg": "schema"}
+LANGUAGES = sorted(LEXINGS)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_tables_belong_to_the_grammar_beside_them(package: str):
+def grammar_of(language: str) -> str:
+    return resources.files(f"omnigraph.lang.{language}").joinpath("grammar.lark").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_tables_belong_to_the_grammar_beside_them(language: str):
     """Otherwise run ``python -m omnigraph.lang.tables``."""
-    made = json.loads(resources.files(package).joinpath("grammar.json").read_text(encoding="utf-8"))
-    grammar = resources.files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
-    assert (made["lark"], made["grammar"]) == (lark.__version__, grammar)
+    made = resources.files(f"omnigraph.lang.{language}").joinpath("grammar.json").read_text(encoding="utf-8")
+    assert json.loads(made)["grammar"] == grammar_of(language)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_parser_with_tables_made_ahead_reads_what_one_without_reads(package: str, monkeypatch):
-    grammar = resources.files(package).joinpath("grammar.lark").read_text(encoding="utf-8")
-    plain = build_parser(grammar, Transformer())
-    monkeypatch.setattr(tables, "build_parser", lambda *_: pytest.fail("the tables were passed over"))
-    assert open_parser(package, Transformer()).parse(TEXTS[package]) == plain.parse(TEXTS[package])
+class Shape:
+    """Builds nested tuples: the name of each rule with its children."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.isupper() or name.startswith("_"):
+            raise AttributeError(name)
+        return lambda children: (name, *children)
 
 
-def test_tables_of_another_version_of_the_library_are_passed_over(monkeypatch):
-    monkeypatch.setattr(tables.lark, "__version__", "0.0")
-    monkeypatch.setattr(tables.Lark, "_load_from_dict", lambda *_, **__: pytest.fail("they were used"))
-    assert open_parser("omnigraph.lang.pg", Transformer()).parse(TEXTS["omnigraph.lang.pg"])
+def texts_of(language: str) -> list[str]:
+    cases = [case for folder in ("syntax", "format", "lint") for case in load_cases(CORPUS / f"{language}-{folder}")]
+    return [case.sections[SECTIONS[language]] for case in cases if SECTIONS[language] in case.sections]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_our_parser_reads_what_lark_reads(language: str):
+    shape: Any = Shape()
+    theirs = Lark(grammar_of(language), parser="lalr", lexer="contextual", transformer=shape)
+    made = open_tables(f"omnigraph.lang.{language}")
+    ours = Parser(made, shape, LEXINGS[language](made))
+    texts = texts_of(language)
+    assert len(texts) > 50
+    for text in texts:
+        try:
+            expected = theirs.parse(text)
+        except Exception:  # noqa: BLE001 - Lark refuses a text by several classes
+            with pytest.raises((UnexpectedToken, UnreadableText)):
+                ours.parse(text)
+        else:
+            assert ours.parse(text) == expected
+
+
+def test_tables_of_another_grammar_are_passed_over(monkeypatch: pytest.MonkeyPatch):
+    grammar = 'start: WORD\nWORD: "x"\n'
+    data = {"grammar.lark": grammar.encode(), "grammar.json": make_tables('start: WORD\nWORD: "y"\n').encode()}
+    monkeypatch.setattr(tables.pkgutil, "get_data", lambda _package, name: data[name])
+    assert [terminal.text for terminal in open_tables("any").terminals] == ["x"]
+
+
+def test_tables_that_are_missing_are_made(monkeypatch: pytest.MonkeyPatch):
+    def get_data(_package: str, name: str) -> bytes:
+        if name == "grammar.json":
+            raise FileNotFoundError(name)
+        return b'start: WORD\nWORD: "x"\n'
+
+    monkeypatch.setattr(tables.pkgutil, "get_data", get_data)
+    assert [terminal.text for terminal in open_tables("any").terminals] == ["x"]

@@ -14,14 +14,16 @@ from typing import Any
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import Embed, PropertyType
 from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.mutate.rows import StatementRows, computed
+from omnigraph.engine.mutate.values import RequestValues
 from omnigraph.errors import Diagnostic, QueryMeaningError
-from omnigraph.ir.model import Assign, Constant, InsertPlan, MutationPlan, ParameterRef
+from omnigraph.ir.model import Assign, Constant, InsertPlan, MutationPlan, ParameterRef, Scalarlike
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 
 
 def embed_inserts(
-    plan: MutationPlan, calls: ParameterRows, catalog: Catalog, embedder: Embedder
+    plan: MutationPlan, calls: ParameterRows, catalog: Catalog, embedder: Embedder, now_ms: int
 ) -> tuple[MutationPlan, ParameterRows]:
     """Return the mutation with the vectors that its inserts leave out; as it is when no provider is configured.
 
@@ -33,7 +35,7 @@ def embed_inserts(
     if not gaps or not embedder.is_configured:
         return plan, calls
     statements, columns = list(plan.statements), dict(calls.columns)
-    for gap, vectors in zip(gaps, _vectors(gaps, calls, embedder), strict=True):
+    for gap, vectors in zip(gaps, _vectors(gaps, calls, embedder, now_ms), strict=True):
         statement = statements[gap.statement]
         if isinstance(statement, InsertPlan):
             value = ParameterRef(name=gap.parameter, type=gap.type)
@@ -52,7 +54,7 @@ class _Gap:
     vector: str
     type: PropertyType
     embed: Embed
-    source: Constant | ParameterRef
+    source: Scalarlike
 
     @property
     def parameter(self) -> str:
@@ -63,11 +65,14 @@ class _Gap:
     def field(self) -> str:
         return f"{self.type_name}.{self.vector}"
 
-    def texts(self, calls: ParameterRows) -> Sequence[Any]:
+    def texts(self, calls: ParameterRows, now_ms: int) -> Sequence[Any]:
         """Return the text of each call."""
         if isinstance(self.source, Constant):
             return [self.source.value] * calls.count
-        return calls.columns[self.source.name]
+        if isinstance(self.source, ParameterRef):
+            return calls.columns[self.source.name]
+        rows = [RequestValues(parameters=calls.row(at), now_ms=now_ms) for at in range(calls.count)]
+        return [computed(self.source, StatementRows(given, 1))[0] for given in rows]
 
 
 def _gaps(plan: MutationPlan, catalog: Catalog) -> Iterator[_Gap]:
@@ -89,9 +94,11 @@ def _gaps(plan: MutationPlan, catalog: Catalog) -> Iterator[_Gap]:
                 )
 
 
-def _vectors(gaps: Sequence[_Gap], calls: ParameterRows, embedder: Embedder) -> Iterator[list[tuple[float, ...]]]:
+def _vectors(
+    gaps: Sequence[_Gap], calls: ParameterRows, embedder: Embedder, now_ms: int
+) -> Iterator[list[tuple[float, ...]]]:
     """Yield the vectors of each gap, one per call; texts for the same model and size are embedded in one go."""
-    texts = [_checked(gap, gap.texts(calls), calls.count) for gap in gaps]
+    texts = [_checked(gap, gap.texts(calls, now_ms), calls.count) for gap in gaps]
     together: dict[tuple[int, str | None], list[int]] = {}
     for at, gap in enumerate(gaps):
         together.setdefault((gap.type.dimension or 0, gap.embed.model), []).append(at)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.constraints import check_change
 from omnigraph.engine.embedding import Embedder
+from omnigraph.engine.mutate.calls import CallRunner
 from omnigraph.engine.mutate.embedding import embed_inserts
+from omnigraph.engine.mutate.matching import Matcher
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.statements import Affected, CallRunner
+from omnigraph.engine.mutate.statements import Affected, returned_schema
 from omnigraph.engine.mutate.values import decode_blobs
+from omnigraph.engine.query.context import ReadMemory
+from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.view import GraphView
-from omnigraph.errors import BadValue, SchemaMovedError
+from omnigraph.errors import AffectedLimitError, BadValue, LimitExceeded, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
-from omnigraph.runtime import Cost, Runtime, counting
+from omnigraph.runtime import Cost, Counters, Runtime, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
@@ -38,9 +45,15 @@ class MutationResult:
     commit: Commit | None
     manifest_version: int
     cost: Cost
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    rows: Result | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the field names of the public contract."""
+        """Return the result with the field names of the public contract; ``rows`` only if the mutation returns some."""
+        rows = {} if self.rows is None else {"rows": json.loads(self.rows.to_json())["rows"]}
         return {
             "branch": self.branch,
             "query_name": self.query_name,
@@ -48,10 +61,15 @@ class MutationResult:
             "affected_edges": self.affected_edges,
             "actor_id": self.actor,
             "commit": None if self.commit is None else self.commit.to_brief_json(),
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "unchanged": self.unchanged,
+            **rows,
         }
 
 
-def run_mutation(
+def run_mutation(  # noqa: PLR0913 - one parameter per option
     branch_writer: BranchWriter,
     catalog: Catalog,
     plan: MutationPlan,
@@ -62,6 +80,8 @@ def run_mutation(
     on_conflict: OnConflict = "rerun",
     schema_hash: str | None = None,
     embedder: Embedder | None = None,
+    memory: ReadMemory | None = None,
+    max_affected: int | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
 
@@ -79,23 +99,33 @@ def run_mutation(
         on_conflict: ``refuse`` raises instead when rows that it was decided on have changed.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
         embedder: computes required ``@embed`` vectors that inserts leave out.
+        memory: what matches share with the reads of the graph.
+        max_affected: how many entities may be affected; with more it fails and changes nothing.
 
     Raises:
         QueryMeaningError: a value does not fit the property it is assigned to, or nothing computes a vector.
         ExternalBlobError: a Blob is given as an address outside the graph.
         ConstraintViolationError: the graph would break a rule of its schema.
+        AffectedLimitError: it would affect more entities than it may.
         SchemaMovedError: the branch follows another schema than the plan.
         PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError: as for any commit.
     """
     calls = parameters if isinstance(parameters, ParameterRows) else ParameterRows.of_one(parameters)
     if embedder is not None:
         # Before the transaction begins: what takes long must not make the state it is decided on older.
-        plan, calls = embed_inserts(plan, calls, catalog, embedder)
+        plan, calls = embed_inserts(plan, calls, catalog, embedder, branch_writer.services.runtime.clock.now_ms())
     plan, calls = decode_blobs(plan, calls)
     kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
     txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
-    run = _Run(catalog=catalog, plan=plan, calls=calls, runtime=branch_writer.services.runtime)
+    run = _Run(
+        catalog=catalog,
+        plan=plan,
+        calls=calls,
+        runtime=branch_writer.services.runtime,
+        memory=memory,
+        max_affected=max_affected,
+    )
     run.decide(txn)
     if on_conflict == "rerun":
         txn.decide = run.decide
@@ -110,27 +140,54 @@ def run_mutation(
         commit=done.commit,
         manifest_version=done.manifest_version,
         cost=done.cost,
+        inserted=affected.inserted,
+        updated=affected.updated,
+        deleted=affected.deleted,
+        unchanged=affected.unchanged,
+        rows=_result(plan, run.rows, str(branch_writer.services.line.name), done.commit, txn.counters),
     )
+
+
+def _result(
+    plan: MutationPlan, rows: Sequence[pa.Table], branch: str, commit: Commit | None, counters: Counters
+) -> Result | None:
+    if plan.returned is None:
+        return None
+    schema = returned_schema(plan.returned)
+    info = ReadInfo(query_name=plan.name, branch=branch, commit_id=None if commit is None else str(commit.id))
+    return Result(schema, pa.concat_tables([schema.empty_table(), *rows]), info, counters)
 
 
 @dataclass(kw_only=True)
 class _Run:
-    """The statements of a mutation, which may be run several times; ``affected`` is what the last run did."""
+    """The statements of a mutation, which may be run several times.
+
+    ``affected`` is what the last run did, ``rows`` is what it returned.
+    """
 
     catalog: Catalog
     plan: MutationPlan
     calls: ParameterRows
     runtime: Runtime
+    memory: ReadMemory | None
+    max_affected: int | None
     affected: Affected = field(default_factory=Affected)
+    rows: list[pa.Table] = field(default_factory=list)
 
     def decide(self, txn: WriteTxn) -> None:
         """Run them on the state of a transaction, and add their net effect to it."""
         staging = MutationStaging(txn, self.catalog)
         runner = CallRunner(
-            catalog=self.catalog, staging=staging, now_ms=self.runtime.clock.now_ms(), ids=self.runtime.ids
+            catalog=self.catalog,
+            staging=staging,
+            now_ms=self.runtime.clock.now_ms(),
+            ids=self.runtime.ids,
+            matcher=Matcher(catalog=self.catalog, staging=staging, runtime=self.runtime, memory=self.memory),
         )
         with counting(txn.counters), txn.snapshot.reading():
             self.affected = runner.run(self.plan, self.calls)
+            self.rows = runner.rows
+            self._check_affected()
             change = staging.net_change()
 
         def check(view: CommitView) -> None:
@@ -139,10 +196,19 @@ class _Run:
         if not change.is_empty:
             txn.add_check(check)
 
+    def _check_affected(self) -> None:
+        count, most = self.affected.nodes + self.affected.edges, self.max_affected
+        if most is not None and count > most:
+            details = LimitExceeded(resource="affected entities", limit=most, actual=count)
+            raise AffectedLimitError(f"{count} entities would change, and at most {most} may", details=details)
+
 
 def _is_insert_only(plan: MutationPlan) -> bool:
     """Whether no statement depends on stored rows, so that the net effect is the same on every state."""
-    return all(isinstance(statement, InsertPlan) for statement in plan.statements)
+    return all(
+        isinstance(statement, InsertPlan) and statement.mode is None and statement.for_each is None
+        for statement in plan.statements
+    )
 
 
 def _expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:

@@ -11,13 +11,16 @@ import pyarrow.compute as pc
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.entity_ids import entity_id
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.comparison import Comparison
+from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.engine.comparison import Comparison, one_array
+from omnigraph.engine.mutate.rows import ConditionTest
 from omnigraph.engine.mutate.values import rows_of
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import OmnigraphError
+from omnigraph.ir.model import BoundEntity
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.txn.changes import RowChange
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
 
@@ -80,6 +83,12 @@ class PendingTable:
         gone = pa.array(sorted(ids), pa.string())
         self._rows = _without(self.rows(), gone)
         self._removed.update(set(ids) - self._made)
+
+    def with_ids(self, ids: pa.Array) -> pa.Table:
+        """Return the pending rows with these ids; rows that wait and are not asked for go on waiting."""
+        is_waiting = bool(self._waiting) and any(name in self._waiting for name in ids.to_pylist())
+        rows = self.rows() if is_waiting else self._rows
+        return rows.filter(pc.is_in(rows.column(KEY), value_set=ids))
 
     def rows(self) -> pa.Table:
         """Return the pending rows, each id once."""
@@ -157,7 +166,7 @@ class MutationStaging:
             known = self._tables[owner.table_key] = PendingTable(owner)
         return known
 
-    def find(self, owner: NodeType | EdgeType, where: Comparison, columns: Sequence[str]) -> pa.Table:
+    def find(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: Sequence[str]) -> pa.Table:
         """Return columns of every entity that matches at this point of the mutation.
 
         The write depends on the whole answer, so it is only published while the table stays as it was read.
@@ -167,11 +176,54 @@ class MutationStaging:
         plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in columns])
         if where.is_never:
             return plain.empty_table()
-        needed = list(dict.fromkeys([*columns, KEY, where.column]))
+        needed = list(dict.fromkeys([*columns, KEY, *where.columns]))
         stored = pending.visible(self._stored(owner, where, needed))
         rows = pending.rows()
         matched = [stored, rows.filter(where.mask(rows))]
         return pa.concat_tables([part.select(list(columns)).cast(plain) for part in matched])
+
+    @property
+    def snapshot(self) -> GraphSnapshot:
+        """The state that the mutation runs on."""
+        return self._txn.snapshot
+
+    def owner(self, bound: BoundEntity) -> NodeType | EdgeType:
+        """Return the type of a variable."""
+        name = bound.type_name
+        return self._catalog.nodes[name] if bound.entity == "node" else self._catalog.edges[name]
+
+    def depend_on(self, table_key: str) -> None:
+        """Take down that the write is decided on every row of a table."""
+        self._txn.read_table(table_key)
+
+    def has_changed(self, owner: NodeType | EdgeType) -> bool:
+        """Whether a statement has changed rows of a type."""
+        pending = self._tables.get(owner.table_key)
+        return pending is not None and bool(pending.rows().num_rows or pending.removed)
+
+    def readable_rows(self, owner: NodeType | EdgeType) -> pa.Table:
+        """Return everything that can be read of all entities of a type at this point: no Blobs."""
+        pending = self.pending(owner)
+        blobs = {prop.name for prop in owner.properties if prop.type.scalar is Scalar.BLOB}
+        schema = pa.schema([field for field in pending.schema if field.name not in blobs])
+        stored = pending.visible(self._view.all_rows(owner.table_key, schema.names))
+        return pa.concat_tables([part.select(schema.names).cast(schema) for part in (stored, pending.rows())])
+
+    def rows_with_ids(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the entities with these ids that are there at this point, and their ids."""
+        self._txn.read_table(owner.table_key)
+        pending = self.pending(owner)
+        wanted = pc.unique(ids).drop_null()
+        names = list(dict.fromkeys([KEY, *columns]))
+        plain = pa.schema([pa.field(name, pending.schema.field(name).type) for name in names])
+        stored = pending.visible(self._view.rows_of(owner.table_key, wanted, names))
+        rows = pending.with_ids(wanted)
+        return pa.concat_tables([part.select(names).cast(plain) for part in (stored, rows)])
+
+    def aligned(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
+        """Return columns of entities as they are at this point, one row per id; NULL where there is none."""
+        found = self.rows_with_ids(owner, ids, columns).combine_chunks()
+        return found.take(pc.index_in(ids, value_set=one_array(found.column(KEY))))
 
     def find_edges(self, edge: EdgeType, node: NodeType, node_ids: pa.Array) -> set[str]:
         """Return the ids of all edges of a type that start or end at one of the nodes, as of this point."""
@@ -228,12 +280,12 @@ class MutationStaging:
             deletes=tuple(sorted(removed)),
         )
 
-    def _stored(self, owner: NodeType | EdgeType, where: Comparison, columns: list[str]) -> pa.Table:
+    def _stored(self, owner: NodeType | EdgeType, where: Comparison | ConditionTest, columns: list[str]) -> pa.Table:
         """Return columns of the stored rows that match."""
-        if where.op == "=" and owner.key == (where.column,) and where.verdict is None:
+        ids = where.ids(owner) if isinstance(where, ConditionTest) else _compared_ids(owner, where)
+        if ids is not None:
             # The id follows from the key, and looking an id up is cheaper than asking for a value.
-            key = pa.array([entity_id(owner, {where.column: where.value})], pa.string())
-            found = self._view.rows_of(owner.table_key, key, columns)
+            found = self._view.rows_of(owner.table_key, pa.array(ids, pa.string()), columns)
             return found.filter(where.mask(found))
         table = self._txn.snapshot.table(owner.table_key)
         predicate = where.sql()
@@ -241,9 +293,17 @@ class MutationStaging:
             found = table.read(columns, predicate)
             return found.filter(where.mask(found))
         # Without a predicate every row passes by: only what decides is read of it, blobs least of all.
-        narrow = table.read([KEY, where.column])
-        ids = narrow.filter(where.mask(narrow)).column(KEY)
-        return self._view.rows_of(owner.table_key, ids, columns)
+        narrow = table.read(list(dict.fromkeys([KEY, *where.columns])))
+        matched = narrow.filter(where.mask(narrow)).column(KEY)
+        return self._view.rows_of(owner.table_key, matched, columns)
+
+
+def _compared_ids(owner: NodeType | EdgeType, where: Comparison) -> list[str] | None:
+    if where.op != "=" or where.verdict is not None:
+        return None
+    if where.column == KEY:
+        return [where.value]
+    return [entity_id(owner, {where.column: where.value})] if owner.key == (where.column,) else None
 
 
 def _split(rows: pa.Table, made: frozenset[str]) -> tuple[pa.Table, pa.Table]:

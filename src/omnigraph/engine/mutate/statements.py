@@ -1,42 +1,58 @@
-"""The statements of a mutation, each run on what the ones before it left.
-
-A run of inserts reads nothing, so its values may be worked out column by column: a column whose values already have
-the class that is stored becomes an Arrow array in one step. Whatever is not plainly right is left to the statements,
-one after the other, which then either find it right after all or name the first that is wrong.
-"""
+"""The statements of a mutation, each run on what the ones before it left."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
-from types import NoneType
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
-from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.entity_ids import entity_id, entity_ids
-from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.engine.comparison import Comparison, column_of, compare
+from omnigraph.catalog.entity_ids import entity_id
+from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.engine.comparison import Comparison, column_of, compare, one_array
+from omnigraph.engine.mutate.assigning import assigned_column, changed_rows, computed_column
+from omnigraph.engine.mutate.matching import Matched, Matcher, first_positions, present
+from omnigraph.engine.mutate.rows import ConditionTest, StatementRows, columns_of, decoded_values
 from omnigraph.engine.mutate.staging import MutationStaging
-from omnigraph.engine.mutate.values import RequestValues, fit_stored, repeated, stored_array, whole_row
-from omnigraph.errors import ExternalBlobError, InternalError, OmnigraphError, QueryMeaningError
+from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, stored_array, whole_row
+from omnigraph.engine.query.kernels import cast_to
+from omnigraph.engine.query.output.ordering import output_type
+from omnigraph.engine.query.values import compute
+from omnigraph.errors import (
+    BadValue,
+    ExistingKeys,
+    ExternalBlobError,
+    InternalError,
+    KeyExistsError,
+    OmnigraphError,
+    QueryMeaningError,
+    QueryRuntimeError,
+)
 from omnigraph.ir.model import (
+    TARGET,
+    AggregateCall,
+    Assign,
     Compare,
+    Condition,
     Constant,
+    DeleteMatchedPlan,
     DeletePlan,
+    EntityKind,
+    InsertMode,
     InsertPlan,
-    MutationPlan,
+    MatchPlan,
+    Output,
     ParameterRef,
+    RankingValue,
+    Scalarlike,
     StatementPlan,
     TargetColumn,
+    UpdateMatchedPlan,
     UpdatePlan,
 )
-from omnigraph.ir.model.expressions import NOW_PARAMETER
-from omnigraph.ir.parameters import ParameterRows
 from omnigraph.records import record
 from omnigraph.runtime import IdSource
 from omnigraph.store.tables.pinned import KEY
@@ -44,118 +60,330 @@ from omnigraph.store.tables.pinned import KEY
 
 @record
 class Affected:
-    """How many entities statements inserted, matched or removed."""
+    """How many entities statements inserted, matched or removed, and what became of them."""
 
     nodes: int = 0
     edges: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+
+    @classmethod
+    def of(cls, owner: NodeType | EdgeType, count: int, **what: int) -> Affected:
+        """Return so many entities of a type."""
+        is_node = isinstance(owner, NodeType)
+        return cls(nodes=count if is_node else 0, edges=0 if is_node else count, **what)
 
     def __add__(self, other: Affected) -> Affected:
-        return Affected(nodes=self.nodes + other.nodes, edges=self.edges + other.edges)
+        return Affected(
+            nodes=self.nodes + other.nodes,
+            edges=self.edges + other.edges,
+            inserted=self.inserted + other.inserted,
+            updated=self.updated + other.updated,
+            deleted=self.deleted + other.deleted,
+            unchanged=self.unchanged + other.unchanged,
+        )
 
 
+_NO_SCALAR = AggregateCall | RankingValue
 _Refused: TypeAlias = Mapping[str, OmnigraphError]
+_Values: TypeAlias = dict[str, Any]
 
 
-@record
+@dataclass(kw_only=True)
 class Statements:
-    """Runs statements: they read and change ``staging`` and nothing else."""
+    """Runs statements: they read and change ``staging`` and nothing else.
+
+    ``matched`` are the rows of the last match, ``written`` is what the last statement wrote.
+    """
 
     catalog: Catalog
     staging: MutationStaging
     given: RequestValues
     ids: IdSource
+    matcher: Matcher
     # Which of several calls it is, counted from 1.
     row: int | None = None
+    matched: Matched | None = None
+    written: tuple[NodeType | EdgeType, Sequence[str]] | None = None
 
     def run(self, statement: StatementPlan) -> Affected:
         """Run one statement.
 
         Raises:
-            QueryMeaningError: a value does not fit the property it is assigned to.
+            QueryMeaningError, QueryRuntimeError: a value does not fit the property it is assigned to, or an entity
+                gets several.
             ExternalBlobError: a Blob is given as an address outside the graph.
+            KeyExistsError: a strict insert meets its key.
         """
         match statement:
+            case MatchPlan():
+                self.matched = self.matcher.run(statement, self.given)
+                return Affected()
             case InsertPlan():
-                return self._insert_node(statement) if statement.entity == "node" else self._insert_edge(statement)
+                return self._insert(statement)
+            case UpdateMatchedPlan():
+                return self._update_matched(statement)
+            case DeleteMatchedPlan():
+                return self._delete_matched(statement)
             case UpdatePlan():
                 return self._update(statement)
             case DeletePlan():
-                return self._delete_nodes(statement) if statement.entity == "node" else self._delete_edges(statement)
+                return self._delete(statement)
             case _:
                 assert_never(statement)
 
-    def _insert_node(self, plan: InsertPlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        values, refused = self._assigned(node, plan)
-        self._insert(node, whole_row(node, values), refused)
-        return Affected(nodes=1)
+    def returned(self, outputs: Sequence[Output]) -> pa.Table:
+        """Return what is asked of the rows of the last match, or of what the last statement wrote, as it is now."""
+        values = [output.expression for output in outputs if not isinstance(output.expression, _NO_SCALAR)]
+        if self.matched is not None:
+            rows = self.matched.rows(self.staging, self.given, values)
+        else:
+            owner, ids = self.written or (None, ())
+            rows = StatementRows(self.given, len(ids))
+            if owner is not None:
+                named = pa.array(ids, pa.string())
+                found = self.staging.aligned(owner, named, list(columns_of(values).get(TARGET, ())))
+                rows = StatementRows(self.given, len(ids), {TARGET: found})
+        schema = returned_schema(outputs)
+        columns = [cast_to(compute(value, rows), column.type) for value, column in zip(values, schema, strict=True)]
+        return pa.Table.from_arrays(columns, schema=schema)
 
-    def _insert_edge(self, plan: InsertPlan) -> Affected:
-        edge = self.catalog.edges[plan.type_name]
-        ends = {"src": self.given.end(edge, "from", plan.from_id), "dst": self.given.end(edge, "to", plan.to_id)}
-        values, refused = self._assigned(edge, plan)
-        self._insert(edge, {**ends, **whole_row(edge, values)}, refused)
-        return Affected(edges=1)
+    def _insert(self, plan: InsertPlan) -> Affected:
+        """Insert one entity, or one for each distinct row of the match."""
+        owner = self._owner(plan.entity, plan.type_name)
+        rows = StatementRows(self.given, 1)
+        if plan.for_each is not None:
+            values = [item for item in (*(assign.value for assign in plan.assigns), plan.from_id, plan.to_id) if item]
+            rows = self._match().distinct(plan.for_each).rows(self.staging, self.given, values)
+        given, refused = self._assigned(owner, plan.assigns)
+        columns = {
+            assign.property: self._computed(owner, assign, rows)
+            for assign in plan.assigns
+            if assign.property not in given
+        }
+        if isinstance(owner, EdgeType):
+            columns |= self._ends(owner, plan, rows)
+        found = [given | {name: column[at] for name, column in columns.items()} for at in range(rows.length)]
+        if plan.mode is not None:
+            return self._insert_by_key(owner, plan.mode, self._keyed(owner, found), refused)
+        whole = [{**values, **whole_row(owner, values)} for values in found]
+        if owner.key is not None and plan.for_each is not None:
+            whole = list(self._keyed(owner, whole).values())
+        self.written = owner, [self._put(owner, values, refused) for values in whole]
+        return Affected.of(owner, len(whole), inserted=len(whole))
 
-    def _insert(self, owner: NodeType | EdgeType, values: dict[str, object], refused: _Refused) -> None:
+    def _put(self, owner: NodeType | EdgeType, values: _Values, refused: _Refused) -> str:
         is_made = owner.key is None
         chosen = str(self.ids.ulid()) if is_made else entity_id(owner, values)
         self.staging.pending(owner).insert(chosen, values, is_made=is_made)
         self._note(owner, [chosen], values, refused)
+        return chosen
+
+    def _keyed(self, owner: NodeType | EdgeType, found: Sequence[_Values]) -> dict[str, _Values]:
+        """Return the values of each entity by its id."""
+        keyed: dict[str, _Values] = {}
+        for values in found:
+            name = str(entity_id(owner, values))
+            if keyed.setdefault(name, values) != values:
+                raise different_values(owner, name)
+        return keyed
+
+    def _insert_by_key(
+        self, owner: NodeType | EdgeType, mode: InsertMode, wanted: Mapping[str, _Values], refused: _Refused
+    ) -> Affected:
+        """Insert those of the entities that are not there; what becomes of the others is up to the mode."""
+        schema = self.staging.pending(owner).schema
+        columns = schema.names if mode == "merge" else []
+        there = self.staging.rows_with_ids(owner, pa.array(list(wanted), pa.string()), columns).combine_chunks()
+        known = set(there.column(KEY).to_pylist())
+        if known and mode == "refuse":
+            names = sorted(known)
+            details = ExistingKeys(location=owner.table_key, ids=tuple(names[:20]), count=len(names))
+            raise KeyExistsError(f"{owner.name} '{names[0]}' exists already", details=details)
+        fresh = {name: values for name, values in wanted.items() if name not in known}
+        for name, values in fresh.items():
+            if isinstance(owner, EdgeType):
+                for column, end in (("src", "from"), ("dst", "to")):
+                    fit_end(values.get(column), owner, end)
+            try:
+                row = {**values, **whole_row(owner, values)}
+            except QueryMeaningError as problem:
+                raise type(problem)(f"{owner.name} '{name}': {problem.message}", details=problem.details) from problem
+            self._put(owner, row, refused)
+        done = Affected.of(owner, len(fresh), inserted=len(fresh))
+        self.written = owner, list(wanted)
+        if mode == "merge" and known:
+            return done + self._merge(owner, there, wanted, refused)
+        return done + Affected(unchanged=len(known))
+
+    def _merge(
+        self, owner: NodeType | EdgeType, before: pa.Table, wanted: Mapping[str, _Values], refused: _Refused
+    ) -> Affected:
+        """Give entities that are there the values that an upsert has for them."""
+        ids: list[str] = before.column(KEY).to_pylist()
+        given = [wanted[name] for name in ids]
+        for column in ("src", "dst") if isinstance(owner, EdgeType) else ():
+            for name, values, stored in zip(ids, given, before.column(column).to_pylist(), strict=True):
+                if values.get(column, stored) != stored:
+                    details = BadValue(what="end", value=str(values[column]), expected=str(stored))
+                    message = f"{owner.name} '{name}': the ends of an edge cannot be changed"
+                    raise QueryRuntimeError(message, details=details)
+        after, assigns = before, []
+        for prop in owner.properties:
+            if prop.name not in given[0] or prop.name in (owner.key or ()):
+                continue
+            field = self.staging.pending(owner).schema.field(prop.name)
+            column = stored_array([values[prop.name] for values in given], field.type)
+            after = after.set_column(after.schema.get_field_index(prop.name), field, column)
+            assigns.append(Assign(property=prop.name, value=Constant(value=None, type=prop.type), type=prop.type))
+        mask = changed_rows(before, after, assigns)
+        updated = int(mask.sum())
+        if updated:
+            changed = after.filter(pa.array(mask))
+            self.staging.pending(owner).put(changed)
+            self._note(owner, changed.column(KEY).to_pylist(), [item.property for item in assigns], refused)
+        return Affected.of(owner, updated, updated=updated, unchanged=len(ids) - updated)
+
+    def _computed(self, owner: NodeType | EdgeType, assign: Assign, rows: StatementRows) -> list[Any]:
+        """Return what a property stores for each row."""
+        found = decoded_values(computed_column(assign.value, rows, owner))
+        return [fit_stored(value, assign.type, owner, assign.property) for value in found]
+
+    def _ends(self, owner: EdgeType, plan: InsertPlan, rows: StatementRows) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for column, name, end in (("src", "from", plan.from_id), ("dst", "to", plan.to_id)):
+            if end is not None or plan.mode != "merge":
+                values = [None] * rows.length if end is None else self._value(owner, end, rows)
+                found[column] = [fit_end(value, owner, name) for value in values]
+        return found
+
+    def _value(self, owner: NodeType | EdgeType, value: Scalarlike, rows: StatementRows) -> list[Any]:
+        if isinstance(value, Constant | ParameterRef):
+            return [self.given.value(value)] * rows.length
+        return decoded_values(computed_column(value, rows, owner))
 
     def _update(self, plan: UpdatePlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        assigned, refused = self._assigned(node, plan)
-        schema = self.staging.pending(node).schema
-        matched = self.staging.find(node, self._comparison(node, plan.where), schema.names)
-        for name, value in assigned.items():
-            column = repeated(value, _type_of(node, name), schema.field(name).type, matched.num_rows)
-            matched = matched.set_column(schema.get_field_index(name), schema.field(name), column)
-        if matched.num_rows:
-            self.staging.pending(node).put(matched)
-            self._note(node, matched.column(KEY).to_pylist(), assigned, refused)
-        elif refused:
+        owner = self._owner(plan.entity, plan.type_name)
+        schema = self.staging.pending(owner).schema
+        given, refused = self._assigned(owner, plan.assigns)
+        matched = self.staging.find(owner, self._test(owner, plan.where), schema.names)
+        if not matched.num_rows and refused:
             # Whether it is an error must not depend on whether a row matches.
             raise next(iter(refused.values()))
-        return Affected(nodes=matched.num_rows)
+        rows = StatementRows(self.given, matched.num_rows, {TARGET: matched})
+        after = self._changed(owner, plan.assigns, matched, rows, given)
+        return self._replace(owner, plan.assigns, matched, after, refused)
 
-    def _delete_nodes(self, plan: DeletePlan) -> Affected:
-        node = self.catalog.nodes[plan.type_name]
-        ids = self._take(node, plan)
-        edges = 0
-        for name in plan.cascades if ids else ():
-            edge = self.catalog.edges[name]
-            touching = self.staging.find_edges(edge, node, pa.array(sorted(ids), pa.string()))
-            self.staging.pending(edge).remove(touching)
-            self.staging.refused.forget(edge.table_key, touching)
-            edges += len(touching)
-        return Affected(nodes=len(ids), edges=edges)
+    def _update_matched(self, plan: UpdateMatchedPlan) -> Affected:
+        owner = self.staging.owner(plan.target)
+        given, refused = self._assigned(owner, plan.assigns)
+        if not self._match().length and refused:
+            raise next(iter(refused.values()))
+        name, schema = plan.target.variable, self.staging.pending(owner).schema
+        # An entity of an optional block, or one that was removed, may be missing.
+        whole = self.staging.aligned(owner, self._match().ids[name], schema.names)
+        there = present(one_array(whole.column(KEY)))
+        before, matched = whole.take(pa.array(there)), self._match().take(there)
+        rows = matched.rows(self.staging, self.given, [assign.value for assign in plan.assigns])
+        after = self._changed(owner, plan.assigns, before, rows, given)
+        ids = one_array(before.column(KEY))
+        firsts, groups = first_positions(ids)
+        if len(firsts) < len(ids):
+            once = after.take(pa.array(firsts[groups]))
+            computed = [assign for assign in plan.assigns if assign.property not in given]
+            differing = np.flatnonzero(changed_rows(once, after, computed))
+            if len(differing):
+                raise different_values(owner, ids[int(differing[0])].as_py())
+            before, after = before.take(pa.array(firsts)), after.take(pa.array(firsts))
+        return self._replace(owner, plan.assigns, before, after, refused)
 
-    def _delete_edges(self, plan: DeletePlan) -> Affected:
-        return Affected(edges=len(self._take(self.catalog.edges[plan.type_name], plan)))
+    def _replace(
+        self,
+        owner: NodeType | EdgeType,
+        assigns: Sequence[Assign],
+        before: pa.Table,
+        after: pa.Table,
+        refused: _Refused,
+    ) -> Affected:
+        """Put entities in the place of what they were before."""
+        ids: list[str] = after.column(KEY).to_pylist()
+        self.written = owner, ids
+        if not ids:
+            return Affected()
+        self.staging.pending(owner).put(after)
+        self._note(owner, ids, [assign.property for assign in assigns], refused)
+        updated = int(changed_rows(before, after, assigns).sum())
+        return Affected.of(owner, len(ids), updated=updated, unchanged=len(ids) - updated)
 
-    def _take(self, owner: NodeType | EdgeType, plan: DeletePlan) -> Collection[str]:
-        """Remove what matches and return its ids."""
-        found = self.staging.find(owner, self._comparison(owner, plan.where), [KEY])
-        ids: list[str] = found.column(KEY).to_pylist()
+    def _delete_matched(self, plan: DeleteMatchedPlan) -> Affected:
+        affected = Affected()
+        for target in plan.targets:
+            owner = self.staging.owner(target)
+            found = self.staging.rows_with_ids(owner, self._match().ids[target.variable], [])
+            affected += self._remove(owner, found.column(KEY).to_pylist(), target.cascades)
+        return affected
+
+    def _match(self) -> Matched:
+        if self.matched is None:
+            raise InternalError("a statement uses variables and no match is before it")
+        return self.matched
+
+    def _changed(
+        self,
+        owner: NodeType | EdgeType,
+        assigns: Sequence[Assign],
+        before: pa.Table,
+        rows: StatementRows,
+        given: Mapping[str, Any],
+    ) -> pa.Table:
+        """Return entities with their new values; ``rows`` has one row for each of them."""
+        after, schema = before, self.staging.pending(owner).schema
+        names = one_array(before.column(KEY))
+        for assign in assigns:
+            field = schema.field(assign.property)
+            if assign.property in given:
+                column = repeated(given[assign.property], assign.type, field.type, before.num_rows)
+            else:
+                column = assigned_column(owner, assign, rows, names, field)
+            after = after.set_column(after.schema.get_field_index(assign.property), field, column)
+        return after
+
+    def _delete(self, plan: DeletePlan) -> Affected:
+        owner = self._owner(plan.entity, plan.type_name)
+        found = self.staging.find(owner, self._test(owner, plan.where), [KEY])
+        return self._remove(owner, found.column(KEY).to_pylist(), plan.cascades)
+
+    def _remove(self, owner: NodeType | EdgeType, ids: Collection[str], cascades: Sequence[str]) -> Affected:
+        """Remove entities, nodes with their edges of the listed types."""
         self.staging.pending(owner).remove(ids)
         self.staging.refused.forget(owner.table_key, set(ids))
-        return ids
+        affected = Affected.of(owner, len(ids), deleted=len(ids))
+        if not ids or not isinstance(owner, NodeType):
+            return affected
+        for name in cascades:
+            edge = self.catalog.edges[name]
+            touching = self.staging.find_edges(edge, owner, pa.array(sorted(ids), pa.string()))
+            affected += self._remove(edge, touching, ())
+        return affected
 
-    def _assigned(
-        self, owner: NodeType | EdgeType, plan: InsertPlan | UpdatePlan
-    ) -> tuple[dict[str, object], _Refused]:
-        """Return what each property stores, and for Blobs that cannot be stored the error in case they stay.
+    def _assigned(self, owner: NodeType | EdgeType, assigns: Sequence[Assign]) -> tuple[_Values, _Refused]:
+        """Return what properties store that are given a value, and for Blobs that cannot be stored the error.
 
-        No statement can ask for the content of a Blob, so that the mutation may go on without it.
+        No statement can ask for the content of a Blob, so that the mutation may go on without it, in case another
+        statement replaces it. What is computed of rows is left out.
         """
-        values: dict[str, object] = {}
+        values: _Values = {}
         refused: dict[str, OmnigraphError] = {}
-        for assign in plan.assigns:
+        for assign in assigns:
+            if not isinstance(assign.value, Constant | ParameterRef):
+                continue
+            value = self.given.value(assign.value)
             try:
-                values[assign.property] = self.given.stored(owner, assign)
+                values[assign.property] = fit_stored(value, assign.type, owner, assign.property)
             except (ExternalBlobError, QueryMeaningError) as problem:
-                if assign.type.scalar is not Scalar.BLOB or self.given.value(assign.value) is None:
+                if assign.type.scalar is not Scalar.BLOB or value is None:
                     raise
                 values[assign.property] = b""
                 refused[assign.property] = problem
@@ -164,10 +392,15 @@ class Statements:
     def _note(self, owner: NodeType | EdgeType, ids: Sequence[str], names: Iterable[str], refused: _Refused) -> None:
         """Take down which properties rows got, and which of the values cannot be stored."""
         if self.row is not None:
-            refused = {name: _in_row(problem, self.row) for name, problem in refused.items()}
+            refused = {name: in_row(problem, self.row) for name, problem in refused.items()}
         self.staging.refused.assign(owner.table_key, ids, names, refused)
 
-    def _comparison(self, owner: NodeType | EdgeType, where: Compare) -> Comparison:
+    def _owner(self, entity: EntityKind, name: str) -> NodeType | EdgeType:
+        return self.catalog.nodes[name] if entity == "node" else self.catalog.edges[name]
+
+    def _test(self, owner: NodeType | EdgeType, where: Compare | Condition) -> Comparison | ConditionTest:
+        if isinstance(where, Condition):
+            return ConditionTest(condition=where, given=self.given)
         left, right = where.left, where.right
         if not isinstance(left, TargetColumn) or not isinstance(right, Constant | ParameterRef):
             raise InternalError(f"a statement compares something else than a property with a value: {where}")
@@ -175,195 +408,17 @@ class Statements:
         return compare(column, where.op, self.given.value(right), right.type)
 
 
-def _in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
+def different_values(owner: NodeType | EdgeType, name: str) -> QueryRuntimeError:
+    """Return the error for an entity that one statement gives several values."""
+    details = BadValue(what="values", value=f"{owner.name} '{name}'", expected="the same values in every row")
+    return QueryRuntimeError(f"{owner.name} '{name}' gets different values by one statement", details=details)
+
+
+def returned_schema(outputs: Sequence[Output]) -> pa.Schema:
+    """Return the columns of what a mutation returns."""
+    return pa.schema([pa.field(output.name, output_type(output.type)) for output in outputs])
+
+
+def in_row(problem: OmnigraphError, row: int) -> OmnigraphError:
     """Return the error of one of several calls."""
     return type(problem)(f"row {row}: {problem.message}", details=problem.details, hint=problem.hint)
-
-
-def _type_of(owner: NodeType, name: str) -> PropertyType:
-    prop = owner.get(name)
-    if prop is None:
-        raise InternalError(f"a plan assigns a property that its type does not have: {owner.name}.{name}")
-    return prop.type
-
-
-_Expressions: TypeAlias = Mapping[str, Constant | ParameterRef | None]
-
-_TEXT = PropertyType(scalar=Scalar.STRING)
-# The class of values that are stored as they are, once their range is known to fit.
-_CLASSES: Mapping[Scalar, type] = {
-    Scalar.STRING: str,
-    Scalar.BOOL: bool,
-    Scalar.I32: int,
-    Scalar.I64: int,
-    Scalar.U32: int,
-    Scalar.U64: int,
-    Scalar.F32: float,
-    Scalar.F64: float,
-    Scalar.DATE: int,
-    Scalar.DATETIME: int,
-}
-
-
-def insert_tables(
-    statements: Sequence[InsertPlan], calls: ParameterRows, *, catalog: Catalog, now_ms: int, ids: IdSource
-) -> list[tuple[NodeType | EdgeType, pa.Table]] | None:
-    """Return the rows that inserts make, per type in the order in which they are inserted, or None when unsure.
-
-    Args:
-        statements: a run of inserts.
-        calls: the parameters of each time that the whole run is made.
-        catalog: the schema.
-        now_ms: the instant of the request.
-        ids: makes up the ids of types without a key.
-    """
-    given = ParameterRows(columns={**calls.columns, NOW_PARAMETER: [now_ms] * calls.count}, count=calls.count)
-    by_type: dict[tuple[str, str], list[InsertPlan]] = {}
-    for statement in statements:
-        by_type.setdefault((statement.entity, statement.type_name), []).append(statement)
-    found: list[tuple[NodeType | EdgeType, pa.Table]] = []
-    for (entity, name), plans in by_type.items():
-        owner: NodeType | EdgeType = catalog.nodes[name] if entity == "node" else catalog.edges[name]
-        rows = _rows(owner, plans, given, ids)
-        if rows is None:
-            return None
-        found.append((owner, rows))
-    return found
-
-
-def _rows(
-    owner: NodeType | EdgeType, plans: Sequence[InsertPlan], calls: ParameterRows, ids: IdSource
-) -> pa.Table | None:
-    schema = arrow_schema(owner)
-    columns: dict[str, pa.Array] = {}
-    assigned = [_expressions(plan) for plan in plans]
-    for name, of in _columns(owner):
-        column = _stored(_values([one.get(name) for one in assigned], calls), of, owner, schema.field(name))
-        if column is None:
-            return None
-        columns[name] = column
-    count = len(plans) * calls.count
-    try:
-        made = [str(ids.ulid()) for _ in range(count)] if owner.key is None else None
-        columns[KEY] = entity_ids(owner, columns) if made is None else pa.array(made, pa.string())
-    except OmnigraphError:
-        return None
-    return pa.table([columns[name] for name in schema.names], schema=schema)
-
-
-def _columns(owner: NodeType | EdgeType) -> Iterator[tuple[str, PropertyType]]:
-    if isinstance(owner, EdgeType):
-        yield from (("src", _TEXT), ("dst", _TEXT))
-    yield from ((prop.name, prop.type) for prop in owner.properties)
-
-
-def _expressions(plan: InsertPlan) -> _Expressions:
-    assigned: dict[str, Constant | ParameterRef | None] = {item.property: item.value for item in plan.assigns}
-    if plan.entity == "edge":
-        assigned |= {"src": plan.from_id, "dst": plan.to_id}
-    return assigned
-
-
-def _values(expressions: Sequence[Constant | ParameterRef | None], calls: ParameterRows) -> list[Any]:
-    """Return the decoded values of one column: all statements of the first call, then of the next."""
-    if calls.count == 1:
-        columns = calls.columns
-        return [
-            None if item is None else item.value if isinstance(item, Constant) else columns[item.name][0]
-            for item in expressions
-        ]
-    values: list[Any] = [None] * (len(expressions) * calls.count)
-    for place, item in enumerate(expressions):
-        if isinstance(item, Constant):
-            values[place :: len(expressions)] = [item.value] * calls.count
-        elif item is not None:
-            values[place :: len(expressions)] = calls.columns[item.name]
-    return values
-
-
-def _stored(values: list[Any], of: PropertyType, owner: NodeType | EdgeType, field: pa.Field) -> pa.Array | None:
-    """Return a column as it is stored, or None when some value does not plainly fit."""
-    kinds = set(map(type, values))
-    if NoneType in kinds and not field.nullable:
-        return None
-    kinds.discard(NoneType)
-    try:
-        if of.is_list or not kinds <= {_CLASSES.get(of.scalar)}:
-            values = [fit_stored(value, of, owner, field.name) for value in values]
-        array = stored_array(values, field.type)
-    except (OmnigraphError, pa.ArrowException, OverflowError, UnicodeError):
-        return None
-    if of.scalar in FLOATS and not of.is_list and not pc.all(pc.is_finite(array), min_count=0).as_py():
-        return None
-    return array if isinstance(array, pa.Array) else None
-
-
-# Fewer inserts than this are quicker one by one.
-_WORTH_COLUMNS = 8
-
-
-@record
-class CallRunner:
-    """Runs calls: they read and change ``staging`` and nothing else."""
-
-    catalog: Catalog
-    staging: MutationStaging
-    now_ms: int
-    ids: IdSource
-
-    def run(self, plan: MutationPlan, calls: ParameterRows) -> Affected:
-        """Run every call in order.
-
-        Raises:
-            QueryMeaningError: a value does not fit the property it is assigned to.
-            ExternalBlobError: a Blob is given as an address outside the graph.
-        """
-        runs = [tuple(run) for _, run in groupby(plan.statements, key=lambda item: isinstance(item, InsertPlan))]
-        if len(runs) == 1:
-            # Inserts do not see each other, so all calls together are one long run of them.
-            done = self._insert_all(runs[0], calls)
-            if done is not None:
-                return done
-        run_one = self._run_statements if len(runs) == 1 else self._run_one
-        affected = Affected()
-        for number in range(calls.count):
-            one = calls if calls.count == 1 else ParameterRows.of_one(calls.row(number))
-            row = None if calls.count == 1 else number + 1
-            try:
-                affected = sum((run_one(run, one, row) for run in runs), affected)
-            except (QueryMeaningError, ExternalBlobError) as problem:
-                if row is None:
-                    raise
-                raise _in_row(problem, row) from problem
-        return affected
-
-    def _run_one(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
-        done = self._insert_all(run, call)
-        return self._run_statements(run, call, row) if done is None else done
-
-    def _run_statements(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:
-        statements = Statements(
-            catalog=self.catalog,
-            staging=self.staging,
-            given=RequestValues(parameters=call.row(0), now_ms=self.now_ms),
-            ids=self.ids,
-            row=row,
-        )
-        return sum(map(statements.run, run), Affected())
-
-    def _insert_all(self, run: Sequence[StatementPlan], calls: ParameterRows) -> Affected | None:
-        """Make a run of inserts at once; None when it is not one, or not plainly right."""
-        inserts = [statement for statement in run if isinstance(statement, InsertPlan)]
-        if len(inserts) < len(run) or len(inserts) * calls.count < _WORTH_COLUMNS:
-            return None
-        found = insert_tables(inserts, calls, catalog=self.catalog, now_ms=self.now_ms, ids=self.ids)
-        if found is None:
-            return None
-        affected = Affected()
-        for owner, rows in found:
-            self.staging.pending(owner).insert_rows(rows, is_made=owner.key is None)
-            if self.staging.refused:
-                self.staging.refused.forget(owner.table_key, set(rows.column(KEY).to_pylist()))
-            is_node = isinstance(owner, NodeType)
-            affected += Affected(nodes=rows.num_rows if is_node else 0, edges=0 if is_node else rows.num_rows)
-        return affected

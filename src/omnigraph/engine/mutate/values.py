@@ -14,7 +14,15 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.embedding.settings import configure_hint
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
-from omnigraph.ir.model import Assign, Constant, DeletePlan, MutationPlan, ParameterRef, StatementPlan
+from omnigraph.ir.model import (
+    Constant,
+    InsertPlan,
+    MutationPlan,
+    ParameterRef,
+    StatementPlan,
+    UpdateMatchedPlan,
+    UpdatePlan,
+)
 from omnigraph.ir.parameters import ParameterRows
 from omnigraph.ir.types import fit_assigned
 from omnigraph.records import record
@@ -35,31 +43,27 @@ class RequestValues:
             return expression.value
         return self.now_ms if expression.is_now else self.parameters[expression.name]
 
-    def end(self, owner: EdgeType, name: str, expression: Constant | ParameterRef | None) -> str:
-        """Return the id of an end of an edge.
 
-        Raises:
-            QueryMeaningError: it is NULL.
-        """
-        value = None if expression is None else self.value(expression)
-        if value is None:
-            raise _refusal(f"missing required edge endpoint: '{name}' of '{owner.name}' is NULL")
-        return str(value)
+def fit_end(value: Any, owner: EdgeType, name: str) -> str:
+    """Return the id of an end of an edge.
 
-    def stored(self, owner: NodeType | EdgeType, assign: Assign) -> Any:
-        """Return what a property stores for an assignment.
-
-        Whether a text belongs to an enum is asked of the net effect, like every rule about values.
-
-        Raises:
-            QueryMeaningError: the value does not fit the property.
-            ExternalBlobError: a Blob is given as an address outside the graph.
-        """
-        return fit_stored(self.value(assign.value), assign.type, owner, assign.property)
+    Raises:
+        QueryMeaningError: it is NULL.
+    """
+    if value is None:
+        raise _refusal(f"missing required edge endpoint: '{name}' of '{owner.name}' is NULL")
+    return str(value)
 
 
 def fit_stored(value: Any, of: PropertyType, owner: NodeType | EdgeType, name: str) -> Any:
-    """Return what a property of type ``of`` stores for a value; raises what :meth:`RequestValues.stored` does."""
+    """Return what a property of type ``of`` stores for a value.
+
+    Whether a text belongs to an enum is asked of the net effect, like every rule about values.
+
+    Raises:
+        QueryMeaningError: the value does not fit the property.
+        ExternalBlobError: a Blob is given as an address outside the graph.
+    """
     where = f"{owner.name}.{name}"
     if value is None:
         if of.nullable:
@@ -86,7 +90,9 @@ def decode_blobs(plan: MutationPlan, calls: ParameterRows) -> tuple[MutationPlan
 
 
 def _with_blobs(statement: StatementPlan, columns: dict[str, Sequence[Any]]) -> StatementPlan:
-    if isinstance(statement, DeletePlan) or all(item.type.scalar is not Scalar.BLOB for item in statement.assigns):
+    if not isinstance(statement, InsertPlan | UpdatePlan | UpdateMatchedPlan) or all(
+        item.type.scalar is not Scalar.BLOB for item in statement.assigns
+    ):
         return statement
     assigns = []
     for item in statement.assigns:

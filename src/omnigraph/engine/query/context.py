@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from typing import Any, Protocol
 
@@ -12,20 +13,22 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.query.entities import Demand, Entities
+from omnigraph.engine.query.entities import Demand, Entities, EntityUnion
 from omnigraph.engine.query.explain import Trace
-from omnigraph.engine.query.frame import Frame, Mask, RowIds
+from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds, untagged
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.predicates import evaluate, read_variables
+from omnigraph.engine.query.predicates import evaluate, read_variables, reads_values
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
+from omnigraph.engine.query.values import passing
 from omnigraph.errors import BadValue, QueryRuntimeError
-from omnigraph.ir.model import Column, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Counters
-from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.table import Table
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
@@ -65,13 +68,23 @@ class MatchedRows(Protocol):
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
 
 
+class SupportsTables(Protocol):
+    """A state of the graph, as reads ask it."""
+
+    def table(self, table_key: str) -> Table:
+        """Return a table of the state."""
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let the block read tables of the state."""
+
+
 class QueryContext:
     """One run of one read."""
 
     def __init__(
         self,
         *,
-        snapshot: GraphSnapshot,
+        snapshot: SupportsTables,
         catalog: Catalog,
         parameters: Mapping[str, Any],
         options: QueryOptions,
@@ -96,16 +109,20 @@ class QueryContext:
         self.keeps_order = plan.read.ranking is not None
         self.trace = trace
         self.embed = embed
+        # Entities that an optional block may leave missing.
+        self.nullable: frozenset[str] = frozenset()
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
         # What counting found for every node at once, by the step that asked.
         self.whole_weights: dict[CountExpand, npt.NDArray[np.int64]] = {}
 
-    def within(self, variables: Mapping[str, str]) -> QueryContext:
-        """Return the same run seen from inside an anti-join, where variables may have other types."""
+    def within(self, variables: Mapping[str, str], nullable: frozenset[str] | None = None) -> QueryContext:
+        """Return the same run seen from inside a block or a stage, where variables may have other types."""
         inner = copy(self)
         inner.variables = variables
+        if nullable is not None:
+            inner.nullable = nullable
         return inner
 
     def given(self, value: Constant | ParameterRef) -> Any:
@@ -130,22 +147,38 @@ class QueryContext:
         return found
 
     def entities_of(self, variable: str) -> Entities:
-        """Return the entities that a variable ranges over."""
+        """Return the entities that a variable of one type ranges over."""
         return self.entities(self.variables[variable])
 
+    def tables_of(self, variable: str) -> tuple[str, ...]:
+        """Return the tables that a variable ranges over, by their numbers in its row ids."""
+        return tuple(self.variables[variable].split(TABLE_MARK))
+
+    def source_of(self, variable: str) -> Entities | EntityUnion:
+        """Return where the properties of a variable's entities are found."""
+        tables = self.tables_of(variable)
+        return self.entities(tables[0]) if len(tables) == 1 else EntityUnion([self.entities(key) for key in tables])
+
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
-        """Return a property of entities of a variable."""
-        return self.entities_of(variable).values(row_ids, name)
+        """Return a property of entities of a variable; NULL where one is missing."""
+        if variable not in self.nullable or not (missing := row_ids == MISSING).any():
+            return self.source_of(variable).values(row_ids, name)
+        found = self.source_of(variable).values(row_ids[~missing], name)
+        places = np.cumsum(~missing) - 1
+        return found.take(pa.array(places, pa.int64(), mask=missing))
 
     def whole_table(self, variable: str, count: int) -> Entities | None:
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
+        if len(self.tables_of(variable)) > 1:
+            return None
         entities = self.entities_of(variable)
         return entities if entities.prefers_memory(count) else None
 
     def mask(self, frame: Frame, predicate: Predicate) -> Mask:
         """Return which rows pass a predicate."""
         variables = read_variables(predicate)
-        if len(variables) == 1 and not isinstance(predicate, SameEntity):
+        is_about_one = len(variables) == 1 and not (variables & self.nullable) and not reads_values(predicate)
+        if is_about_one and not isinstance(predicate, SameEntity) and len(self.tables_of(min(variables))) == 1:
             variable = next(iter(variables))
             entities = self.entities_of(variable)
             # Asking every entity once beats asking each row when rows repeat them.
@@ -211,13 +244,48 @@ class FrameRows:
     def matches_text(self, predicate: TextMatch) -> Mask:
         """Return which rows a text search finds."""
         variable = predicate.field.variable
-        entities = self._context.entities_of(variable)
-        return self._context.whole_mask(variable, predicate)[entities.codes(self._frame.ids[variable])]
+        ids = self._frame.ids[variable]
+        numbers, plain = untagged(ids)
+        found: Mask = np.zeros(self.length, dtype=np.bool_)
+        for number, table_key in enumerate(self._context.tables_of(variable)):
+            inner = self._context.within({**self._context.variables, variable: table_key})
+            there = (ids != MISSING) & (numbers == number)
+            found[there] = inner.whole_mask(variable, predicate)[inner.entities(table_key).codes(plain[there])]
+        return found
 
     def same_entity(self, predicate: SameEntity) -> Mask:
         """Return in which rows two variables hold the same entity."""
-        same: Mask = self._frame.ids[predicate.left] == self._frame.ids[predicate.right]
+        left = self._frame.ids[predicate.left]
+        same: Mask = (left == self._frame.ids[predicate.right]) & (left != MISSING)
         return same
+
+    def passes(self, condition: Condition) -> Mask:
+        """Return in which rows a condition is true."""
+        return passing(condition, self)
+
+    def value(self, name: str) -> pa.Array:
+        """Return a value that travels with the rows."""
+        return self._frame.values[name]
+
+    def entity_ids(self, variable: str) -> pa.Array:
+        """Return the ids of a variable's entities; NULL where one is missing."""
+        return self._context.take(variable, self._frame.ids[variable], KEY)
+
+    def entity_rows(self, variable: str) -> pa.Array:
+        """Return the row numbers of a variable's entities."""
+        return pa.array(self._frame.ids[variable], pa.int64())
+
+    def entity_types(self, variable: str) -> pa.Array:
+        """Return the types of a variable's entities."""
+        names = [key.partition(":")[2] for key in self._context.tables_of(variable)]
+        ids = self._frame.ids[variable]
+        missing = ids == MISSING
+        numbers, _ = untagged(ids)
+        return pa.array(names, pa.string()).take(pa.array(numbers, pa.int64(), mask=missing))
+
+    def subset(self, positions: Positions) -> FrameRows:
+        """Return some of the rows."""
+        return FrameRows(self._context, self._frame.take(positions))
 
 
 class _WholeTable:
@@ -240,3 +308,10 @@ class _WholeTable:
 
     def same_entity(self, predicate: SameEntity) -> Mask:
         return np.full(self.length, predicate.left == predicate.right)
+
+    def passes(self, condition: Condition) -> Mask:
+        # One table is all that such a condition looks at, so its rows are all there is to compute with.
+        ids = self._entities.all_ids
+        variable = next(iter(read_variables(condition)))
+        frame = Frame(length=self.length, ids={variable: ids})
+        return passing(condition, FrameRows(self._context, frame))

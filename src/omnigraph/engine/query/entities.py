@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import one_array, taken_bytes
-from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct
+from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import ExpandMode
 from omnigraph.engine.query.topology import TableImage, TopologyCache
@@ -263,3 +264,43 @@ class Entities:
         if self._fetched is None:
             return pa.array([], self.table.schema.field(name).type)
         return self._take(one_array(self._fetched.column(name)), positions)
+
+
+class EntityUnion:
+    """The entities of several tables that one variable ranges over, asked by tagged row ids.
+
+    Args:
+        parts: the tables in the order of their numbers.
+    """
+
+    def __init__(self, parts: Sequence[Entities]) -> None:
+        self._parts = tuple(parts)
+        first, *others = self._parts
+        self.columns = tuple(
+            name for name in first.columns if all(_is_alike(first.owner, part.owner, name) for part in others)
+        )
+
+    @property
+    def type_names(self) -> tuple[str, ...]:
+        """The types by number."""
+        return tuple(part.owner.name for part in self._parts)
+
+    def values(self, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property, one value per row id."""
+        numbers, plain = untagged(row_ids)
+        pieces, places = [self._parts[0].values(plain[:0], name)], [np.zeros(0, dtype=np.int64)]
+        for number, part in enumerate(self._parts):
+            at = np.flatnonzero(numbers == number)
+            if len(at):
+                pieces.append(part.values(plain[at], name).cast(pieces[0].type))
+                places.append(at)
+        order = np.empty(len(row_ids), dtype=np.int64)
+        order[np.concatenate(places)] = np.arange(len(row_ids))
+        return pa.concat_arrays(pieces).take(pa.array(order))
+
+
+def _is_alike(first: NodeType | EdgeType, other: NodeType | EdgeType, name: str) -> bool:
+    if name == KEY:
+        return True
+    one, two = first.get(name), other.get(name)
+    return one is not None and two is not None and replace(one.type, nullable=True) == replace(two.type, nullable=True)

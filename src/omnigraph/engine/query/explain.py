@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.planner import Facts
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, QueryPlan, Step
-from omnigraph.ir.model import ReadPlan
+from omnigraph.engine.query.steps import Block, CountExpand, QueryPlan, Step
+from omnigraph.ir.model import ReadPlan, output_lines
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.values.visible import make_visible
@@ -161,13 +161,16 @@ def _walk(steps: tuple[Step, ...], facts: Facts, rows: float, depth: int) -> Ite
     for step in steps:
         before, rows = rows, facts.estimate(step, rows)
         yield step, depth, rows
-        if isinstance(step, AntiJoinStep):
+        if isinstance(step, Block):
             yield from _walk(step.steps, facts, before, depth + 1)
         elif isinstance(step, CountExpand):
             yield from _walk(step.inner, facts, before, depth + 1)
 
 
 def _output_labels(read: ReadPlan) -> Iterator[str]:
+    if read.stages:
+        yield "; ".join(line.strip() for line in output_lines(read))
+        return
     parts = []
     if read.groups is not None:
         keys = ", ".join(read.outputs[index].name for index in read.groups)

@@ -11,7 +11,9 @@ from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
+from omnigraph.errors import InternalError
 from omnigraph.records import record
 
 RowIds = npt.NDArray[np.int64]
@@ -19,20 +21,44 @@ Positions = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _ID_BYTES = 8
+# Stands where an optional block found nothing.
+MISSING = -1
+# A variable that ranges over several tables has the number of the table above the row id, which storage counts up.
+_TAG_BITS = 48
+
+
+def tagged(row_ids: RowIds, number: int) -> RowIds:
+    """Return row ids of the table that has this number among those of a variable."""
+    if number and len(row_ids) and int(row_ids.max()) >> _TAG_BITS:
+        message = f"a row id takes more than {_TAG_BITS} bits"
+        raise InternalError(message)
+    return row_ids | (number << _TAG_BITS)
+
+
+def untagged(row_ids: RowIds) -> tuple[Positions, RowIds]:
+    """Return the number of each entity's table, and its row id there."""
+    return row_ids >> _TAG_BITS, row_ids & ((1 << _TAG_BITS) - 1)
 
 
 @record
 class Frame:
-    """Some rows. ``weights`` says how many equal rows each one stands for, when the others were never made."""
+    """Some rows.
+
+    ``weights`` says how many equal rows each one stands for, when the others were never made. ``values`` are what
+    travels with the rows beside their entities: what earlier stages, lists and blocks gave. An entity that is missing
+    has the row id :data:`MISSING`.
+    """
 
     length: int
     ids: Mapping[str, RowIds] = field(default_factory=dict)
     weights: npt.NDArray[np.int64] | None = None
+    values: Mapping[str, pa.Array] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
         """What the frame takes in memory."""
-        return _ID_BYTES * self.length * (len(self.ids) + (self.weights is not None))
+        carried: int = sum(values.nbytes for values in self.values.values())
+        return _ID_BYTES * self.length * (len(self.ids) + (self.weights is not None)) + carried
 
     def take(self, rows: Positions) -> Frame:
         """Return the rows at these positions, in their order, repeated where a position is."""
@@ -40,6 +66,7 @@ class Frame:
             length=len(rows),
             ids={name: ids[rows] for name, ids in self.ids.items()},
             weights=None if self.weights is None else self.weights[rows],
+            values={name: values.take(pa.array(rows)) for name, values in self.values.items()},
         )
 
     def keep(self, mask: Mask) -> Frame:
@@ -52,16 +79,21 @@ class Frame:
             length=max(0, min(stop, self.length) - start),
             ids={name: ids[start:stop] for name, ids in self.ids.items()},
             weights=None if self.weights is None else self.weights[start:stop],
+            values={name: values.slice(start, stop - start) for name, values in self.values.items()},
         )
 
     def binding(self, ids: Mapping[str, RowIds]) -> Frame:
         """Return the frame with more variables."""
-        return Frame(length=self.length, ids={**self.ids, **ids}, weights=self.weights)
+        return Frame(length=self.length, ids={**self.ids, **ids}, weights=self.weights, values=self.values)
+
+    def carrying(self, values: Mapping[str, pa.Array]) -> Frame:
+        """Return the frame with more values."""
+        return Frame(length=self.length, ids=self.ids, weights=self.weights, values={**self.values, **values})
 
     def weighing(self, weights: npt.NDArray[np.int64]) -> Frame:
         """Return the frame with every row counted so many times as before times its weight; none stays for zero."""
         combined = weights if self.weights is None else self.weights * weights
-        return Frame(length=self.length, ids=self.ids, weights=combined).keep(combined > 0)
+        return Frame(length=self.length, ids=self.ids, weights=combined, values=self.values).keep(combined > 0)
 
 
 UNIT = Frame(length=1)
@@ -80,6 +112,7 @@ def concatenate(frames: Sequence[Frame]) -> Frame:
         weights=None
         if first.weights is None
         else np.concatenate([frame.weights for frame in frames if frame.weights is not None]),
+        values={name: pa.concat_arrays([frame.values[name] for frame in frames]) for name in first.values},
     )
 
 

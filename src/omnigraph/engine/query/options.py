@@ -35,6 +35,7 @@ class QueryOptions:
         timeout_ms: how long the read may take.
         max_rows: how many rows it may return.
         cancel: set from another thread to stop the read.
+        max_hops: how far a walk without an upper bound may go; one that would have to go further fails.
         streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
 
     Raises:
@@ -48,11 +49,13 @@ class QueryOptions:
     max_rows: int | None = None
     cancel: threading.Event | None = None
     streams: bool = False
+    max_hops: int = 32
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, _MODES)
         for name in ("memory_bytes", "timeout_ms", "max_rows"):
             check_whole(name, getattr(self, name), optional=True)
+        check_whole("max_hops", self.max_hops, least=1)
         object.__setattr__(self, "rules_off", frozenset(checked_names("rules_off", self.rules_off)))
         check_instance("cancel", self.cancel, threading.Event)
         check_flag("streams", self.streams)

@@ -10,23 +10,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import PropertyType, Scalar
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.model import FLOATS, PropertyType, Scalar
 from omnigraph.engine.comparison import comparable, compare
 from omnigraph.engine.query.frame import Mask
 from omnigraph.ir.model import (
+    Apply,
     Column,
     Compare,
+    Condition,
     Constant,
+    EntityRef,
+    EntityRow,
+    EntityType,
     ListContains,
     ParameterRef,
     Predicate,
     SameEntity,
+    Scalarlike,
     TargetColumn,
     TextContains,
     TextMatch,
     TextStartsWith,
+    Truth,
+    ValueRef,
+    operands_of,
 )
-from omnigraph.ir.types import round_to_f32
+from omnigraph.ir.types import fit_compared, item_type, round_to_f32
 from omnigraph.lang.gq.ast import CompareOp
 
 KERNELS: dict[CompareOp, Callable[[Any, Any], Any]] = {
@@ -45,8 +55,11 @@ _PYTHON: dict[CompareOp, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_FEW_MEMBERS = 16
 FLIPPED: dict[CompareOp, CompareOp] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
+# More values than this are not spelled out to storage.
+_LISTED_VALUES = 1000
 # Every integer up to here is a double of its own.
 _EXACT_DOUBLE = 1 << 53
 _I64_MAXIMUM = (1 << 63) - 1
@@ -133,6 +146,9 @@ class SupportsRows(Protocol):
     def same_entity(self, predicate: SameEntity) -> Mask:
         """Return in which rows two variables hold the same entity."""
 
+    def passes(self, condition: Condition) -> Mask:
+        """Return in which rows a condition is true."""
+
 
 def evaluate(predicate: Predicate, rows: SupportsRows) -> Mask:
     """Return which rows pass."""
@@ -149,6 +165,8 @@ def evaluate(predicate: Predicate, rows: SupportsRows) -> Mask:
             return rows.matches_text(predicate)
         case SameEntity():
             return rows.same_entity(predicate)
+        case Condition():
+            return rows.passes(predicate)
         case _:
             assert_never(predicate)
 
@@ -204,9 +222,22 @@ def _in_given_list(members: Any, of: PropertyType, item: Any, rows: SupportsRows
         value, _ = _value(item, rows)
         return np.full(rows.length, any(compare_values(member, "=", value) for member in members))
     values, found = rows.column(item), np.zeros(rows.length, dtype=np.bool_)
+    wanted = _wanted(members, of, item, rows) if len(members) > _FEW_MEMBERS else None
+    if wanted is not None:
+        return _mask(pc.is_in(values, value_set=wanted))
     for member in members:
         found |= _mask(_compare_with_value(values, item, "=", member, _item(of), rows))
     return found
+
+
+def _wanted(members: Any, of: PropertyType, item: Column, rows: SupportsRows) -> pa.Array | None:
+    """Return members as values of the column, those that no value of it can equal left out; None if unsure."""
+    if not rows.fits_literals or item.type.scalar in FLOATS:
+        return None
+    fitted = [fit_compared(member, _item(of), item.type) for member in members]
+    plain = item_type(item.type)
+    kept = [value for value, kind in fitted if value is not None and kind.scalar is plain.scalar]
+    return pa.array(kept, arrow_type(plain))
 
 
 def _text(text: Any, part: Any, rows: SupportsRows, kernel: Any, test: Any) -> Mask:
@@ -240,27 +271,18 @@ def read_variables(predicate: Predicate) -> frozenset[str]:
     """Return the variables that a predicate looks at."""
     if isinstance(predicate, SameEntity):
         return frozenset({predicate.left, predicate.right})
-    return frozenset(column.variable for column in read_columns(predicate))
+    entities = Column | EntityRef | EntityRow | EntityType
+    return frozenset(value.variable for value in operands_of(predicate) if isinstance(value, entities))
+
+
+def reads_values(predicate: Predicate) -> bool:
+    """Whether a predicate looks at values that travel with the row."""
+    return any(isinstance(value, ValueRef) for value in operands_of(predicate))
 
 
 def read_columns(predicate: Predicate) -> tuple[Column, ...]:
     """Return the properties that a predicate looks at."""
-    match predicate:
-        case Compare():
-            operands: tuple[object, ...] = (predicate.left, predicate.right)
-        case ListContains():
-            operands = (predicate.items, predicate.item)
-        case TextContains():
-            operands = (predicate.text, predicate.needle)
-        case TextStartsWith():
-            operands = (predicate.text, predicate.prefix)
-        case TextMatch():
-            operands = (predicate.field,)
-        case SameEntity():
-            operands = ()
-        case _:
-            assert_never(predicate)
-    return tuple(operand for operand in operands if isinstance(operand, Column))
+    return tuple(operand for operand in operands_of(predicate) if isinstance(operand, Column))
 
 
 Given = Callable[[Constant | ParameterRef], Any]
@@ -281,6 +303,41 @@ def _render(predicate: Predicate, given: Given) -> str | None:
         if isinstance(predicate.text, Column) and isinstance(needle, Constant | ParameterRef):
             value = given(needle)
             return "false" if value is None else f"{name}(`{predicate.text.property}`, {_quoted(value)})"
+    if isinstance(predicate, ListContains):
+        return _membership(predicate, given)
+    return _condition(predicate.value, given) if isinstance(predicate, Condition) else None
+
+
+def _membership(predicate: ListContains, given: Given) -> str | None:
+    """Return the disjunction of comparisons that a list of values stands for."""
+    if not isinstance(predicate.item, Column) or not isinstance(predicate.items, Constant | ParameterRef):
+        return None
+    members = given(predicate.items)
+    if members is None or len(members) > _LISTED_VALUES:
+        return None
+    of = _item(predicate.items.type)
+    same = (Compare(left=predicate.item, op="=", right=Constant(value=member, type=of)) for member in members)
+    parts = [_comparison(one, given) for one in same]
+    known = [part for part in parts if part is not None]
+    return None if len(known) < len(parts) else " OR ".join(f"({part})" for part in known) or "false"
+
+
+def _condition(value: Scalarlike, given: Given) -> str | None:
+    """Return what storage can be asked of a condition: never less than what passes."""
+    if isinstance(value, Truth):
+        return _render(value.predicate, given)
+    if not isinstance(value, Apply):
+        return None
+    if value.function in {"is_null", "is_not_null"}:
+        tested = value.arguments[0]
+        word = "IS NULL" if value.function == "is_null" else "IS NOT NULL"
+        return f"`{tested.property}` {word}" if isinstance(tested, Column) else None
+    if value.function in {"and", "or"}:
+        parts = [_condition(argument, given) for argument in value.arguments]
+        known = [f"({part})" for part in parts if part is not None]
+        if not known or (value.function == "or" and len(known) < len(parts)):
+            return None
+        return f" {value.function.upper()} ".join(known)
     return None
 
 

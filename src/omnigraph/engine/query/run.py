@@ -28,6 +28,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     SameEntity,
     Scalarlike,
+    Walk,
 )
 
 _BATCH_ROWS = 1 << 16
@@ -42,18 +43,33 @@ def result_schema(read: ReadPlan) -> pa.Schema:
 def run_plan(context: QueryContext, plan: QueryPlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the result, in batches of bounded size."""
     read, schema = plan.read, result_schema(plan.read)
-    given = None if read.ranking is None else resolve_ranking(context, read.ranking)
-    frames = run_steps(context, plan.steps, iter([UNIT]))
-    if read.groups is not None:
-        rows = _grouped(context, plan, frames, given)
-    else:
-        rows = _plain(context, plan, frames, given, schema)
+    rows = _staged(context, plan, schema) if read.stages else _classic(context, plan, schema)
     returned = 0
     with context.snapshot.reading():
         for batch in rows:
             returned += batch.num_rows
             context.limits.check_rows(returned)
             yield batch
+
+
+def _staged(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    # Most reads have no stages, and load nothing of what runs them.
+    from omnigraph.engine.query.stages import run_stages  # noqa: PLC0415 - see above
+
+    trace = context.trace.steps[id(plan.read)]
+    trace.rows = 0
+    for batch in run_stages(context, plan, schema):
+        trace.rows += batch.num_rows
+        yield batch
+
+
+def _classic(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    ranking = plan.read.ranking
+    given = None if ranking is None else resolve_ranking(context, ranking)
+    frames = run_steps(context, plan.steps, iter([UNIT]))
+    if plan.read.groups is not None:
+        return _grouped(context, plan, frames, given)
+    return _plain(context, plan, frames, given, schema)
 
 
 def _grouped(
@@ -159,7 +175,7 @@ def pattern_of(read: ReadPlan) -> ResultPattern:
         for number, output in enumerate(read.outputs)
         if isinstance(output.expression, EntityRef)
     }
-    if not columns:
+    if not columns or read.stages:
         return ResultPattern()
     types, same = _types(read), _same(read)
     positions = {variable: position for position, variable in enumerate(columns)}
@@ -175,7 +191,7 @@ def _types(read: ReadPlan) -> Mapping[str, str]:
     for operator in read.operators:
         if isinstance(operator, NodeScan):
             found[operator.variable] = operator.type_name
-        elif isinstance(operator, Expand):
+        elif isinstance(operator, Expand | Walk):
             found[operator.destination] = operator.destination_type
     return found
 

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
-from omnigraph.ir.model import Constant, Direction, Expand, Filter, NodeScan, ParameterRef, Predicate, ReadPlan
+from omnigraph.catalog.model import PropertyType
+from omnigraph.ir.model import (
+    Constant,
+    Direction,
+    Expand,
+    Filter,
+    NodeScan,
+    OutputPlan,
+    ParameterRef,
+    Predicate,
+    ReadPlan,
+    Unwind,
+    Walk,
+)
 from omnigraph.records import record
 
 
@@ -73,7 +87,60 @@ class AntiJoinStep:
         return f"anti-join on {names}{' by existence' if self.is_existence else ''}"
 
 
-Step = Scan | Expand | Filter | LinkTest | CountExpand | AntiJoinStep
+@record
+class OptionalStep:
+    """Joins rows with what the inner steps find; a row for which they find nothing stays, ``introduced`` missing."""
+
+    outer: tuple[str, ...]
+    steps: tuple[Step, ...]
+    variables: Mapping[str, str]
+    introduced: tuple[str, ...]
+    values: Mapping[str, PropertyType]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"${name.removeprefix('$')}" for name in self.introduced)
+        return f"optional join {names}"
+
+
+@record
+class BlockStep:
+    """Gives every row a value: how many rows the inner steps find for it, or whether they find any."""
+
+    name: str
+    kind: Literal["exists", "count"]
+    outer: tuple[str, ...]
+    steps: tuple[Step, ...]
+    variables: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"{self.kind} on {', '.join(f'${name}' for name in self.outer)}"
+
+
+Block = AntiJoinStep | OptionalStep | BlockStep
+Step = Scan | Expand | Walk | Filter | LinkTest | CountExpand | AntiJoinStep | OptionalStep | BlockStep | Unwind
+
+
+def is_one_hop(step: Block) -> bool:
+    """Whether the neighbours of an outer variable are all that a block asks for."""
+    if len(step.steps) != 1:
+        return False
+    only = step.steps[0]
+    return (
+        isinstance(only, Expand)
+        and only.source in step.outer
+        and (only.min_hops, only.max_hops) == (1, 1)
+        and not only.filters
+    )
+
+
+@record
+class StageSteps:
+    """A stage with everything that was decided before it runs; ``nullable`` are entities that may be missing."""
+
+    steps: tuple[Step, ...]
+    variables: Mapping[str, str]
+    output: OutputPlan
+    nullable: frozenset[str] = frozenset()
 
 
 @record
@@ -83,6 +150,7 @@ class QueryPlan:
     Args:
         read: the plan as compiled; what follows the match is taken from it.
         steps: what makes the rows.
+        stages: what makes them where a read has stages: its own first, then those of each union.
         variables: the table of each variable.
         columns: the properties to read of each table.
         fits_literals: bring literals to the column's type before comparing.
@@ -99,13 +167,14 @@ class QueryPlan:
     is_late: bool = False
     cuts_early: bool = False
     rules: tuple[str, ...] = ()
+    stages: tuple[tuple[StageSteps, ...], ...] = ()
 
 
 def walk(steps: tuple[Step, ...], variables: Mapping[str, str]) -> Iterator[tuple[Step, Mapping[str, str]]]:
     """Yield every step with the tables of the variables it may use, those inside anti-joins and counts too."""
     for step in steps:
         yield step, variables
-        if isinstance(step, AntiJoinStep):
+        if isinstance(step, Block):
             yield from walk(step.steps, step.variables)
         elif isinstance(step, CountExpand):
             yield from walk(step.inner, variables)

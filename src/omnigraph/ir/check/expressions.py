@@ -1,14 +1,13 @@
-"""Any expression, in any place where one may stand."""
+"""Plain values, searches and rankings; what is composed of them is checked in ``operators``."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyType, Scalar
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, TEXT
+from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
 from omnigraph.lang.gq import ast
 
 SIMPLE = (
@@ -16,6 +15,7 @@ SIMPLE = (
     ast.IntegerLiteral,
     ast.FloatLiteral,
     ast.BooleanLiteral,
+    ast.NullLiteral,
     ast.DateLiteral,
     ast.DateTimeLiteral,
     ast.ListLiteral,
@@ -38,7 +38,11 @@ def check_simple(expression: SimpleExpression, scope: Scope) -> Operand:
         case ast.Now():
             return Operand(expression=expression, type=DATETIME)
         case ast.AliasRef():
-            return Operand(expression=expression, type=None)
+            return Operand(
+                expression=expression, type=scope.values.get(expression.name), is_value=expression.name in scope.values
+            )
+        case ast.NullLiteral():
+            return Operand(expression=expression, type=NULL)
         case _:
             return Operand(expression=expression, type=literal_type(expression, scope))
 
@@ -48,6 +52,9 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
     declared = scope.parameters.get(variable.name)
     if declared is not None:
         return Operand(expression=variable, type=declared, is_parameter=True)
+    item = scope.values.get(f"${variable.name}")
+    if item is not None:
+        return Operand(expression=variable, type=item, is_value=True)
     bound = scope.entities.get(variable.name)
     if bound is None:
         message, suggestion = scope.unbound(variable.name)
@@ -57,8 +64,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)
     if isinstance(bound, EdgeType):
-        message = f"edge variable '${variable.name}' cannot be used by itself"
-        raise scope.violation("T23", message, variable.span, suggestion="use one of its properties")
+        return Operand(expression=variable, type=TEXT, is_edge=True)
     return Operand(expression=variable, type=TEXT, is_node=True)
 
 
@@ -79,12 +85,16 @@ def check_access(access: ast.PropertyAccess, scope: Scope) -> Operand:
 
 def literal_type(literal: ast.Literal, scope: Scope) -> PropertyType:
     """Return the type of a literal; numbers in one list may mix, nothing else may."""
+    if isinstance(literal, ast.NullLiteral):
+        return NULL
     if not isinstance(literal, ast.ListLiteral):
         return _SCALARS[type(literal)]
     items: list[PropertyType] = []
     for item in literal.items:
         if isinstance(item, ast.ListLiteral):
             raise scope.violation(None, "a list literal cannot hold a list", item.span)
+        if isinstance(item, ast.NullLiteral):
+            continue
         items.append(_SCALARS[type(item)])
         if not _mix(items[0].scalar, items[-1].scalar):
             message = f"a list literal holds one type of item, not {items[0]} and {items[-1]}"
@@ -147,6 +157,8 @@ def check_bm25(call: ast.Bm25, scope: Scope) -> Operand:
 
 def check_nearest(call: ast.Nearest, scope: Scope) -> Operand:
     """Type ``nearest``: a vector property against a vector of its size, or a text to embed."""
+    if not isinstance(call.target, ast.PropertyAccess):
+        raise scope.violation("T15", "nearest needs a Vector property of a node", call.target.span)
     field = _vector_field(call.target, scope)
     query = _simple(call.query, scope)
     given = None if query is None else query.type
@@ -259,53 +271,3 @@ def _vector_size(query: Operand, given: PropertyType) -> int | None:
     if isinstance(query.expression, ast.ListLiteral) and given.scalar in {Scalar.I64, Scalar.F64}:
         return len(query.expression.items)
     return None
-
-
-def check_expression(expression: ast.Expression, scope: Scope) -> Operand:
-    """Type an expression with all its parts."""
-    match expression:
-        case ast.TextSearch():
-            return check_text(expression, scope)
-        case ast.Nearest():
-            return check_nearest(expression, scope)
-        case ast.Bm25():
-            return check_bm25(expression, scope)
-        case ast.Rrf():
-            return check_rrf(expression, scope)
-        case ast.Aggregate():
-            return _check_aggregate(expression, scope)
-        case ast.AllProperties():
-            message = "all properties can only be returned, without an alias"
-            raise scope.violation(None, message, expression.span)
-        case _:
-            return check_simple(expression, scope)
-
-
-def _check_aggregate(call: ast.Aggregate, scope: Scope) -> Operand:
-    argument = check_expression(call.argument, scope)
-    refuse_blob(argument, scope, "aggregated")
-    given = argument.type
-    match call.function:
-        case "count":
-            result = I64
-        case "sum" | "avg":
-            # An alias that names nothing has no type; it is refused when the query is lowered.
-            if given is not None and (argument.is_node or not given.is_numeric):
-                raise scope.violation("T8", f"{call.function} takes numbers, not {_word(argument)}", call.span)
-            result = F64
-        case "min" | "max":
-            if given is not None and not (given.is_numeric or given.is_text):
-                message = f"{call.function} takes numbers or text, not {_word(argument)}"
-                raise scope.violation("T8", message, call.span)
-            result = F64 if given is None else given
-        case _:
-            assert_never(call.function)
-    return Operand(expression=call, type=_nullable(result), parts=(argument,))
-
-
-def _nullable(of: PropertyType) -> PropertyType:
-    return replace(of, nullable=True)
-
-
-def _word(operand: Operand) -> str:
-    return "node" if operand.is_node else str(operand.type)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_expression, check_text, is_blob, text_rule
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
+from omnigraph.ir.check.expressions import check_text, is_blob, text_rule
+from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
+    CheckedCondition,
+    CheckedEach,
     CheckedFilter,
     CheckedMatch,
     CheckedNegation,
+    CheckedOptional,
     CheckedText,
     CheckedTraversal,
     Direction,
@@ -22,6 +27,7 @@ from omnigraph.ir.check.tree import (
 from omnigraph.ir.check.values import check_inline_value
 from omnigraph.ir.types import are_comparable, item_type
 from omnigraph.lang.gq import ast
+from omnigraph.lang.source import Span
 
 
 def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
@@ -46,19 +52,37 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
     matches: list[CheckedMatch] = []
+    conditions: list[Operand] = []
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
             message = f"type '{node.name}' has no property '{predicate.property.text}'"
             suggestion = did_you_mean(predicate.property.text, [item.name for item in node.properties])
             raise scope.violation("T2", message, predicate.property.span, suggestion=suggestion)
-        matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches))
+        if _is_plain_value(predicate.value, scope):
+            matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
+        else:
+            conditions.append(_inline_condition(binding, predicate, prop, scope))
+    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions))
+
+
+def _is_plain_value(value: ast.Expression, scope: Scope) -> bool:
+    if isinstance(value, ast.Variable):
+        return f"${value.name}" not in scope.values
+    return isinstance(value, ast.Now | ast.Literal) and not isinstance(value, ast.NullLiteral)
+
+
+def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: PropertyDef, scope: Scope) -> Operand:
+    access = ast.PropertyAccess(variable=binding.variable, property=match.property, span=match.property.span)
+    left, right = (match.value, access) if prop.type.is_list else (access, match.value)
+    op: ast.ConditionOp = "in" if prop.type.is_list else "="
+    return _matched_condition(ast.Comparison(left=left, op=op, right=right, op_span=match.span, span=match.span), scope)
 
 
 def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     """Check a traversal and bring the variables it introduces into scope."""
-    edge = _resolve_edge(traversal, scope)
+    edges = _resolve_edges(traversal, scope)
+    edge = edges[0]
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
         message = "a traversal must name at least one of its ends"
         raise scope.violation("T5", message, traversal.span, suggestion="name the source or the destination")
@@ -67,14 +91,18 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         message = f"edge '{edge.name}' connects '{edge.from_type}' and '{edge.to_type}', so it has a direction"
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
-    _check_edge_variable(traversal, (low, high), scope)
+    is_single = (low, high) == (1, 1)
+    _check_edge_variable(traversal, scope, is_single=is_single)
     _refuse_edge_ends(traversal, scope)
+    condition = _walk_condition(traversal, edges, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
     _bind(traversal.source, source_type, scope)
     _bind(traversal.destination, destination_type, scope)
-    variable = _edge_name(traversal)
+    walked = _edge_name(traversal)
+    # Of several hops no edge is the one that a later clause could mean.
+    variable = walked if is_single else None
     if variable is not None:
-        scope.entities[variable] = edge
+        scope.entities[variable] = _any_of(edges)
     return CheckedTraversal(
         source=traversal.source.name,
         destination=traversal.destination.name,
@@ -85,41 +113,95 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         min_hops=low,
         max_hops=high,
         edge_variable=variable,
+        walked_edge=walked,
+        condition=condition,
+        alternatives=edges[1:],
     )
 
 
-def _resolve_edge(traversal: ast.Traversal, scope: Scope) -> EdgeType:
-    written = traversal.edge.text
-    edge = scope.catalog.edge(written)
-    if edge is None:
-        near = [_lower_first(name) for name in scope.catalog.edges]
-        message = f"unknown edge '{written}'"
-        raise scope.violation("T4", message, traversal.edge.span, suggestion=did_you_mean(written, near))
-    return edge
+def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope: Scope) -> Operand | None:
+    """Check what every edge of a walk satisfies: it sees the edge and what is bound before, not the ends."""
+    if traversal.where is None:
+        return None
+    name, inner = _edge_name(traversal), scope.nested()
+    if name is not None:
+        inner.entities[name] = _any_of(edges)
+    condition = _matched_condition(traversal.where, inner)
+    for block in _blocks(condition):
+        if name in block.outer:
+            message = f"a block in the condition of a walk cannot use its edge '${name}'"
+            raise scope.violation(None, message, traversal.where.span)
+    return condition
 
 
-def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int]:
+def _blocks(operand: Operand) -> Iterator[CheckedNegation]:
+    if operand.block is not None:
+        yield operand.block
+    for part in operand.parts:
+        yield from _blocks(part)
+
+
+def _resolve_edges(traversal: ast.Traversal, scope: Scope) -> tuple[EdgeType, ...]:
+    found: dict[str, EdgeType] = {}
+    for written in (traversal.edge, *traversal.alternatives):
+        edge = scope.catalog.edge(written.text)
+        if edge is None:
+            near = [_lower_first(name) for name in scope.catalog.edges]
+            message = f"unknown edge '{written.text}'"
+            raise scope.violation("T4", message, written.span, suggestion=did_you_mean(written.text, near))
+        found[edge.name] = edge
+        first = next(iter(found.values()))
+        if (edge.from_type, edge.to_type) != (first.from_type, first.to_type):
+            message = (
+                f"alternatives have the same ends, but '{first.name}' connects {first.from_type} -> {first.to_type} "
+                f"and '{edge.name}' {edge.from_type} -> {edge.to_type}"
+            )
+            raise scope.violation("T5", message, written.span)
+    return tuple(found.values())
+
+
+def _any_of(edges: tuple[EdgeType, ...]) -> EdgeType:
+    """Return what is known of an edge that may have any of several types: the properties that all of them have."""
+    first, *others = edges
+    if not others:
+        return first
+    shared = (_shared(prop, [edge.get(prop.name) for edge in others]) for prop in first.properties)
+    return EdgeType(
+        name="|".join(edge.name for edge in edges),
+        from_type=first.from_type,
+        to_type=first.to_type,
+        properties=tuple(prop for prop in shared if prop is not None),
+    )
+
+
+def _shared(prop: PropertyDef, others: list[PropertyDef | None]) -> PropertyDef | None:
+    plain = replace(prop.type, nullable=True)
+    if any(other is None or replace(other.type, nullable=True) != plain for other in others):
+        return None
+    is_nullable = any(other is not None and other.type.nullable for other in (prop, *others))
+    return replace(prop, type=replace(prop.type, nullable=is_nullable))
+
+
+def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None]:
     hops = traversal.hops
     if hops is None:
         return 1, 1
     if hops.minimum < 1:
         raise scope.violation("T15", "a traversal takes at least one hop, not 0", hops.span)
-    if hops.maximum is None:
-        suggestion = f"write {{{hops.minimum},{hops.minimum + 2}}}"
-        raise scope.violation("T15", "hop bounds need an upper bound", hops.span, suggestion=suggestion)
-    if hops.maximum < hops.minimum:
+    if hops.maximum is not None and hops.maximum < hops.minimum:
         message = f"minimum {hops.minimum} of the hop bounds is above maximum {hops.maximum}"
         raise scope.violation("T15", message, hops.span)
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.Traversal, hops: tuple[int, int], scope: Scope) -> None:
+def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, is_single: bool) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
-    if hops != (1, 1) and traversal.hops is not None:
+    if not is_single and traversal.where is None and traversal.hops is not None:
         message = "an edge variable names one edge and cannot be combined with hop bounds"
-        raise scope.violation("T23", message, traversal.hops.span)
+        suggestion = f"add 'where' with a condition on ${variable.name} for every edge of the walk"
+        raise scope.violation("T23", message, traversal.hops.span, suggestion=suggestion)
     if _is_anonymous(variable):
         return
     if variable.name in {traversal.source.name, traversal.destination.name}:
@@ -208,6 +290,11 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
 
 
 def _comparand(operand: Operand, scope: Scope) -> PropertyType:
+    if operand.is_value:
+        return value_type(operand, scope)
+    if operand.is_edge and isinstance(operand.expression, ast.Variable):
+        message = f"edge variable '${operand.expression.name}' cannot be used by itself"
+        raise scope.violation("T23", message, operand.span, suggestion="use one of its properties")
     if operand.is_node and isinstance(operand.expression, ast.Variable):
         message = f"node variable '${operand.expression.name}' cannot be compared"
         raise scope.violation("T7", message, operand.span, suggestion="compare one of its properties")
@@ -251,12 +338,17 @@ def check_clauses(clauses: tuple[ast.Clause, ...], scope: Scope) -> tuple[Checke
     return tuple(_check_clause(clause, scope) for clause in clauses)
 
 
-def _read(operand: Operand) -> Iterator[str]:
+def read_variables(operand: Operand) -> Iterator[str]:
     """Yield the entity variables that an expression reads."""
     if isinstance(operand.expression, ast.PropertyAccess):
         yield operand.expression.variable.name
-    for part in operand.parts:
-        yield from _read(part)
+    elif (operand.is_node or operand.is_edge) and isinstance(operand.expression, ast.Variable):
+        yield operand.expression.name
+    if operand.block is not None:
+        yield from operand.block.outer
+    for part in (*operand.parts, operand.where, operand.fraction):
+        if part is not None:
+            yield from read_variables(part)
 
 
 def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
@@ -270,33 +362,90 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
         case ast.TextSearch():
             return CheckedText(call=check_text(clause, scope))
         case ast.Negation():
-            return _check_negation(clause, scope)
+            return check_block(scope, clause.clauses, clause.span)
+        case ast.Condition():
+            return CheckedCondition(condition=_matched_condition(clause.expression, scope))
+        case ast.OptionalBlock():
+            return _check_optional(clause, scope)
+        case ast.Each():
+            return _check_each(clause, scope)
+        case ast.PathClause():
+            raise scope.violation(None, "path is not supported yet", clause.span)
         case _:
             assert_never(clause)
 
 
-def _check_negation(negation: ast.Negation, scope: Scope) -> CheckedNegation:
-    inner = check_clauses(negation.clauses, scope.nested())
+def _matched_condition(expression: ast.Expression, scope: Scope) -> Operand:
+    condition = check_condition(expression, scope)
+    refuse_aggregates(condition, scope)
+    return condition
+
+
+def refuse_aggregates(operand: Operand, scope: Scope) -> None:
+    """Raise T28 if an aggregate or a ranking stands where rows are matched."""
+    if isinstance(operand.expression, ast.Aggregate | ast.Nearest | ast.Bm25 | ast.Rrf):
+        what = "an aggregate" if isinstance(operand.expression, ast.Aggregate) else "a ranking"
+        suggestion = "name it in 'with { … as n }', and test it with 'having'"
+        raise scope.violation("T28", f"{what} has no value in match", operand.span, suggestion=suggestion)
+    for part in operand.parts:
+        refuse_aggregates(part, scope)
+
+
+def check_block(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+    """Check a block that is asked whether, or how often, it has a solution."""
+    inner = check_clauses(clauses, scope.nested())
     outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
     if not outer:
-        message = "a negation must use at least one variable bound before it"
-        raise scope.violation("T9", message, negation.span)
+        raise scope.violation("T9", "a block must use at least one variable bound before it", span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptional:
+    nested = scope.nested()
+    inner = check_clauses(optional.clauses, nested)
+    outer = {name for clause in inner for name in _mentioned(clause) if name in scope.entities}
+    introduced = [*(nested.entities.keys() - scope.entities.keys()), *(nested.values.keys() - scope.values.keys())]
+    scope.nullable.update(nested.nullable, nested.entities.keys() - scope.entities.keys())
+    scope.entities.update(nested.entities)
+    scope.values.update(nested.values)
+    return CheckedOptional(clauses=inner, outer=tuple(sorted(outer)), introduced=tuple(sorted(introduced)))
+
+
+def _check_each(each: ast.Each, scope: Scope) -> CheckedEach:
+    name = each.variable.name
+    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
+        raise scope.violation(None, f"'${name}' already stands for something", each.variable.span)
+    items = check_expression(each.items, scope)
+    refuse_aggregates(items, scope)
+    of = value_type(items, scope)
+    if not of.is_list:
+        raise scope.violation("T25", "each takes the items of a list", items.span)
+    item = PropertyType(scalar=of.scalar, enum_values=of.enum_values, nullable=True)
+    scope.values[f"${name}"] = item
+    return CheckedEach(variable=name, items=items, type=item)
 
 
 def _mentioned(clause: CheckedClause) -> Iterator[str]:
     match clause:
         case CheckedBinding():
             yield clause.variable
+            for condition in clause.conditions:
+                yield from read_variables(condition)
         case CheckedTraversal():
             yield clause.source
             yield clause.destination
+            if clause.condition is not None:
+                yield from (name for name in read_variables(clause.condition) if name != clause.walked_edge)
         case CheckedFilter():
-            yield from _read(clause.left)
-            yield from _read(clause.right)
+            yield from read_variables(clause.left)
+            yield from read_variables(clause.right)
         case CheckedText():
-            yield from _read(clause.call)
-        case CheckedNegation():
+            yield from read_variables(clause.call)
+        case CheckedCondition():
+            yield from read_variables(clause.condition)
+        case CheckedEach():
+            yield from read_variables(clause.items)
+        case CheckedNegation() | CheckedOptional():
             yield from clause.outer
         case _:
             assert_never(clause)

@@ -1,42 +1,76 @@
-"""The return and order clauses: types, column names, the grouping rule, and the limits that rankings demand."""
+"""What is made of matched rows: types, column names, the grouping rule, and the limits that rankings demand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 from omnigraph.catalog.model import Scalar
-from omnigraph.ir.check.expressions import check_expression, refuse_blob
+from omnigraph.ir.check.expressions import refuse_blob
+from omnigraph.ir.check.operators import check_expression
 from omnigraph.ir.check.scope import Scope
 from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, Operand
+from omnigraph.ir.types import INTERVAL
 from omnigraph.lang.gq import ast
+from omnigraph.lang.gq.format_expressions import format_expression
 from omnigraph.lang.source import Ident
 
 
-def check_projections(projections: tuple[ast.Projection, ...], scope: Scope) -> tuple[CheckedProjection, ...]:
-    """Check projections in order; ``$x.*`` becomes one per property that is not a Blob."""
+def check_projections(
+    projections: tuple[ast.Projection, ...], scope: Scope, *, is_last: bool = True
+) -> tuple[CheckedProjection, ...]:
+    """Check projections in order; ``$x.*`` becomes one per property that is not a Blob.
+
+    Between stages an edge goes on as a variable; in a result it has no value of its own.
+    """
     checked: list[CheckedProjection] = []
     for projection in projections:
         if isinstance(projection.expression, ast.AllProperties) and projection.alias is None:
             checked.extend(_all_properties(projection.expression, scope))
         else:
             checked.append(_check_projection(projection, checked, scope))
+            if is_last or not checked[-1].operand.is_edge:
+                _refuse_bare(checked[-1].operand, scope)
     return tuple(checked)
 
 
 def check_grouping(projections: tuple[CheckedProjection, ...], scope: Scope) -> None:
-    """Beside an aggregate, everything projected is a group key, so it must be something to group by."""
-    if not any(isinstance(item.operand.expression, ast.Aggregate) for item in projections):
+    """Beside an aggregate, what is projected without one is a group key; nothing else has one value per group."""
+    if not any(has_aggregate(item.operand) for item in projections):
         return
+    keys = [item.operand.expression for item in projections if not has_aggregate(item.operand)]
     for item in projections:
-        if not isinstance(item.operand.expression, ast.Aggregate | ast.PropertyAccess | ast.Variable):
-            message = "only properties and variables can be returned with an aggregate"
-            raise scope.violation("T9", message, item.operand.span)
+        if isinstance(item.operand.expression, ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch):
+            raise scope.violation("T9", "a search cannot be returned with an aggregate", item.operand.span)
+        if has_aggregate(item.operand):
+            _check_group_value(item.operand, keys, scope)
+
+
+def has_aggregate(operand: Operand) -> bool:
+    """Whether an aggregate stands in an expression."""
+    return isinstance(operand.expression, ast.Aggregate) or any(map(has_aggregate, operand.parts))
+
+
+def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scope) -> None:
+    if operand.expression in keys:
+        return
+    if isinstance(operand.expression, ast.Aggregate):
+        return
+    expression = operand.expression
+    if isinstance(expression, ast.PropertyAccess) and expression.variable in keys:
+        return
+    is_identity = isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}
+    if is_identity and operand.parts[0].expression in keys:
+        return
+    if isinstance(expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value:
+        message = "beside an aggregate, a value must be a group key"
+        raise scope.violation("T9", message, operand.span, suggestion="return it by itself too")
+    for part in operand.parts:
+        _check_group_value(part, keys, scope)
 
 
 def _check_projection(projection: ast.Projection, earlier: list[CheckedProjection], scope: Scope) -> CheckedProjection:
     operand = check_expression(projection.expression, scope)
-    if isinstance(operand.expression, ast.AliasRef):
+    if isinstance(operand.expression, ast.AliasRef) and not operand.is_value:
         operand = _typed_alias(operand.expression, earlier)
     refuse_blob(operand, scope, "returned")
     alias = None if projection.alias is None else projection.alias.text
@@ -46,6 +80,16 @@ def _check_projection(projection: ast.Projection, earlier: list[CheckedProjectio
         column=alias or _column(projection.expression),
         label=alias or _label(projection.expression),
     )
+
+
+def _refuse_bare(operand: Operand, scope: Scope) -> None:
+    expression = operand.expression
+    if operand.is_edge and isinstance(expression, ast.Variable):
+        message = f"edge variable '${expression.name}' cannot be used by itself"
+        raise scope.violation("T23", message, operand.span, suggestion="use one of its properties")
+    if operand.type is INTERVAL:
+        message = "an interval cannot be returned"
+        raise scope.violation("T25", message, operand.span, suggestion="write in_days(…), in_hours(…) or in_seconds(…)")
 
 
 def _typed_alias(reference: ast.AliasRef, earlier: list[CheckedProjection]) -> Operand:
@@ -75,8 +119,8 @@ def _column(expression: ast.Expression) -> str:
     match expression:
         case ast.PropertyAccess():
             return f"{expression.variable.name}.{expression.property.text}"
-        case ast.Aggregate():
-            return _column(expression.argument)
+        case ast.Aggregate() if _is_plain_aggregate(expression):
+            return _column(expression.argument or expression)
         case _:
             return _label(expression)
 
@@ -89,28 +133,26 @@ def _label(expression: ast.Expression) -> str:
             return expression.name
         case ast.AllProperties():
             return expression.variable.name
-        case ast.Now():
-            return "now"
-        case ast.Aggregate() | ast.TextSearch():
+        case ast.Aggregate() if _is_plain_aggregate(expression):
             return expression.function
-        case ast.Nearest():
-            return "nearest"
-        case ast.Bm25():
-            return "bm25"
-        case ast.Rrf():
-            return "rrf"
-        case (
-            ast.StringLiteral()
-            | ast.IntegerLiteral()
-            | ast.FloatLiteral()
-            | ast.BooleanLiteral()
-            | ast.DateLiteral()
-            | ast.DateTimeLiteral()
-            | ast.ListLiteral()
-        ):
+        case ast.TextSearch():
+            return expression.function
+        case ast.Now() | ast.Nearest() | ast.Bm25() | ast.Rrf():
+            return type(expression).__name__.lower()
+        case _ if isinstance(expression, ast.Literal):
             return "literal"
         case _:
-            assert_never(expression)
+            return format_expression(expression)
+
+
+def _is_plain_aggregate(call: ast.Aggregate) -> bool:
+    """Whether an aggregate is named by its argument, as the first ones are."""
+    argument = call.argument
+    is_first = call.function in {"count", "sum", "avg", "min", "max"} and not call.is_distinct and call.where is None
+    if not is_first or argument is None:
+        return False
+    plain = ast.PropertyAccess | ast.Variable | ast.AliasRef | ast.Now | ast.Literal | ast.Aggregate
+    return isinstance(argument, plain | ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch)
 
 
 def check_orderings(
@@ -119,13 +161,25 @@ def check_orderings(
     """Type the order keys; a name that is no alias has no type and is refused when the query is lowered."""
     checked: list[CheckedOrdering] = []
     for ordering in orderings:
-        operand = check_expression(ordering.expression, scope)
+        operand = check_expression(ordering.expression, named_values(projections, scope))
         if isinstance(operand.expression, ast.AliasRef):
             named = find_alias(operand.expression.name, projections)
-            operand = Operand(expression=operand.expression, type=None if named is None else named.operand.type)
+            known = operand.type if named is None else named.operand.type
+            operand = Operand(expression=operand.expression, type=known, is_value=operand.is_value)
         refuse_blob(operand, scope, "ordered by")
-        checked.append(CheckedOrdering(operand=operand, descending=ordering.direction == "desc"))
+        _refuse_bare(operand, scope)
+        nulls = None if ordering.nulls is None else ordering.nulls == "first"
+        checked.append(CheckedOrdering(operand=operand, descending=ordering.direction == "desc", nulls_first=nulls))
     return tuple(checked)
+
+
+def named_values(projections: tuple[CheckedProjection, ...], scope: Scope) -> Scope:
+    """Return a scope in which the aliases of projections name their values."""
+    inner = scope.nested()
+    for item in projections:
+        if item.alias is not None and item.operand.type is not None:
+            inner.values[item.alias] = item.operand.type
+    return inner
 
 
 def find_alias(name: str, projections: tuple[CheckedProjection, ...]) -> CheckedProjection | None:
@@ -136,7 +190,7 @@ def find_alias(name: str, projections: tuple[CheckedProjection, ...]) -> Checked
 def check_limit_rules(
     orderings: tuple[CheckedOrdering, ...],
     projections: tuple[CheckedProjection, ...],
-    limit: int | None,
+    limit: ast.Amount | None,
     scope: Scope,
 ) -> None:
     """Check what ordering by ``nearest`` and ``rrf`` demands."""

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from omnigraph.catalog.model import Catalog, PropertyType
-from omnigraph.ir.check.match import check_clauses
-from omnigraph.ir.check.mutations import check_statement
-from omnigraph.ir.check.output import check_grouping, check_limit_rules, check_orderings, check_projections
+from omnigraph.catalog.model import INTEGERS, Catalog, EdgeType, NodeType, PropertyType
+from omnigraph.ir.check.match import check_block, check_clauses
+from omnigraph.ir.check.mutations import check_mutation
+from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
+from omnigraph.ir.check.output import (
+    check_grouping,
+    check_limit_rules,
+    check_orderings,
+    check_projections,
+    has_aggregate,
+    named_values,
+)
 from omnigraph.ir.check.scope import Scope
-from omnigraph.ir.check.tree import CheckedMutation, CheckedQuery, CheckedRead
+from omnigraph.ir.check.tree import (
+    CheckedMutation,
+    CheckedOrdering,
+    CheckedProjection,
+    CheckedQuery,
+    CheckedRead,
+    CheckedStage,
+    CheckedUnion,
+    Operand,
+)
 from omnigraph.ir.model import NOW_PARAMETER
-from omnigraph.ir.types import MAX_DIMENSION, resolve_type
+from omnigraph.ir.types import MAX_DIMENSION, common_type, resolve_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText
 
@@ -58,24 +76,138 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
         QueryTypeError: the first violated rule, with its code in ``details.rule`` if it has one.
     """
     parameters = check_parameters(decl, catalog, source)
-    scope = Scope(catalog=catalog, source=source, parameters=parameters)
+    scope = Scope(catalog=catalog, source=source, parameters=parameters, block_checker=check_block)
     body = decl.body
     if isinstance(body, ast.MutationBody):
-        statements = tuple(check_statement(statement, scope) for statement in body.statements)
-        return CheckedMutation(decl=decl, catalog=catalog, source=source, parameters=parameters, statements=statements)
-    clauses = check_clauses(body.match, scope)
-    projections = check_projections(body.projections, scope)
-    orderings = check_orderings(body.orderings, projections, scope)
-    check_limit_rules(orderings, projections, body.limit, scope)
+        statements, projections = check_mutation(body, scope)
+        return CheckedMutation(
+            decl=decl,
+            catalog=catalog,
+            source=source,
+            parameters=parameters,
+            statements=statements,
+            projections=projections,
+        )
+    stages = _check_stages(body, scope.nested())
+    unions = tuple(_check_union(union, stages[-1].projections, scope.nested()) for union in body.unions)
+    if unions:
+        _check_united_order(body, stages[-1], scope)
+    return CheckedRead(decl=decl, catalog=catalog, source=source, parameters=parameters, stages=stages, unions=unions)
+
+
+def _check_stages(body: ast.ReadBody, scope: Scope) -> tuple[CheckedStage, ...]:
+    checked: list[CheckedStage] = []
+    for stage in body.stages:
+        checked.append(_check_stage(stage, scope))
+        scope = _behind(checked[-1], scope)
+    checked.append(_check_stage(body, scope))
+    return tuple(checked)
+
+
+def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
+    clauses = check_clauses(stage.match, scope)
+    projections = check_projections(stage.projections, scope, is_last=isinstance(stage, ast.ReadBody))
+    is_united = isinstance(stage, ast.ReadBody) and bool(stage.unions)
+    orderings = () if is_united else check_orderings(stage.orderings, projections, scope)
+    check_limit_rules(orderings, projections, stage.limit, scope)
     check_grouping(projections, scope)
-    return CheckedRead(
-        decl=decl,
-        catalog=catalog,
-        source=source,
-        parameters=parameters,
+    having = None
+    if stage.having is not None:
+        having = check_condition(stage.having, named_values(projections, scope))
+    for amount in (stage.offset, stage.limit):
+        _check_amount(amount, scope)
+    per = () if is_united else tuple(check_expression(item, named_values(projections, scope)) for item in stage.per)
+    # Groups are distinct by their keys, so that anything about a group has one value.
+    operands = [*(item.operand for item in projections), *(item.operand for item in orderings)]
+    if stage.is_distinct and not any(map(has_aggregate, operands)):
+        _check_distinct(orderings, projections, scope)
+    return CheckedStage(
         clauses=clauses,
         projections=projections,
         orderings=orderings,
-        limit=body.limit,
+        limit=stage.limit,
         variables=tuple(sorted(scope.entities)),
+        is_distinct=stage.is_distinct,
+        having=having,
+        offset=stage.offset,
+        per=per,
+        nullable=frozenset(scope.nullable),
     )
+
+
+def _behind(checked: CheckedStage, scope: Scope) -> Scope:
+    """Return what is visible behind a ``with``: the variables it names, and its values by their aliases."""
+    entities: dict[str, NodeType | EdgeType] = {}
+    values: dict[str, PropertyType] = {}
+    nullable: set[str] = set()
+    for item in checked.projections:
+        expression, operand = item.operand.expression, item.operand
+        if (operand.is_node or operand.is_edge) and isinstance(expression, ast.Variable):
+            name = item.alias or expression.name
+            if name in entities:
+                raise scope.violation(None, f"'${name}' is named twice", operand.span)
+            entities[name] = scope.entities[expression.name]
+            if expression.name in scope.nullable:
+                nullable.add(name)
+        elif item.alias is not None or isinstance(expression, ast.AliasRef):
+            if item.column in values:
+                raise scope.violation(None, f"'{item.column}' is named twice", operand.span)
+            values[item.column] = value_type(operand, scope)
+        elif operand.is_value and isinstance(expression, ast.Variable):
+            values[f"${expression.name}"] = value_type(operand, scope)
+        else:
+            message = "a value that goes on to the next stage needs a name"
+            raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+    return replace(scope, entities=entities, values=values, nullable=nullable)
+
+
+def _check_amount(amount: ast.Amount | None, scope: Scope) -> None:
+    if not isinstance(amount, ast.Variable):
+        return
+    declared = scope.parameters.get(amount.name)
+    if declared is None or declared.is_list or declared.scalar not in INTEGERS:
+        message = f"'${amount.name}' must be a parameter that is a whole number"
+        raise scope.violation("T14", message, amount.span)
+
+
+def _check_distinct(
+    orderings: tuple[CheckedOrdering, ...], projections: tuple[CheckedProjection, ...], scope: Scope
+) -> None:
+    returned = [item.operand.expression for item in projections]
+    for ordering in orderings:
+        if not _is_made_of(ordering.operand, returned):
+            message = "with distinct, rows are ordered by what is returned"
+            raise scope.violation("T9", message, ordering.operand.span, suggestion="return it too")
+
+
+def _is_made_of(operand: Operand, returned: list[ast.Expression]) -> bool:
+    """Whether a value follows from what is returned."""
+    expression = operand.expression
+    if expression in returned or isinstance(expression, ast.AliasRef | ast.Literal | ast.Now) or operand.is_parameter:
+        return True
+    is_leaf = isinstance(expression, ast.PropertyAccess | ast.Aggregate | ast.Block | ast.TextSearch | ast.Variable)
+    return not is_leaf and all(_is_made_of(part, returned) for part in operand.parts)
+
+
+def _check_union(union: ast.Union, first: tuple[CheckedProjection, ...], scope: Scope) -> CheckedUnion:
+    stages = _check_stages(union.read, scope)
+    others = stages[-1].projections
+    if len(others) != len(first):
+        message = f"the reads of a union return the same columns, not {len(first)} and {len(others)}"
+        raise scope.violation(None, message, union.span)
+    for one, other in zip(first, others, strict=True):
+        types = [value_type(item.operand, scope) for item in (one, other) if not item.operand.is_node]
+        if common_type(types) is None:
+            message = (
+                f"column '{one.column}' is {word_of(one.operand)} in one read and {word_of(other.operand)} in another"
+            )
+            raise scope.violation(None, message, other.operand.span)
+    return CheckedUnion(stages=stages, keeps_duplicates=union.keeps_duplicates)
+
+
+def _check_united_order(body: ast.ReadBody, last: CheckedStage, scope: Scope) -> None:
+    named = {item.alias for item in last.projections}
+    for expression in (*(ordering.expression for ordering in body.orderings), *body.per):
+        if not isinstance(expression, ast.AliasRef) or expression.name not in named:
+            message = "a union is ordered by aliases of its first read"
+            raise scope.violation("T9", message, expression.span, suggestion="write 'as name' in the first read")

@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.errors import Diagnostic, QueryTypeError
+from omnigraph.ir.check.tree import CheckedNegation
+from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.source import SourceText, Span
+
+BlockChecker = Callable[["Scope", tuple[ast.Clause, ...], Span], CheckedNegation]
 
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """A scope grows as clauses are read; a negation works on a copy."""
+    """A scope grows as clauses are read; a block works on a copy.
+
+    ``values`` are what earlier stages named, and under ``$name`` the items that ``each`` takes one by one. ``nullable``
+    are the entities that an optional block may leave missing. ``block_checker`` checks what stands in a block; it is
+    given, since a block may stand in any expression.
+    """
 
     catalog: Catalog
     source: SourceText
     parameters: Mapping[str, PropertyType]
     entities: dict[str, NodeType | EdgeType] = field(default_factory=dict)
+    values: dict[str, PropertyType] = field(default_factory=dict)
+    nullable: set[str] = field(default_factory=set)
+    block_checker: BlockChecker | None = None
+
+    def check_block(self, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+        """Check what stands in a block of an expression."""
+        if self.block_checker is None:
+            raise self.violation(None, "a block cannot be used here", span)
+        return self.block_checker(self, clauses, span)
 
     def nested(self) -> Scope:
         """Return a scope for the inside of a negation."""
-        return Scope(catalog=self.catalog, source=self.source, parameters=self.parameters, entities=dict(self.entities))
+        return replace(self, entities=dict(self.entities), values=dict(self.values), nullable=set(self.nullable))
 
     def violation(self, rule: str | None, message: str, span: Span, *, suggestion: str | None = None) -> QueryTypeError:
         """Return the error to raise for a violated rule."""
@@ -53,15 +71,15 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T5": "the ends of a traversal have the types that its edge connects, and at least one of them has a name",
         "T6": "a property access names a bound variable and a property of it; an inline value is a declared parameter",
         "T7": "the two sides of a comparison, or a parameter and the property it is for, have compatible types",
-        "T8": "sum and avg take numbers; min and max take numbers or text",
+        "T8": "an aggregate takes the values it is defined for",
         "T9": "a negation uses a variable bound before it; only properties and variables are returned with aggregates",
         "T10": "a mutation names a type that the schema has, and assigns something",
         "T11": "a mutation assigns and tests properties that the type has, and tests no Blob",
-        "T12": "an insert assigns every required property, and both ends of an edge",
+        "T12": "an insert assigns every required property, and both ends of an edge; an upsert assigns the key",
         "T13": "a statement assigns a property once",
         "T14": "a mutation uses declared parameters only",
         "T15": "hop bounds are 1 <= min <= max; nearest compares a vector property with a vector of its size or a text",
-        "T16": "an update changes nodes, not edges",
+        "T16": "an update changes the properties of an edge, never its ends",
         "T17": "ordering by nearest needs a limit",
         "T18": "ordering by nearest is not combined with an alias key",
         "T19": "search and fuzzy look for text in a text property, and are used by themselves or before '= true'",
@@ -70,5 +88,9 @@ RULES: Mapping[str, str] = MappingProxyType(
         "T22": "an undirected traversal follows an edge whose ends have the same type",
         "T23": "an edge variable names one edge: one hop, a name of its own, used through its properties, not searched",
         "T24": "a Blob is written, never read by a query",
+        "T25": "operators and functions take the types they are defined for",
+        "T26": "a call names a function and gives it as many arguments as it takes",
+        "T27": "a condition is a Bool",
+        "T28": "an aggregate stands where rows are returned, not where they are matched",
     }
 )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
+from omnigraph.ir.model import InsertMode
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
@@ -17,8 +18,9 @@ Direction = Literal["out", "in", "both"]
 class Operand:
     """An expression with its type and its checked parts.
 
-    ``type`` is None for an alias that names nothing. ``is_node`` marks a bare node variable, whose value is its id.
-    ``definition`` is set for a property access.
+    ``type`` is None for an alias that names nothing. ``is_node`` and ``is_edge`` mark a bare variable of an entity,
+    ``is_value`` a value of an earlier stage. ``definition`` is set for a property access, ``block`` for a block, and
+    ``where`` and ``fraction`` for an aggregate that has them.
     """
 
     expression: ast.Expression
@@ -27,6 +29,11 @@ class Operand:
     is_node: bool = False
     is_parameter: bool = False
     definition: PropertyDef | None = None
+    is_edge: bool = False
+    is_value: bool = False
+    block: CheckedNegation | None = None
+    where: Operand | None = None
+    fraction: Operand | None = None
 
     @property
     def span(self) -> Span:
@@ -49,11 +56,17 @@ class CheckedBinding:
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
+    conditions: tuple[Operand, ...] = ()
 
 
 @record
 class CheckedTraversal:
-    """A traversal with its orientation, seen from the written source, and the types of both ends."""
+    """A traversal with its orientation, seen from the written source, and the types of both ends.
+
+    ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
+    which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
+    ``alternatives`` are the other edges that may be used as well, all with the same ends.
+    """
 
     source: str
     destination: str
@@ -62,8 +75,16 @@ class CheckedTraversal:
     source_type: str
     destination_type: str
     min_hops: int
-    max_hops: int
+    max_hops: int | None
     edge_variable: str | None
+    walked_edge: str | None = None
+    condition: Operand | None = None
+    alternatives: tuple[EdgeType, ...] = ()
+
+    @property
+    def edges(self) -> tuple[EdgeType, ...]:
+        """Every edge that may be used."""
+        return (self.edge, *self.alternatives)
 
 
 @record
@@ -91,7 +112,41 @@ class CheckedNegation:
     outer: tuple[str, ...]
 
 
-CheckedClause = CheckedBinding | CheckedTraversal | CheckedFilter | CheckedText | CheckedNegation
+@record
+class CheckedCondition:
+    """A condition of any shape."""
+
+    condition: Operand
+
+
+@record
+class CheckedOptional:
+    """An optional block: the outer variables it mentions, and the entities and values it introduces, sorted."""
+
+    clauses: tuple[CheckedClause, ...]
+    outer: tuple[str, ...]
+    introduced: tuple[str, ...]
+
+
+@record
+class CheckedEach:
+    """One row per item of a list."""
+
+    variable: str
+    items: Operand
+    type: PropertyType
+
+
+CheckedClause = (
+    CheckedBinding
+    | CheckedTraversal
+    | CheckedFilter
+    | CheckedText
+    | CheckedNegation
+    | CheckedCondition
+    | CheckedOptional
+    | CheckedEach
+)
 
 
 @record
@@ -106,25 +161,59 @@ class CheckedProjection:
 
 @record
 class CheckedOrdering:
-    """An order key."""
+    """An order key; ``nulls_first`` is None where the text does not say."""
 
     operand: Operand
     descending: bool
+    nulls_first: bool | None = None
+
+
+@record
+class CheckedStage:
+    """A match with what is made of its rows.
+
+    ``variables`` are the entities that are bound when the match has ended, ``nullable`` those of them that may be
+    missing.
+    """
+
+    clauses: tuple[CheckedClause, ...]
+    projections: tuple[CheckedProjection, ...]
+    orderings: tuple[CheckedOrdering, ...]
+    limit: ast.Amount | None
+    variables: tuple[str, ...]
+    is_distinct: bool = False
+    having: Operand | None = None
+    offset: ast.Amount | None = None
+    per: tuple[Operand, ...] = ()
+    nullable: frozenset[str] = frozenset()
+
+
+@record
+class CheckedUnion:
+    """Another read whose rows are added."""
+
+    stages: tuple[CheckedStage, ...]
+    keeps_duplicates: bool
 
 
 @record
 class CheckedRead:
-    """A read that fits the schema."""
+    """A read that fits the schema: its stages in order, and the reads it is united with.
+
+    With unions, ``orderings``, ``offset`` and ``limit`` of the last stage are those of all rows together.
+    """
 
     decl: ast.QueryDecl
     catalog: Catalog
     source: SourceText
     parameters: Mapping[str, PropertyType]
-    clauses: tuple[CheckedClause, ...]
-    projections: tuple[CheckedProjection, ...]
-    orderings: tuple[CheckedOrdering, ...]
-    limit: int | None
-    variables: tuple[str, ...]
+    stages: tuple[CheckedStage, ...]
+    unions: tuple[CheckedUnion, ...] = ()
+
+    @property
+    def last(self) -> CheckedStage:
+        """The stage that returns."""
+        return self.stages[-1]
 
 
 @record
@@ -147,19 +236,21 @@ class CheckedPredicate:
 
 @record
 class CheckedInsert:
-    """An insert of a node or an edge."""
+    """An insert of a node or an edge; ``mode`` is what it does about a key that exists, if it does not replace it."""
 
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
+    mode: InsertMode | None = None
+    for_each: tuple[str, ...] | None = None
 
 
 @record
 class CheckedUpdate:
-    """An update of a node type."""
+    """An update of nodes or edges; a condition that is no plain comparison is an operand."""
 
-    target: NodeType
+    target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
 @record
@@ -167,10 +258,38 @@ class CheckedDelete:
     """A delete of nodes or edges."""
 
     target: NodeType | EdgeType
-    predicate: CheckedPredicate
+    predicate: CheckedPredicate | Operand
 
 
-CheckedStatement = CheckedInsert | CheckedUpdate | CheckedDelete
+@record
+class CheckedMatchStatement:
+    """A match with the entities and the values that it binds for the statements behind it."""
+
+    clauses: tuple[CheckedClause, ...]
+    entities: Mapping[str, NodeType | EdgeType]
+    values: Mapping[str, PropertyType]
+    nullable: frozenset[str]
+
+
+@record
+class CheckedUpdateMatched:
+    """An update of the entities of a variable."""
+
+    variable: str
+    target: NodeType | EdgeType
+    assignments: tuple[CheckedAssignment, ...]
+
+
+@record
+class CheckedDeleteMatched:
+    """A delete of the entities of variables."""
+
+    targets: Mapping[str, NodeType | EdgeType]
+
+
+CheckedStatement = (
+    CheckedInsert | CheckedUpdate | CheckedDelete | CheckedMatchStatement | CheckedUpdateMatched | CheckedDeleteMatched
+)
 
 
 @record
@@ -182,6 +301,12 @@ class CheckedMutation:
     source: SourceText
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
+    projections: tuple[CheckedProjection, ...] = ()
+
+    @property
+    def returns_match(self) -> bool:
+        """Whether what is returned are rows of the last match, not what the last statement wrote."""
+        return any(isinstance(statement, CheckedMatchStatement) for statement in self.statements)
 
 
 CheckedQuery = CheckedRead | CheckedMutation

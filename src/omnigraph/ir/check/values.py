@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from omnigraph.catalog.model import NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
+from dataclasses import replace
+
+from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir.check.expressions import literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.types import DATETIME, are_comparable, item_type
+from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
 from omnigraph.lang.gq import ast
 
 
-def check_inline_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+def check_inline_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -> Operand:
     """Check ``prop: value`` of a binding: equality, or membership when the property is a list."""
     if prop.type.scalar is Scalar.BLOB:
         raise scope.violation("T3", f"'{prop.name}' is a Blob, which cannot be matched", value.span)
@@ -21,10 +23,10 @@ def check_inline_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Ope
         case ast.Variable():
             return _inline_parameter(prop, value, scope)
         case _:
-            return _inline_literal(prop, value, scope)
+            return _inline_literal(prop, _literal(value, scope), scope)
 
 
-def check_assigned_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+def check_assigned_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -> Operand:
     """Check ``prop: value`` of an insert or update."""
     match value:
         case ast.Now():
@@ -35,10 +37,27 @@ def check_assigned_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> O
                 raise _mismatch(prop, value, given, scope)
             return Operand(expression=value, type=given, is_parameter=True)
         case _:
-            return _assigned_literal(prop, value, scope)
+            return _assigned_literal(prop, _literal(value, scope), scope)
 
 
-def check_tested_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Operand:
+def check_computed_value(prop: PropertyDef, operand: Operand, given: PropertyType, scope: Scope) -> None:
+    """Check that what an expression gives can be assigned; whether each value fits is known when it is computed."""
+    wanted = prop.type
+    if given is NULL:
+        if not wanted.nullable:
+            raise scope.violation("T3", f"'{prop.name}' is required and cannot be null", operand.span)
+        return
+    if given is not INTERVAL and _is_assignable(given, wanted):
+        if wanted.scalar not in INTEGERS or given.scalar in INTEGERS:
+            return
+        message = f"a value of type {replace(given, nullable=False)} does not fit '{prop.name}', which is {wanted}"
+        raise scope.violation("T7", message, operand.span, suggestion="write to_int(…) around it")
+    known = given if given is INTERVAL else replace(given, nullable=False)
+    message = f"a value of type {known} does not fit '{prop.name}', which is {wanted}"
+    raise scope.violation("T7", message, operand.span)
+
+
+def check_tested_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -> Operand:
     """Check the value of a ``where``; ``prop`` is known to be comparable."""
     match value:
         case ast.Now():
@@ -49,10 +68,17 @@ def check_tested_value(prop: PropertyDef, value: ast.Value, scope: Scope) -> Ope
                 raise _mismatch(prop, value, given, scope)
             return Operand(expression=value, type=given, is_parameter=True)
         case _:
-            given = literal_type(value, scope)
+            literal = _literal(value, scope)
+            given = literal_type(literal, scope)
             if not are_comparable(given, prop.type):
-                raise _unfit(prop, value, given, scope)
-            return Operand(expression=value, type=given)
+                raise _unfit(prop, literal, given, scope)
+            return Operand(expression=literal, type=given)
+
+
+def _literal(value: ast.Expression, scope: Scope) -> ast.Literal:
+    if isinstance(value, ast.Literal):
+        return value
+    raise scope.violation(None, "an expression is not supported here yet", value.span)
 
 
 def _inline_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Operand:
@@ -100,6 +126,10 @@ def _not_a_parameter(value: ast.Variable, scope: Scope) -> QueryTypeError:
 def _assigned_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Operand:
     given = literal_type(value, scope)
     wanted = prop.type
+    if given is NULL:
+        if not wanted.nullable:
+            raise scope.violation("T3", f"'{prop.name}' is required and cannot be null", value.span)
+        return Operand(expression=value, type=wanted)
     if wanted.scalar is Scalar.BLOB:
         message = f"'{prop.name}' is a Blob, which takes a parameter, not a literal"
         raise scope.violation("T3", message, value.span, suggestion="declare a Blob parameter")

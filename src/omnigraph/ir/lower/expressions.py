@@ -3,26 +3,86 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Literal
 
 from omnigraph.catalog.model import PropertyType
-from omnigraph.errors import Diagnostic, QueryMeaningError, ValueFormatError
-from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.model import NOW_PARAMETER, Column, Constant, EntityRef, ParameterRef, Scalarlike
-from omnigraph.ir.types import DATETIME, TEXT, fit_assigned, fit_compared
+from omnigraph.errors import Diagnostic, InternalError, QueryMeaningError, ValueFormatError
+from omnigraph.ir.check.tree import CheckedNegation, Operand
+from omnigraph.ir.model import (
+    NOW_PARAMETER,
+    PRIVATE_MARK,
+    Apply,
+    Column,
+    Compare,
+    Constant,
+    EntityRef,
+    EntityType,
+    ListContains,
+    ParameterRef,
+    Predicate,
+    Scalarlike,
+    TextContains,
+    TextMatch,
+    TextStartsWith,
+    Truth,
+    ValueRef,
+)
+from omnigraph.ir.types import BOOL, DATETIME, I64, NULL, TEXT, fit_assigned, fit_compared, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
 from omnigraph.values.temporal import parse_date, parse_datetime
 
 NOW = ParameterRef(name=NOW_PARAMETER, type=DATETIME)
+_DEFAULT_EDITS = Constant(value=2, type=I64)
+_PLAIN = (Column, ParameterRef, Constant)
+_OPERATIONS: Mapping[type, str] = {
+    ast.Not: "not",
+    ast.Negative: "negative",
+    ast.ListItem: "item",
+    ast.ListExpression: "list",
+    ast.Case: "case",
+}
+
+
+@dataclass(slots=True)
+class PrivateNames:
+    """Names that no text can hold, for what only serves the plan; one supply per query, so none repeats."""
+
+    numbers: count[int] = field(default_factory=lambda: count(1))
+
+    def fresh(self) -> str:
+        """Return a name that was not given out before."""
+        return f"{PRIVATE_MARK}{next(self.numbers)}"
+
+
+@record
+class PendingBlock:
+    """A block that an expression asks: its answer travels with the row under a name."""
+
+    name: str
+    kind: Literal["exists", "count"]
+    block: CheckedNegation
 
 
 @record
 class Lowering:
-    """What lowering knows of a query beside its tree."""
+    """What lowering knows of a query beside its tree.
+
+    ``pending`` are the blocks that lowered expressions ask: whoever uses an expression lowers them first.
+    """
 
     source: SourceText
+    names: PrivateNames = field(default_factory=PrivateNames)
+    pending: list[PendingBlock] = field(default_factory=list)
+    substitutes: Mapping[ast.Expression, Scalarlike] = field(default_factory=dict)
+
+    def substituting(self, substitutes: Mapping[ast.Expression, Scalarlike]) -> Lowering:
+        """Return the same lowering with expressions that already have a value."""
+        return replace(self, substitutes={**self.substitutes, **substitutes})
 
     def refusal(self, message: str, span: Span, *, suggestion: str | None = None) -> QueryMeaningError:
         """Return the error for something that type-checks and yet means nothing."""
@@ -31,22 +91,124 @@ class Lowering:
     def scalar(self, operand: Operand) -> Scalarlike:
         """Lower an operand that has a value of its own in every row."""
         expression = operand.expression
+        known = self.substitutes.get(expression) if self.substitutes else None
+        if known is not None:
+            return known
         match expression:
             case ast.PropertyAccess():
                 return self.column(operand)
-            case ast.Variable() if operand.is_parameter:
-                return self._parameter(expression, operand)
             case ast.Variable():
-                return EntityRef(variable=expression.name, type=TEXT)
+                return self._variable(expression, operand)
             case ast.Now():
                 return NOW
+            case ast.AliasRef() if operand.is_value:
+                return ValueRef(name=expression.name, type=_typed(operand))
             case ast.AliasRef():
                 message = f"alias '{expression.name}' cannot be used here"
                 raise self.refusal(message, expression.span, suggestion="repeat the expression it stands for")
-            case ast.TextSearch() | ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.Aggregate() | ast.AllProperties():
+            case ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.Aggregate() | ast.AllProperties():
                 raise self.refusal("this has no value here", expression.span)
-            case _:
+            case _ if isinstance(expression, ast.Literal):
                 return self.literal(expression, _typed(operand))
+            case _:
+                return self._composed(operand)
+
+    def _composed(self, operand: Operand) -> Scalarlike:
+        """Lower what is computed from other values."""
+        expression, of = operand.expression, _typed(operand)
+        match expression:
+            case ast.Comparison():
+                return self._comparison(expression, operand)
+            case ast.TextSearch():
+                return Truth(predicate=self.text_match(operand), type=of)
+            case ast.NullTest(is_negated=is_negated):
+                return self._apply("is_not_null" if is_negated else "is_null", operand)
+            case ast.Logical(op=op) | ast.Arithmetic(op=op):
+                return self._apply(op, operand)
+            case _ if (name := _OPERATIONS.get(type(expression))) is not None:
+                return self._apply(name, operand)
+            case ast.Call(function=function):
+                return self._call(function.text, operand)
+            case ast.Block(kind=kind):
+                return self._block(kind, operand)
+            case _:
+                raise self.refusal("this has no value here", expression.span)
+
+    def _apply(self, function: str, operand: Operand) -> Apply:
+        return Apply(function=function, arguments=tuple(map(self.scalar, operand.parts)), type=_typed(operand))
+
+    def _call(self, name: str, operand: Operand) -> Scalarlike:
+        if name in {"id", "type"}:
+            variable = operand.parts[0].expression
+            if isinstance(variable, ast.Variable):
+                kind = EntityRef if name == "id" else EntityType
+                return kind(variable=variable.name, type=_typed(operand))
+        if name == "today":
+            return Apply(function="today", arguments=(NOW,), type=_typed(operand))
+        return self._apply(name, operand)
+
+    def _block(self, kind: ast.BlockKind, operand: Operand) -> Scalarlike:
+        if operand.block is None:
+            raise self.refusal("this block has no value here", operand.span)
+        name = self.names.fresh()
+        self.pending.append(PendingBlock(name=name, kind="count" if kind == "count" else "exists", block=operand.block))
+        found = ValueRef(name=name, type=I64 if kind == "count" else BOOL)
+        return Apply(function="not", arguments=(found,), type=BOOL) if kind == "not" else found
+
+    def _comparison(self, expression: ast.Comparison, operand: Operand) -> Scalarlike:
+        left, right = map(self.scalar, operand.parts)
+        if expression.op == "not in":
+            member = self._test("in", left, right, operand)
+            return Apply(function="not", arguments=(member,), type=_typed(operand))
+        return self._test(expression.op, left, right, operand)
+
+    def _test(self, op: ast.ConditionOp, left: Scalarlike, right: Scalarlike, operand: Operand) -> Scalarlike:
+        is_plain = isinstance(left, _PLAIN) and isinstance(right, _PLAIN) and NULL not in {left.type, right.type}
+        if is_plain and op not in {"ends_with", "matches"} and not _holds_null(left) and not _holds_null(right):
+            return Truth(predicate=self.compared(op, left, right), type=_typed(operand))
+        if op == "contains" and left.type.is_list:
+            return Apply(function="in", arguments=(right, left), type=_typed(operand))
+        return Apply(function=op, arguments=(left, right), type=_typed(operand))
+
+    def compared(self, op: ast.ConditionOp, left: Scalarlike, right: Scalarlike) -> Predicate:
+        """Return a comparison of two plain values; ``contains`` is settled here by the type of its left side."""
+        match op:
+            case "in":
+                return self.compared("contains", right, left)
+            case "contains" if left.type.is_list:
+                return ListContains(
+                    items=self.fitted(left, right.type) if isinstance(right, Column) else left,
+                    item=self.fitted(right, item_type(left.type)) if isinstance(left, Column) else right,
+                )
+            case "contains":
+                return TextContains(text=left, needle=right)
+            case "starts_with":
+                return TextStartsWith(text=left, prefix=right)
+            case "=" | "!=" | "<" | "<=" | ">" | ">=":
+                return Compare(
+                    left=self.fitted(left, right.type) if isinstance(right, Column) else left,
+                    op=op,
+                    right=self.fitted(right, left.type) if isinstance(left, Column) else right,
+                )
+            case _:
+                message = f"not a comparison of plain values: {op}"
+                raise InternalError(message)
+
+    def text_match(self, operand: Operand) -> TextMatch:
+        """Lower ``search``, ``match_text`` or ``fuzzy``."""
+        call = operand.expression
+        if not isinstance(call, ast.TextSearch):
+            raise self.refusal("only a text predicate can be used by itself", operand.span)
+        field, query, *rest = operand.parts
+        edits = self.given(rest[0], "the edit distance of fuzzy") if rest else None
+        if call.function == "fuzzy" and edits is None:
+            edits = _DEFAULT_EDITS
+        return TextMatch(
+            function=call.function,
+            field=self.column(field),
+            query=self.given(query, f"the query of {call.function}"),
+            max_edits=edits,
+        )
 
     def column(self, operand: Operand) -> Column:
         """Lower a property access."""
@@ -81,18 +243,22 @@ class Lowering:
         converted, kind = fit_compared(value.value, value.type, other)
         return Constant(value=converted, type=_item(kind))
 
-    def assigned(self, operand: Operand, target: PropertyType) -> Constant | ParameterRef:
+    def assigned(self, operand: Operand, target: PropertyType) -> Scalarlike:
         """Lower an assigned value; a literal must be storable as the property's type."""
-        lowered = self.given(operand, "an assigned value")
-        if isinstance(lowered, ParameterRef):
+        lowered = self.scalar(operand)
+        if not isinstance(lowered, Constant):
             return lowered
         try:
             return Constant(value=fit_assigned(lowered.value, target), type=target)
         except ValueFormatError as problem:
             raise self.refusal(problem.message, operand.span) from problem
 
-    def _parameter(self, variable: ast.Variable, operand: Operand) -> ParameterRef:
-        return ParameterRef(name=variable.name, type=_typed(operand))
+    def _variable(self, variable: ast.Variable, operand: Operand) -> Scalarlike:
+        if operand.is_parameter:
+            return ParameterRef(name=variable.name, type=_typed(operand))
+        if operand.is_value:
+            return ValueRef(name=f"${variable.name}", type=_typed(operand))
+        return EntityRef(variable=variable.name, type=TEXT)
 
     def _decode(self, literal: ast.Literal) -> Any:
         try:
@@ -103,12 +269,18 @@ class Lowering:
                     return parse_datetime(literal.text)
                 case ast.ListLiteral():
                     return tuple(self._decode(item) for item in literal.items)
+                case ast.NullLiteral():
+                    return None
                 case ast.FloatLiteral() if not math.isfinite(literal.value):
                     raise self.refusal("the number is too large for a float", literal.span)
                 case _:
                     return literal.value
         except ValueFormatError as problem:
             raise self.refusal(problem.message, literal.span) from problem
+
+
+def _holds_null(value: Scalarlike) -> bool:
+    return isinstance(value, Constant) and isinstance(value.value, tuple) and None in value.value
 
 
 def _typed(operand: Operand) -> PropertyType:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import assert_never
 
 from omnigraph.ir.check.tree import (
     CheckedBinding,
     CheckedClause,
+    CheckedCondition,
+    CheckedEach,
     CheckedFilter,
     CheckedMatch,
     CheckedNegation,
+    CheckedOptional,
     CheckedText,
     CheckedTraversal,
     Direction,
@@ -20,25 +22,31 @@ from omnigraph.ir.check.tree import (
 )
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.model import (
-    PRIVATE_MARK,
     AntiJoin,
+    Apply,
+    BlockValue,
     Column,
     Compare,
-    Constant,
+    Condition,
     EntityRef,
+    EntityType,
     Expand,
     Filter,
     ListContains,
     NodeScan,
     Operator,
+    OptionalJoin,
     Predicate,
     SameEntity,
     Scalarlike,
-    TextContains,
     TextMatch,
-    TextStartsWith,
+    Truth,
+    Unwind,
+    ValueRef,
+    Walk,
+    operands_of,
 )
-from omnigraph.ir.types import I64, item_type
+from omnigraph.ir.types import BOOL, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.ast import ANONYMOUS
 
@@ -94,9 +102,6 @@ def _find(leader: dict[str, str], name: str) -> str:
     return name
 
 
-_DEFAULT_EDITS = Constant(value=2, type=I64)
-
-
 def lower_inline(variable: str, matched: CheckedMatch, lowering: Lowering) -> Predicate:
     """Lower ``prop: value`` of a binding."""
     prop = matched.property
@@ -110,53 +115,26 @@ def lower_inline(variable: str, matched: CheckedMatch, lowering: Lowering) -> Pr
 def lower_filter(clause: CheckedFilter, lowering: Lowering) -> Predicate:
     """Lower a filter; ``contains`` is settled here by the type of its left side."""
     left, right = _side(clause.left, lowering), _side(clause.right, lowering)
-    match clause.op:
-        case "contains" if left.type.is_list:
-            return ListContains(
-                items=lowering.fitted(left, right.type) if _is_column(right) else left,
-                item=lowering.fitted(right, item_type(left.type)) if _is_column(left) else right,
-            )
-        case "contains":
-            return TextContains(text=left, needle=right)
-        case "starts_with":
-            return TextStartsWith(text=left, prefix=right)
-        case _:
-            return Compare(left=_fit(left, right, lowering), op=clause.op, right=_fit(right, left, lowering))
+    if isinstance(left, ValueRef) or isinstance(right, ValueRef):
+        return Condition(value=Apply(function=clause.op, arguments=(left, right), type=BOOL))
+    return lowering.compared(clause.op, left, right)
 
 
 def lower_text(clause: CheckedText, lowering: Lowering) -> TextMatch:
     """Lower ``search``, ``match_text`` or ``fuzzy``."""
-    call = clause.call.expression
-    if not isinstance(call, ast.TextSearch):
-        raise lowering.refusal("only a text predicate can be used by itself", clause.call.span)
-    field, query, *rest = clause.call.parts
-    edits = lowering.given(rest[0], "the edit distance of fuzzy") if rest else None
-    if call.function == "fuzzy" and edits is None:
-        edits = _DEFAULT_EDITS
-    return TextMatch(
-        function=call.function,
-        field=lowering.column(field),
-        query=lowering.given(query, f"the query of {call.function}"),
-        max_edits=edits,
-    )
+    return lowering.text_match(clause.call)
 
 
 def read_variables(predicate: Predicate) -> frozenset[str]:
     """Return the variables a predicate reads."""
-    match predicate:
-        case Compare():
-            sides: tuple[object, ...] = (predicate.left, predicate.right)
-        case ListContains():
-            sides = (predicate.items, predicate.item)
-        case TextContains():
-            sides = (predicate.text, predicate.needle)
-        case TextStartsWith():
-            sides = (predicate.text, predicate.prefix)
-        case TextMatch():
-            sides = (predicate.field,)
-        case _:
-            return frozenset({predicate.left, predicate.right})
-    return frozenset(side.variable for side in sides if isinstance(side, Column | EntityRef))
+    if isinstance(predicate, SameEntity):
+        return frozenset({predicate.left, predicate.right})
+    values = operands_of(predicate)
+    return frozenset(value.variable for value in values if isinstance(value, Column | EntityRef | EntityType))
+
+
+def _reads_values(predicate: Predicate) -> bool:
+    return any(isinstance(value, ValueRef) for value in operands_of(predicate))
 
 
 def _side(operand: Operand, lowering: Lowering) -> Scalarlike:
@@ -169,59 +147,76 @@ def _side(operand: Operand, lowering: Lowering) -> Scalarlike:
     return lowering.scalar(operand)
 
 
-def _fit(side: Scalarlike, other: Scalarlike, lowering: Lowering) -> Scalarlike:
-    return lowering.fitted(side, other.type) if _is_column(other) else side
-
-
-def _is_column(side: Scalarlike) -> bool:
-    return isinstance(side, Column)
-
-
 _REVERSED: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
 
-def lower_match(clauses: tuple[CheckedClause, ...], lowering: Lowering) -> tuple[Operator, ...]:
-    """Lower the clauses of a read."""
-    return _Pipeline(lowering=lowering, names=_PrivateNames(), outer=frozenset()).build(clauses)
+def lower_match(
+    clauses: tuple[CheckedClause, ...], lowering: Lowering, outer: frozenset[str] = frozenset()
+) -> tuple[Operator, ...]:
+    """Lower the clauses of a match; ``outer`` are the entities that its rows begin with."""
+    return _Pipeline(lowering=lowering, outer=outer).build(clauses)
 
 
-@dataclass(slots=True)
-class _PrivateNames:
-    """Names for ends that were written ``$_`` or that only serve a test; one supply per query, so none repeats."""
-
-    numbers: count[int] = field(default_factory=lambda: count(1))
-
-    def fresh(self) -> str:
-        return f"{PRIVATE_MARK}{next(self.numbers)}"
+def lower_pending(lowering: Lowering, visible: frozenset[str]) -> tuple[Operator, ...]:
+    """Lower the blocks that expressions ask, for rows with these entities."""
+    found: list[Operator] = []
+    while lowering.pending:
+        # A block may hold an expression that asks another one: that one is lowered inside.
+        pending = list(lowering.pending)
+        lowering.pending.clear()
+        for item in pending:
+            inner = _Pipeline(lowering=lowering, outer=visible).build(item.block.clauses)
+            found.append(BlockValue(name=item.name, kind=item.kind, outer=item.block.outer, inner=inner))
+    return tuple(found)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Pipeline:
     lowering: Lowering
-    names: _PrivateNames
     outer: frozenset[str]
     operators: list[Operator] = field(default_factory=list)
     bound: set[str] = field(default_factory=set)
     pushed: dict[str, list[Predicate]] = field(default_factory=dict)
+    conditions: dict[Operand, Predicate] = field(default_factory=dict)
 
     def build(self, clauses: tuple[CheckedClause, ...]) -> tuple[Operator, ...]:
         self.bound = set(self.outer)
-        introduced = _introduced_nodes(clauses) - self.outer
+        for segment in _segments(clauses):
+            if isinstance(segment, CheckedOptional):
+                inner = _Pipeline(lowering=self.lowering, outer=frozenset(self.bound)).build(segment.clauses)
+                self.operators.append(OptionalJoin(outer=segment.outer, inner=inner, introduced=segment.introduced))
+                self.bound.update(segment.introduced)
+            elif isinstance(segment, CheckedEach):
+                items = self.lowering.scalar(segment.items)
+                self.operators.extend(lower_pending(self.lowering, frozenset(self.bound)))
+                self.operators.append(Unwind(name=f"${segment.variable}", items=items))
+            else:
+                self._build_segment(segment)
+        return tuple(self.operators)
+
+    def _build_segment(self, clauses: tuple[CheckedClause, ...]) -> None:
+        outer = frozenset(self.bound)
+        introduced = _introduced_nodes(clauses) - outer
         on_rows = self._place(clauses, introduced)
-        for component in find_components(clauses, self.outer):
+        self._lower_conditions(clauses)
+        if any(isinstance(clause, CheckedTraversal) and _asks_rows(clause) for clause in clauses):
+            # Such a traversal is alone in its segment: what its condition asks is asked of the rows before it.
+            self.operators.extend(lower_pending(self.lowering, outer))
+        for component in find_components(clauses, outer):
             self._lower_component(component)
-        self.operators.extend(Filter(predicate=predicate) for predicate in on_rows)
+        self.operators.extend(Filter(predicate=predicate) for predicate in on_rows if not _reads_values(predicate))
+        self.operators.extend(lower_pending(self.lowering, frozenset(self.bound)))
+        self.operators.extend(Filter(predicate=predicate) for predicate in on_rows if _reads_values(predicate))
         for position, clause in enumerate(clauses):
             if isinstance(clause, CheckedNegation):
-                self.operators.append(self._lower_negation(clause, self.outer | _introduced(clauses[:position])))
-        return tuple(self.operators)
+                self.operators.append(self._lower_negation(clause, outer | _introduced(clauses[:position])))
 
     def _place(self, clauses: tuple[CheckedClause, ...], introduced: frozenset[str]) -> list[Predicate]:
         """Give each predicate over one introduced node to its operator; return the others, in text order."""
         on_rows: list[Predicate] = []
         for predicate in self._predicates(clauses):
             variables = read_variables(predicate)
-            if len(variables) == 1 and variables <= introduced:
+            if len(variables) == 1 and variables <= introduced and not _reads_values(predicate):
                 self.pushed.setdefault(next(iter(variables)), []).append(predicate)
             else:
                 on_rows.append(predicate)
@@ -232,14 +227,31 @@ class _Pipeline:
             match clause:
                 case CheckedBinding():
                     yield from (lower_inline(clause.variable, item, self.lowering) for item in clause.matches)
+                    yield from map(self._condition, clause.conditions)
                 case CheckedFilter():
                     yield lower_filter(clause, self.lowering)
                 case CheckedText():
                     yield lower_text(clause, self.lowering)
-                case CheckedTraversal() | CheckedNegation():
+                case CheckedCondition():
+                    yield self._condition(clause.condition)
+                case CheckedTraversal():
+                    if clause.condition is not None and _walk_condition(clause) is None:
+                        yield self._condition(clause.condition)
+                case CheckedNegation() | CheckedOptional() | CheckedEach():
                     pass
                 case _:
                     assert_never(clause)
+
+    def _lower_conditions(self, clauses: tuple[CheckedClause, ...]) -> None:
+        for clause in clauses:
+            condition = _walk_condition(clause) if isinstance(clause, CheckedTraversal) else None
+            if condition is not None:
+                self.conditions[condition] = self._condition(condition)
+
+    def _condition(self, operand: Operand) -> Predicate:
+        value = self.lowering.scalar(operand)
+        # What is a predicate by itself can be answered by an index.
+        return value.predicate if isinstance(value, Truth) else Condition(value=value)
 
     def _lower_component(self, component: Component) -> None:
         waiting = component.traversals if component.is_anchored else self._start(component)
@@ -253,7 +265,7 @@ class _Pipeline:
             return component.traversals
         first, *rest = component.traversals
         if first.source == ANONYMOUS:
-            first = replace(first, source=self.names.fresh())
+            first = replace(first, source=self.lowering.names.fresh())
         self._scan(first.source, first.source_type)
         return [first, *rest]
 
@@ -266,7 +278,7 @@ class _Pipeline:
         if traversal.source in self.bound:
             self._expand_forward(traversal)
         elif traversal.destination in self.bound:
-            name = self.names.fresh() if traversal.source == ANONYMOUS else traversal.source
+            name = self.lowering.names.fresh() if traversal.source == ANONYMOUS else traversal.source
             self._add_expand(traversal, name, is_backward=True)
         else:
             return False
@@ -275,12 +287,18 @@ class _Pipeline:
     def _expand_forward(self, traversal: CheckedTraversal) -> None:
         is_test = traversal.destination in self.bound
         is_private = is_test or traversal.destination == ANONYMOUS
-        reached = self.names.fresh() if is_private else traversal.destination
+        reached = self.lowering.names.fresh() if is_private else traversal.destination
         self._add_expand(traversal, reached, is_backward=False)
         if is_test:
             self.operators.append(Filter(predicate=SameEntity(left=reached, right=traversal.destination)))
 
     def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
+        if _is_walk(traversal):
+            self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
+            self.bound.update({reached} if traversal.edge_variable is None else {reached, traversal.edge_variable})
+            return
+        max_hops = _max_hops(traversal)
+        assert max_hops is not None  # noqa: S101 - else it is a walk
         self.operators.append(
             Expand(
                 source=traversal.destination if is_backward else traversal.source,
@@ -289,7 +307,7 @@ class _Pipeline:
                 direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
                 destination_type=traversal.source_type if is_backward else traversal.destination_type,
                 min_hops=traversal.min_hops,
-                max_hops=_max_hops(traversal),
+                max_hops=max_hops,
                 filters=tuple(self.pushed.pop(reached, ())),
                 edge_variable=traversal.edge_variable,
                 is_backward=is_backward,
@@ -299,16 +317,76 @@ class _Pipeline:
         if traversal.edge_variable is not None:
             self.bound.add(traversal.edge_variable)
 
+    def _walk(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> Walk:
+        return Walk(
+            source=traversal.destination if is_backward else traversal.source,
+            destination=reached,
+            edges=tuple(edge.name for edge in traversal.edges),
+            direction=_REVERSED[traversal.direction] if is_backward else traversal.direction,
+            destination_type=traversal.source_type if is_backward else traversal.destination_type,
+            min_hops=traversal.min_hops,
+            max_hops=_max_hops(traversal),
+            filters=tuple(self.pushed.pop(reached, ())),
+            edge_variable=traversal.walked_edge,
+            condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
+            binds_edge=traversal.edge_variable is not None,
+            is_backward=is_backward,
+        )
+
     def _lower_negation(self, negation: CheckedNegation, visible: frozenset[str]) -> AntiJoin:
         """Lower a block; a name that is only introduced behind it means something of its own inside."""
-        inner = _Pipeline(lowering=self.lowering, names=self.names, outer=visible)
+        inner = _Pipeline(lowering=self.lowering, outer=visible)
         return AntiJoin(outer=negation.outer, inner=inner.build(negation.clauses))
 
 
-def _max_hops(traversal: CheckedTraversal) -> int:
+def _segments(
+    clauses: tuple[CheckedClause, ...],
+) -> Iterator[tuple[CheckedClause, ...] | CheckedOptional | CheckedEach]:
+    """Cut clauses where rows of their own are made: what stands behind starts from those rows."""
+    start = 0
+    for position, clause in enumerate(clauses):
+        is_walk = isinstance(clause, CheckedTraversal) and _asks_rows(clause)
+        if is_walk or isinstance(clause, CheckedOptional | CheckedEach):
+            if position > start:
+                yield clauses[start:position]
+            yield clause if isinstance(clause, CheckedOptional | CheckedEach) else (clause,)
+            start = position + 1
+    if start < len(clauses) or not clauses:
+        yield clauses[start:]
+
+
+def _is_walk(traversal: CheckedTraversal) -> bool:
+    """Whether a traversal is more than an expansion with a filter on its edge behind it."""
+    has_condition = _walk_condition(traversal) is not None
+    return has_condition or bool(traversal.alternatives) or _max_hops(traversal) is None
+
+
+def _walk_condition(traversal: CheckedTraversal) -> Operand | None:
+    """Return the condition that belongs to the walk; that on a variable of one edge is a filter on rows."""
+    return traversal.condition if traversal.edge_variable is None else None
+
+
+def _asks_rows(traversal: CheckedTraversal) -> bool:
+    """Whether the condition of a traversal looks at more than its edge."""
+    return traversal.condition is not None and _looks_beyond(traversal.condition, traversal.walked_edge)
+
+
+def _looks_beyond(operand: Operand, edge: str | None) -> bool:
+    expression = operand.expression
+    if operand.is_value or operand.block is not None:
+        return True
+    if isinstance(expression, ast.PropertyAccess):
+        return expression.variable.name != edge
+    if (operand.is_node or operand.is_edge) and isinstance(expression, ast.Variable):
+        return expression.name != edge
+    return any(_looks_beyond(part, edge) for part in operand.parts)
+
+
+def _max_hops(traversal: CheckedTraversal) -> int | None:
+    if traversal.edge.is_same_type:
+        return traversal.max_hops
     # A cross-type edge cannot be chained: nothing lies beyond its first hop.
-    is_chained = traversal.edge.is_same_type or traversal.min_hops > 1
-    return traversal.max_hops if is_chained else 1
+    return 1 if traversal.min_hops == 1 else traversal.max_hops or traversal.min_hops
 
 
 def _introduced(clauses: Iterable[CheckedClause]) -> frozenset[str]:

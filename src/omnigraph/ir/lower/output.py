@@ -5,7 +5,7 @@ from __future__ import annotations
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.check.output import find_alias
-from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedRead, Operand
+from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedStage, Operand
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.model import (
     AggregateCall,
@@ -92,7 +92,7 @@ class ResultShape:
     ties: EntityTies | GroupTies | None
 
 
-def lower_output(checked: CheckedRead, lowering: Lowering) -> ResultShape:
+def lower_output(checked: CheckedStage, lowering: Lowering) -> ResultShape:
     """Lower the return and order clauses."""
     ranked = _ranking_operand(checked)
     outputs = tuple(_lower_projection(item, ranked, lowering) for item in checked.projections)
@@ -107,7 +107,7 @@ def lower_output(checked: CheckedRead, lowering: Lowering) -> ResultShape:
     return ResultShape(outputs=outputs, groups=groups, ranking=None, order=order, ties=keys.ties() if order else None)
 
 
-def _ranking_operand(checked: CheckedRead) -> Operand | None:
+def _ranking_operand(checked: CheckedStage) -> Operand | None:
     """Return the ranking that the first order key is or names."""
     if not checked.orderings:
         return None
@@ -156,7 +156,7 @@ def _groups(projections: tuple[CheckedProjection, ...]) -> tuple[int, ...] | Non
 
 @record
 class _OrderKeys:
-    checked: CheckedRead
+    checked: CheckedStage
     outputs: tuple[Output, ...]
     groups: tuple[int, ...] | None
     lowering: Lowering

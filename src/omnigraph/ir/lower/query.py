@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
+from omnigraph.ir.check.mutations import stored_name, target_columns
 from omnigraph.ir.check.tree import (
     CheckedAssignment,
     CheckedDelete,
+    CheckedDeleteMatched,
     CheckedInsert,
+    CheckedMatchStatement,
     CheckedMutation,
     CheckedPredicate,
     CheckedQuery,
     CheckedRead,
     CheckedStatement,
     CheckedUpdate,
+    CheckedUpdateMatched,
+    Operand,
 )
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match
 from omnigraph.ir.lower.output import lower_output
+from omnigraph.ir.lower.stages import is_classic, lower_stages
 from omnigraph.ir.model import (
+    TARGET,
     Assign,
+    BoundEntity,
+    Column,
     Compare,
+    Condition,
+    DeleteMatchedPlan,
     DeletePlan,
     EntityKind,
+    EntityRef,
     InsertPlan,
+    MatchPlan,
     MutationPlan,
+    Operator,
+    OptionalJoin,
+    Output,
+    OutputPlan,
     ParameterSlot,
     Plan,
     ReadPlan,
+    Scalarlike,
+    StagePlan,
     StatementPlan,
     TargetColumn,
+    Unwind,
+    UpdateMatchedPlan,
     UpdatePlan,
+    ValueRef,
+    Walk,
 )
+from omnigraph.ir.types import NULL, TEXT
+from omnigraph.lang.gq import ast
 
 
 def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Lowering) -> StatementPlan:
@@ -40,23 +66,52 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
     match statement:
         case CheckedInsert():
             return _lower_insert(statement, lowering)
-        case CheckedUpdate():
-            _refuse_key(statement, lowering)
-            return UpdatePlan(
-                type_name=statement.target.name,
+        case CheckedMatchStatement():
+            return _lower_match(statement, catalog, lowering)
+        case CheckedUpdateMatched():
+            _refuse_key(statement.target, statement.assignments, lowering)
+            return UpdateMatchedPlan(
+                target=_bound(statement.variable, statement.target, catalog),
                 assigns=_assigns(statement.assignments, lowering),
-                where=_where(statement.predicate, lowering),
+            )
+        case CheckedDeleteMatched():
+            targets = statement.targets.items()
+            return DeleteMatchedPlan(targets=tuple(_bound(name, target, catalog) for name, target in targets))
+        case CheckedUpdate():
+            _refuse_key(statement.target, statement.assignments, lowering)
+            inner = _with_target(statement.target, lowering)
+            return UpdatePlan(
+                entity=_entity(statement.target),
+                type_name=statement.target.name,
+                assigns=_assigns(statement.assignments, inner),
+                where=_where(statement.predicate, inner),
             )
         case CheckedDelete():
             target = statement.target
             return DeletePlan(
                 entity=_entity(target),
                 type_name=target.name,
-                where=_where(statement.predicate, lowering),
+                where=_where(statement.predicate, _with_target(target, lowering)),
                 cascades=incident_edges(target, catalog) if isinstance(target, NodeType) else (),
             )
         case _:
             assert_never(statement)
+
+
+def _bound(variable: str, target: NodeType | EdgeType, catalog: Catalog) -> BoundEntity:
+    cascades = incident_edges(target, catalog) if isinstance(target, NodeType) else ()
+    return BoundEntity(variable=variable, entity=_entity(target), type_name=target.name, cascades=cascades)
+
+
+def _lower_match(statement: CheckedMatchStatement, catalog: Catalog, lowering: Lowering) -> MatchPlan:
+    operators = lower_match(statement.clauses, lowering)
+    found: list[Scalarlike] = [EntityRef(variable=name, type=TEXT) for name in statement.entities]
+    found += [ValueRef(name=name, type=of) for name, of in statement.values.items()]
+    shown = tuple(Output(name=str(item), expression=item, type=item.type) for item in found)
+    stage = StagePlan(operators=operators, output=OutputPlan(shown=shown), nullable=statement.nullable)
+    read = ReadPlan(name="match", parameters=(), operators=(), outputs=shown, stages=(stage,))
+    entities = tuple(_bound(name, target, catalog) for name, target in statement.entities.items())
+    return MatchPlan(read=read, entities=entities, values=tuple(statement.values))
 
 
 def incident_edges(node: NodeType, catalog: Catalog) -> tuple[str, ...]:
@@ -66,19 +121,26 @@ def incident_edges(node: NodeType, catalog: Catalog) -> tuple[str, ...]:
 
 def _lower_insert(statement: CheckedInsert, lowering: Lowering) -> InsertPlan:
     target = statement.target
+    mode, for_each = statement.mode, statement.for_each
     if isinstance(target, NodeType):
         assigns = _assigns(statement.assignments, lowering)
-        return InsertPlan(entity="node", type_name=target.name, assigns=assigns)
+        return InsertPlan(entity="node", type_name=target.name, assigns=assigns, mode=mode, for_each=for_each)
     ends = {item.property.name: item for item in statement.assignments if item.property.name in {"from", "to"}}
     return InsertPlan(
         entity="edge",
         type_name=target.name,
         assigns=_assigns(tuple(item for item in statement.assignments if item not in ends.values()), lowering),
-        from_id=lowering.assigned(ends["from"].value, ends["from"].property.type),
-        to_id=lowering.assigned(ends["to"].value, ends["to"].property.type),
+        from_id=_end(ends.get("from"), lowering),
+        to_id=_end(ends.get("to"), lowering),
         from_type=target.from_type,
         to_type=target.to_type,
+        mode=mode,
+        for_each=for_each,
     )
+
+
+def _end(assignment: CheckedAssignment | None, lowering: Lowering) -> Scalarlike | None:
+    return None if assignment is None else lowering.assigned(assignment.value, assignment.property.type)
 
 
 def _assigns(assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> tuple[Assign, ...]:
@@ -92,14 +154,25 @@ def _assigns(assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> 
     )
 
 
-def _refuse_key(statement: CheckedUpdate, lowering: Lowering) -> None:
-    for item in statement.assignments:
-        if item.property.name in (statement.target.key or ()):
-            message = f"cannot update @key property '{item.property.name}' of '{statement.target.name}'"
+def _refuse_key(target: NodeType | EdgeType, assignments: tuple[CheckedAssignment, ...], lowering: Lowering) -> None:
+    for item in assignments:
+        if item.property.name in (target.key or ()):
+            message = f"cannot update @key property '{item.property.name}' of '{target.name}'"
             raise lowering.refusal(message, item.span, suggestion="delete and insert instead")
 
 
-def _where(predicate: CheckedPredicate, lowering: Lowering) -> Compare:
+def _with_target(target: NodeType | EdgeType, lowering: Lowering) -> Lowering:
+    """Return a lowering in which bare names are columns of the target."""
+    named: dict[ast.Expression, Scalarlike] = {
+        ast.AliasRef(name=prop.name): Column(variable=TARGET, property=stored_name(target, prop.name), type=prop.type)
+        for prop in target_columns(target)
+    }
+    return lowering.substituting(named)
+
+
+def _where(predicate: CheckedPredicate | Operand, lowering: Lowering) -> Compare | Condition:
+    if isinstance(predicate, Operand):
+        return Condition(value=lowering.scalar(predicate))
     prop = predicate.property
     value = lowering.fitted(lowering.scalar(predicate.value), prop.type)
     return Compare(left=TargetColumn(property=prop.name, type=prop.type), op=predicate.op, right=value)
@@ -122,8 +195,33 @@ def lower_query(checked: CheckedQuery) -> Plan:
 
 
 def _lower_read(checked: CheckedRead, lowering: Lowering) -> ReadPlan:
-    operators = lower_match(checked.clauses, lowering)
-    shape = lower_output(checked, lowering)
+    if is_classic(checked) and (operators := _classic_operators(checked, lowering)) is not None:
+        return _classic_read(checked, operators, lowering)
+    lowered = lower_stages(checked, lowering)
+    return ReadPlan(
+        name=checked.decl.name.text,
+        parameters=_slots(checked),
+        operators=(),
+        outputs=lowered.outputs,
+        stages=lowered.stages,
+        unions=lowered.unions,
+        united=lowered.united,
+    )
+
+
+def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operator, ...] | None:
+    """Return the operators of a match, unless one of them gives rows values that only stages carry on."""
+    operators = lower_match(checked.last.clauses, lowering)
+    return None if any(map(_needs_stages, operators)) else operators
+
+
+def _needs_stages(operator: Operator) -> bool:
+    return isinstance(operator, OptionalJoin | Unwind) or (isinstance(operator, Walk) and operator.binds_edge)
+
+
+def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowering: Lowering) -> ReadPlan:
+    stage = checked.last
+    shape = lower_output(stage, lowering)
     return ReadPlan(
         name=checked.decl.name.text,
         parameters=_slots(checked),
@@ -133,16 +231,31 @@ def _lower_read(checked: CheckedRead, lowering: Lowering) -> ReadPlan:
         ranking=shape.ranking,
         order=shape.order,
         ties=shape.ties,
-        limit=checked.limit,
+        limit=stage.limit if isinstance(stage.limit, int) else None,
     )
 
 
 def _lower_mutation(checked: CheckedMutation, lowering: Lowering) -> MutationPlan:
+    statements = tuple(lower_statement(item, checked.catalog, lowering) for item in checked.statements)
     return MutationPlan(
         name=checked.decl.name.text,
         parameters=_slots(checked),
-        statements=tuple(lower_statement(item, checked.catalog, lowering) for item in checked.statements),
+        statements=statements,
+        returned=_lower_returned(checked, lowering) if checked.projections else None,
     )
+
+
+def _lower_returned(checked: CheckedMutation, lowering: Lowering) -> tuple[Output, ...]:
+    last = checked.statements[-1]
+    if not checked.returns_match and isinstance(last, CheckedInsert | CheckedUpdate):
+        lowering = _with_target(last.target, lowering)
+    outputs = []
+    for item in checked.projections:
+        value = lowering.scalar(item.operand)
+        # What a statement removed, or an optional block left out, is NULL.
+        of = value.type if value.type is NULL else replace(value.type, nullable=True)
+        outputs.append(Output(name=item.column, expression=value, type=of))
+    return tuple(outputs)
 
 
 def _slots(checked: CheckedQuery) -> tuple[ParameterSlot, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, assert_never, cast
 
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.lang.gq.ast import AggregateFunction, CompareOp, TextFunction
@@ -12,6 +13,9 @@ from omnigraph.values.temporal import format_date, format_datetime
 
 # The instant of the request travels as a parameter that no declaration may use.
 NOW_PARAMETER = "__nanograph_now"
+# The variable of the entities that a statement changes by their type; its properties are written as bare names.
+TARGET = ""
+_WRITTEN = {"src": "from", "dst": "to"}
 
 
 @record
@@ -23,6 +27,8 @@ class Column:
     type: PropertyType
 
     def __str__(self) -> str:
+        if self.variable == TARGET:
+            return _WRITTEN.get(self.property, self.property)
         return f"${self.variable}.{self.property}"
 
 
@@ -76,15 +82,92 @@ class Constant:
 
 
 @record
-class AggregateCall:
-    """An aggregate over the rows of a group."""
+class ValueRef:
+    """A value that travels with the row: of an earlier stage, an item of a list, or what a block found."""
 
-    function: AggregateFunction
-    argument: Scalarlike
+    name: str
     type: PropertyType
 
     def __str__(self) -> str:
-        return f"{self.function}({self.argument})"
+        return self.name
+
+
+@record
+class EntityRow:
+    """Which entity a variable holds, as the number of its row: how it goes on to the next stage."""
+
+    variable: str
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"${self.variable}"
+
+
+@record
+class EntityType:
+    """The name of the type of a bound entity."""
+
+    variable: str
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"type(${self.variable})"
+
+
+@record
+class Apply:
+    """A function or an operator, by its name, applied to values."""
+
+    function: str
+    arguments: tuple[Scalarlike, ...]
+    type: PropertyType
+
+    def __str__(self) -> str:
+        if self.function.isidentifier() and self.function not in {"and", "or", "in", "not"}:
+            return f"{self.function}({', '.join(map(str, self.arguments))})"
+        if len(self.arguments) == 1:
+            return f"{self.function} {self.arguments[0]}"
+        return f"({f' {self.function} '.join(map(str, self.arguments))})"
+
+
+@record
+class Truth:
+    """Whether a predicate holds: true, false, or unknown where something it looks at is NULL."""
+
+    predicate: Predicate
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return str(self.predicate)
+
+
+@record
+class AggregateCall:
+    """An aggregate over the rows of a group: of all of them without an argument, else of those where it has a value."""
+
+    function: AggregateFunction
+    argument: Scalarlike | None
+    type: PropertyType
+    is_distinct: bool = False
+    fraction: Constant | ParameterRef | None = None
+    where: Scalarlike | None = None
+
+    def __str__(self) -> str:
+        distinct = "distinct " if self.is_distinct else ""
+        fraction = "" if self.fraction is None else f", {self.fraction}"
+        where = "" if self.where is None else f" where {self.where}"
+        return f"{self.function}({distinct}{'*' if self.argument is None else self.argument}{fraction}{where})"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one of the first aggregates, of something that needs no computing."""
+        return (
+            self.function in {"count", "sum", "avg", "min", "max"}
+            and isinstance(self.argument, Column | EntityRef | ParameterRef | Constant)
+            and not self.is_distinct
+            and self.where is None
+            and (self.function not in {"min", "max"} or self.argument.type.is_numeric or self.argument.type.is_text)
+        )
 
 
 @record
@@ -110,7 +193,7 @@ class OutputRef:
         return self.name
 
 
-Scalarlike = Column | EntityRef | ParameterRef | Constant
+Scalarlike = Column | EntityRef | EntityRow | ParameterRef | Constant | ValueRef | EntityType | Apply | Truth
 OutputExpression = Scalarlike | AggregateCall | RankingValue
 Comparand = Scalarlike | TargetColumn
 
@@ -122,6 +205,8 @@ def _show(value: Any, of: PropertyType) -> str:
 
 
 def _show_scalar(value: Any, scalar: Scalar) -> str:
+    if value is None:
+        return "null"
     if scalar is Scalar.STRING:
         return quote_string(value)
     if scalar is Scalar.DATE:
@@ -203,7 +288,51 @@ class SameEntity:
         return f"${self.left} is ${self.right}"
 
 
-Predicate = Compare | ListContains | TextContains | TextStartsWith | TextMatch | SameEntity
+@record
+class Condition:
+    """Any other condition; a row passes where it is true."""
+
+    value: Scalarlike
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+Predicate = Compare | ListContains | TextContains | TextStartsWith | TextMatch | SameEntity | Condition
+
+
+def inner_values(value: Scalarlike) -> Iterator[Scalarlike]:
+    """Yield a value and everything that it is computed from."""
+    yield value
+    if isinstance(value, Apply):
+        for argument in value.arguments:
+            yield from inner_values(argument)
+    elif isinstance(value, Truth):
+        yield from operands_of(value.predicate)
+
+
+def operands_of(predicate: Predicate) -> Iterator[Scalarlike]:
+    """Yield everything that a predicate looks at."""
+    match predicate:
+        case Compare():
+            sides: tuple[object, ...] = (predicate.left, predicate.right)
+        case ListContains():
+            sides = (predicate.items, predicate.item)
+        case TextContains():
+            sides = (predicate.text, predicate.needle)
+        case TextStartsWith():
+            sides = (predicate.text, predicate.prefix)
+        case TextMatch():
+            sides = (predicate.field, predicate.query)
+        case Condition():
+            sides = (predicate.value,)
+        case SameEntity():
+            sides = ()
+        case _:
+            assert_never(predicate)
+    for side in sides:
+        if not isinstance(side, TargetColumn):
+            yield from inner_values(cast("Scalarlike", side))
 
 
 @record

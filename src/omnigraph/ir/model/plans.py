@@ -9,105 +9,19 @@ from typing import Any, Literal
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.ir.model.expressions import (
+    AggregateCall,
     Column,
     Compare,
+    Condition,
     Constant,
     OutputExpression,
     OutputRef,
     ParameterRef,
-    Predicate,
     Ranking,
+    Scalarlike,
 )
+from omnigraph.ir.model.operators import AntiJoin, BlockValue, Operator, OptionalJoin
 from omnigraph.records import record
-
-Direction = Literal["out", "in", "both"]
-
-# No variable of the language can hold this mark, so a private name meets no written one.
-PRIVATE_MARK = "#"
-
-
-@record
-class NodeScan:
-    """The nodes of a type that pass the filters, joined with earlier rows as a cross product."""
-
-    variable: str
-    type_name: str
-    filters: tuple[Predicate, ...] = ()
-
-    def __str__(self) -> str:
-        return f"scan ${self.variable}: {self.type_name}{_where(self.filters)}"
-
-
-@record
-class Expand:
-    """From each row's ``source`` to the entities it reaches over ``edge``.
-
-    ``direction`` is seen from ``source``. ``is_backward`` says that the walk starts at the written destination: the
-    answer is still what the written source reaches, which differs from plain reversal only where a bound above one
-    hop meets a self-loop.
-    """
-
-    source: str
-    destination: str
-    edge: str
-    direction: Direction
-    destination_type: str
-    min_hops: int = 1
-    max_hops: int = 1
-    filters: tuple[Predicate, ...] = ()
-    edge_variable: str | None = None
-    is_backward: bool = False
-
-    def __str__(self) -> str:
-        hops = "" if (self.min_hops, self.max_hops) == (1, 1) else f"{{{self.min_hops},{self.max_hops}}}"
-        name = f"{'' if self.edge_variable is None else f'${self.edge_variable}:'}{self.edge}{hops}"
-        arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[self.direction]
-        backward = " backward" if self.is_backward else ""
-        end = f"${self.destination}: {self.destination_type}"
-        return f"expand{backward} ${self.source} {arrow} {end}{_where(self.filters)}"
-
-
-@record
-class Filter:
-    """Keeps the rows that pass."""
-
-    predicate: Predicate
-
-    def __str__(self) -> str:
-        return f"filter {self.predicate}"
-
-
-@record
-class AntiJoin:
-    """Keeps the rows for which the inner pipeline, started with the outer variables fixed, has no solution."""
-
-    outer: tuple[str, ...]
-    inner: tuple[Operator, ...]
-
-    @property
-    def is_existence_test(self) -> bool:
-        """Whether one look at the neighbours of an outer variable decides, without running the pipeline."""
-        if len(self.inner) != 1:
-            return False
-        only = self.inner[0]
-        return (
-            isinstance(only, Expand)
-            and only.source in self.outer
-            and (only.min_hops, only.max_hops) == (1, 1)
-            and not only.filters
-        )
-
-    def __str__(self) -> str:
-        names = ", ".join(f"${name}" for name in self.outer)
-        return f"anti-join on {names}{' by existence' if self.is_existence_test else ''}"
-
-
-Operator = NodeScan | Expand | Filter | AntiJoin
-
-
-def _where(filters: tuple[Predicate, ...]) -> str:
-    return f" where {' and '.join(str(item) for item in filters)}" if filters else ""
-
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -159,11 +73,22 @@ class Output:
 class OrderKey:
     """An order key; NULL sorts as smaller than every value."""
 
-    key: Column | OutputRef
+    key: Scalarlike | OutputRef
     descending: bool = False
+    nulls_first: bool | None = None
+
+    @property
+    def has_nulls_first(self) -> bool:
+        """Where NULL goes; it is smaller than every value unless the text says otherwise."""
+        return not self.descending if self.nulls_first is None else self.nulls_first
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it needs no computing, and NULL goes where it goes by itself."""
+        return isinstance(self.key, Column | OutputRef) and self.has_nulls_first is not self.descending
 
     def __str__(self) -> str:
-        return f"{self.key} {'desc nulls last' if self.descending else 'asc nulls first'}"
+        return f"{self.key} {'desc' if self.descending else 'asc'} nulls {'first' if self.has_nulls_first else 'last'}"
 
 
 @record
@@ -189,11 +114,61 @@ class GroupTies:
 
 
 @record
+class OutputPlan:
+    """What is made of grouped, distinct or computed rows, beside what every read has.
+
+    Group columns and aggregates become a table first; ``shown``, ``having``, the order keys and ``per`` are computed
+    from that table where there are groups, and from rows of the match where there are none.
+
+    Args:
+        shown: the columns of the result; an aggregate stands as the :class:`ValueRef` of its place in ``aggregates``.
+        keys: what groups are made by, named; None without groups.
+        aggregates: what is computed for every group, by name.
+        is_last: whether this is the result; a cut before that keeps the first rows in order, not any.
+        row_order: what rows of the match are ordered by where nothing else says, for lists of their values.
+        kept: the entities that go on to the next stage, by their names there and here.
+    """
+
+    shown: tuple[Output, ...]
+    keys: tuple[tuple[str, Scalarlike], ...] | None = None
+    aggregates: tuple[tuple[str, AggregateCall], ...] = ()
+    is_distinct: bool = False
+    is_last: bool = True
+    having: Scalarlike | None = None
+    order: tuple[OrderKey, ...] = ()
+    ties: tuple[Scalarlike, ...] = ()
+    row_order: tuple[Scalarlike, ...] = ()
+    offset: Constant | ParameterRef | None = None
+    limit: Constant | ParameterRef | None = None
+    per: tuple[Scalarlike, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+
+@record
+class StagePlan:
+    """A match that starts from the rows of the stage before, and what is made of it."""
+
+    operators: tuple[Operator, ...]
+    output: OutputPlan
+    outer: tuple[str, ...] = ()
+    nullable: frozenset[str] = frozenset()
+
+
+@record
+class UnionPlan:
+    """Stages whose rows are added to those of the read."""
+
+    stages: tuple[StagePlan, ...]
+    keeps_duplicates: bool
+
+
+@record
 class ReadPlan:
     """Everything a read does, in order: match, group, rank or order, cut.
 
     ``groups`` is None without aggregates; else it holds the positions of the key columns, none for a single group.
-    With a ranking there are no order keys.
+    With a ranking there are no order keys. A read that needs more than that has ``stages``, the last of which returns,
+    and ``outputs`` that only name and type its columns.
     """
 
     name: str
@@ -205,6 +180,9 @@ class ReadPlan:
     order: tuple[OrderKey, ...] = ()
     ties: EntityTies | GroupTies | None = None
     limit: int | None = None
+    stages: tuple[StagePlan, ...] = ()
+    unions: tuple[UnionPlan, ...] = ()
+    united: OutputPlan | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -220,40 +198,60 @@ class Assign:
     """A property and the value it gets."""
 
     property: str
-    value: Constant | ParameterRef
+    value: Scalarlike
     type: PropertyType
 
     def __str__(self) -> str:
         return f"{self.property} = {self.value}"
 
 
+# What an insert does about a key that exists, where that is not to replace the whole entity: leave the entity as it
+# is, refuse, or change what is given.
+InsertMode = Literal["keep", "refuse", "merge"]
+_MODES: dict[InsertMode | None, str] = {
+    None: "insert",
+    "keep": "insert absent",
+    "refuse": "insert new",
+    "merge": "upsert",
+}
+
+
 @record
 class InsertPlan:
-    """Insert one entity; for an edge ``from_id`` and ``to_id`` are set, and ends name their types."""
+    """Insert one entity, or one for each distinct row of variables of the match before it.
+
+    For an edge ``from_id`` and ``to_id`` are set, and ends name their types; an upsert may leave ends out that its key
+    does not need.
+    """
 
     entity: EntityKind
     type_name: str
     assigns: tuple[Assign, ...]
-    from_id: Constant | ParameterRef | None = None
-    to_id: Constant | ParameterRef | None = None
+    from_id: Scalarlike | None = None
+    to_id: Scalarlike | None = None
     from_type: str | None = None
     to_type: str | None = None
+    mode: InsertMode | None = None
+    for_each: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
-        ends = "" if self.from_id is None else f" from {self.from_type} {self.from_id} to {self.to_type} {self.to_id}"
-        return f"insert {self.entity} {self.type_name}{ends}{_set(self.assigns)}"
+        start = "" if self.from_id is None else f" from {self.from_type} {self.from_id}"
+        end = "" if self.to_id is None else f" to {self.to_type} {self.to_id}"
+        each = "" if self.for_each is None else f" for each {_named(self.for_each)}"
+        return f"{_MODES[self.mode]} {self.entity} {self.type_name}{start}{end}{_set(self.assigns)}{each}"
 
 
 @record
 class UpdatePlan:
-    """Assign properties of every node that matches."""
+    """Assign properties of every entity that matches."""
 
     type_name: str
     assigns: tuple[Assign, ...]
-    where: Compare
+    where: Compare | Condition
+    entity: EntityKind = "node"
 
     def __str__(self) -> str:
-        return f"update node {self.type_name}{_set(self.assigns)} where {self.where}"
+        return f"update {self.entity} {self.type_name}{_set(self.assigns)} where {self.where}"
 
 
 @record
@@ -262,7 +260,7 @@ class DeletePlan:
 
     entity: EntityKind
     type_name: str
-    where: Compare
+    where: Compare | Condition
     cascades: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -270,16 +268,70 @@ class DeletePlan:
         return f"delete {self.entity} {self.type_name} where {self.where}{cascade}"
 
 
-StatementPlan = InsertPlan | UpdatePlan | DeletePlan
+@record
+class BoundEntity:
+    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them."""
+
+    variable: str
+    entity: EntityKind
+    type_name: str
+    cascades: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"${self.variable}: {self.type_name}"
+
+
+@record
+class MatchPlan:
+    """Finds the rows that the statements behind it are about.
+
+    ``read`` returns the id of each variable's entity, then the values that travel with the rows.
+    """
+
+    read: ReadPlan
+    entities: tuple[BoundEntity, ...]
+    values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(["match", *_operator_lines(self.read.stages[0].operators, "    ")])
+
+
+@record
+class UpdateMatchedPlan:
+    """Assign properties of every entity that a variable of the match holds."""
+
+    target: BoundEntity
+    assigns: tuple[Assign, ...]
+
+    def __str__(self) -> str:
+        return f"update {self.target.entity} {self.target}{_set(self.assigns)}"
+
+
+@record
+class DeleteMatchedPlan:
+    """Remove every entity that these variables of the match hold."""
+
+    targets: tuple[BoundEntity, ...]
+
+    def __str__(self) -> str:
+        return f"delete {', '.join(map(str, self.targets))}"
+
+
+StatementPlan = InsertPlan | UpdatePlan | DeletePlan | MatchPlan | UpdateMatchedPlan | DeleteMatchedPlan
 
 
 @record
 class MutationPlan:
-    """The statements of a mutation, in text order."""
+    """The statements of a mutation, in text order, and what it returns.
+
+    ``returned`` are computed of the rows of the last match, or of the entities that the last statement wrote, when the
+    statements have been run.
+    """
 
     name: str
     parameters: tuple[ParameterSlot, ...]
     statements: tuple[StatementPlan, ...]
+    returned: tuple[Output, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -287,7 +339,10 @@ class MutationPlan:
 
     def describe(self) -> str:
         """Return the plan as text for people, one statement per line."""
-        return "\n".join([_head("mutation", self), *(f"  {statement}" for statement in self.statements)])
+        lines = [_head("mutation", self), *(f"  {statement}" for statement in self.statements)]
+        if self.returned is not None:
+            lines += ["  return", *(f"    {output}" for output in self.returned)]
+        return "\n".join(lines)
 
 
 Plan = ReadPlan | MutationPlan
@@ -299,6 +354,9 @@ def _head(kind: str, plan: Plan) -> str:
 
 def _read_lines(plan: ReadPlan) -> Iterator[str]:
     yield _head("read", plan)
+    if plan.stages:
+        yield from _stage_lines(plan)
+        return
     yield from _operator_lines(plan.operators, "  ")
     if plan.groups is not None:
         keys = ", ".join(plan.outputs[index].name for index in plan.groups)
@@ -314,11 +372,55 @@ def _read_lines(plan: ReadPlan) -> Iterator[str]:
     yield from (f"    {output}" for output in plan.outputs)
 
 
+def _stage_lines(plan: ReadPlan) -> Iterator[str]:
+    for number, stages in enumerate((plan.stages, *(union.stages for union in plan.unions))):
+        if number:
+            yield "  union all" if plan.unions[number - 1].keeps_duplicates else "  union"
+        for stage in stages:
+            yield from _operator_lines(stage.operators, "  ")
+            yield from _output_lines(stage.output)
+    if plan.united is not None:
+        yield from _output_lines(plan.united)
+
+
+def _output_lines(output: OutputPlan) -> Iterator[str]:
+    if output.keys is not None:
+        names = ", ".join(str(key) for _, key in output.keys)
+        yield f"  group by {names}" if names else "  group into one row"
+        yield from (f"    {name} = {call}" for name, call in output.aggregates)
+    if output.having is not None:
+        yield f"  having {output.having}"
+    if output.is_distinct:
+        yield "  distinct"
+    if output.order:
+        yield f"  order by {', '.join(str(key) for key in output.order)}"
+    if output.per:
+        yield f"  per {', '.join(map(str, output.per))}"
+    if output.offset is not None:
+        yield f"  offset {output.offset}"
+    if output.limit is not None:
+        yield f"  limit {output.limit}"
+    yield "  return"
+    yield from (f"    {shown}" for shown in output.shown)
+
+
+def output_lines(plan: ReadPlan) -> Iterator[str]:
+    """Yield what a read of stages makes of the rows that its last one matches."""
+    lines = list(_output_lines(plan.stages[-1].output if plan.united is None else plan.united))
+    named = lines.index("  return")
+    yield from lines[:named]
+    yield f"return {', '.join(output.name for output in plan.outputs)}"
+
+
 def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:
     for operator in operators:
         yield f"{margin}{operator}"
-        if isinstance(operator, AntiJoin):
+        if isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
             yield from _operator_lines(operator.inner, margin + "  ")
+
+
+def _named(variables: tuple[str, ...]) -> str:
+    return ", ".join(f"${name}" for name in variables)
 
 
 def _set(assigns: tuple[Assign, ...]) -> str:

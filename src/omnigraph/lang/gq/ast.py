@@ -1,7 +1,6 @@
-"""The syntax tree of a ``.gq`` file, exactly as written.
+"""The syntax tree of a ``.gq`` file, exactly as written: declarations, bodies and statements.
 
-Spans take no part in equality, so that a parsed text equals its reformatted self. Variable names are held
-without their ``$``; the anonymous variable is ``_``.
+Their expressions and clauses are in ``expressions.py``; whoever walks a tree finds all of it here.
 """
 
 from __future__ import annotations
@@ -9,15 +8,137 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal as Choice
 
+from omnigraph.lang.gq.expressions import (
+    ANONYMOUS,
+    Aggregate,
+    AggregateFunction,
+    AliasRef,
+    AllProperties,
+    Arithmetic,
+    ArithmeticOp,
+    Binding,
+    Block,
+    BlockKind,
+    Bm25,
+    BooleanLiteral,
+    Call,
+    Case,
+    CaseBranch,
+    Clause,
+    Comparison,
+    Condition,
+    ConditionOp,
+    DateLiteral,
+    DateTimeLiteral,
+    Each,
+    Expression,
+    Filter,
+    FilterOp,
+    FloatLiteral,
+    Hops,
+    IntegerLiteral,
+    ListExpression,
+    ListItem,
+    ListLiteral,
+    Literal,
+    Logical,
+    Nearest,
+    Negation,
+    Negative,
+    Not,
+    Now,
+    NullLiteral,
+    NullTest,
+    OptionalBlock,
+    PathClause,
+    PropertyAccess,
+    PropertyMatch,
+    Rrf,
+    StringLiteral,
+    TextFunction,
+    TextSearch,
+    Traversal,
+    Variable,
+)
 from omnigraph.lang.source import NOWHERE, Comment, Ident, SourceText, Span
 from omnigraph.records import record
 
-CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
-FilterOp = Choice["=", "!=", ">", "<", ">=", "<=", "contains", "starts_with"]
-TextFunction = Choice["search", "fuzzy", "match_text"]
-AggregateFunction = Choice["count", "sum", "avg", "min", "max"]
+__all__ = [
+    "ANONYMOUS",
+    "Aggregate",
+    "AggregateFunction",
+    "AliasRef",
+    "AllProperties",
+    "Amount",
+    "Arithmetic",
+    "ArithmeticOp",
+    "Assignment",
+    "Binding",
+    "Block",
+    "BlockKind",
+    "Bm25",
+    "BooleanLiteral",
+    "Call",
+    "Case",
+    "CaseBranch",
+    "Clause",
+    "CompareOp",
+    "Comparison",
+    "Condition",
+    "ConditionOp",
+    "DateLiteral",
+    "DateTimeLiteral",
+    "Delete",
+    "DeleteMatched",
+    "Each",
+    "Expression",
+    "Filter",
+    "FilterOp",
+    "FloatLiteral",
+    "Hops",
+    "Insert",
+    "IntegerLiteral",
+    "ListExpression",
+    "ListItem",
+    "ListLiteral",
+    "Literal",
+    "Logical",
+    "MatchStatement",
+    "MutationBody",
+    "Nearest",
+    "Negation",
+    "Negative",
+    "Not",
+    "Now",
+    "NullLiteral",
+    "NullTest",
+    "OptionalBlock",
+    "Ordering",
+    "Parameter",
+    "PathClause",
+    "Predicate",
+    "Projection",
+    "PropertyAccess",
+    "PropertyMatch",
+    "QueryDecl",
+    "QueryFile",
+    "ReadBody",
+    "Rrf",
+    "Stage",
+    "Statement",
+    "StringLiteral",
+    "TextFunction",
+    "TextSearch",
+    "Traversal",
+    "TypeRef",
+    "Union",
+    "Update",
+    "UpdateMatched",
+    "Upsert",
+    "Variable",
+]
 
-ANONYMOUS = "_"
+CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
 
 
 @record
@@ -31,233 +152,6 @@ class TypeRef:
     span: Span = field(default=NOWHERE, compare=False)
 
 
-# Expressions
-
-
-@record
-class StringLiteral:
-    """``"…"`` with escapes resolved."""
-
-    value: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class IntegerLiteral:
-    """An unsigned integer that fits a signed 64-bit value."""
-
-    value: int
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class FloatLiteral:
-    """``digits.digits``; ``text`` keeps the written digits so that the formatter loses none."""
-
-    value: float
-    text: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class BooleanLiteral:
-    """``true`` or ``false``."""
-
-    value: bool
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class DateLiteral:
-    """``date("…")``; the text is validated when the value is used."""
-
-    text: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class DateTimeLiteral:
-    """``datetime("…")``; the text is validated when the value is used."""
-
-    text: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class ListLiteral:
-    """``[…]``, possibly empty; nested lists parse and are refused by the checker."""
-
-    items: tuple[Literal, ...]
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-Literal = StringLiteral | IntegerLiteral | FloatLiteral | BooleanLiteral | DateLiteral | DateTimeLiteral | ListLiteral
-
-
-@record
-class Variable:
-    """``$name``: a parameter, a node variable, an edge variable, or the anonymous ``$_``."""
-
-    name: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class PropertyAccess:
-    """``$x.prop``."""
-
-    variable: Variable
-    property: Ident
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class AllProperties:
-    """``$x.*``, legal as a projection only."""
-
-    variable: Variable
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Now:
-    """``now()``."""
-
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class AliasRef:
-    """A bare name: meant to be a return alias."""
-
-    name: str
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Nearest:
-    """``nearest($x.vec, query)``."""
-
-    target: PropertyAccess
-    query: Expression
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class TextSearch:
-    """``search``, ``match_text`` or ``fuzzy`` with its optional edit distance."""
-
-    function: TextFunction
-    target: Expression
-    query: Expression
-    max_edits: Expression | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Bm25:
-    """``bm25(field, query)``."""
-
-    target: Expression
-    query: Expression
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Rrf:
-    """``rrf(ranking, ranking [, k])``."""
-
-    first: Nearest | Bm25
-    second: Nearest | Bm25
-    k: Expression | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Aggregate:
-    """``count(e)`` and its siblings."""
-
-    function: AggregateFunction
-    argument: Expression
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-Expression = (
-    Literal | Variable | PropertyAccess | AllProperties | Now | AliasRef | Nearest | TextSearch | Bm25 | Rrf | Aggregate
-)
-
-Value = Literal | Variable | Now
-
-
-# Match clauses
-
-
-@record
-class PropertyMatch:
-    """``prop: value`` inside the braces of a binding."""
-
-    property: Ident
-    value: Value
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Binding:
-    """``$x: Type { prop: value, … }``."""
-
-    variable: Variable
-    type_name: Ident
-    predicates: tuple[PropertyMatch, ...] = ()
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Hops:
-    """``{min,max}``; ``{min,}`` parses and is refused by the checker."""
-
-    minimum: int
-    maximum: int | None
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Traversal:
-    """``$a edge $b``, ``$a $w:edge $b``, ``$a <edge>{1,3} $b``."""
-
-    source: Variable
-    edge: Ident
-    destination: Variable
-    edge_variable: Variable | None = None
-    is_undirected: bool = False
-    hops: Hops | None = None
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Filter:
-    """``left op right``."""
-
-    left: Expression
-    op: FilterOp
-    right: Expression
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-@record
-class Negation:
-    """``not { clause+ }``."""
-
-    clauses: tuple[Clause, ...]
-    span: Span = field(default=NOWHERE, compare=False)
-
-
-# A text predicate stands as a clause of its own.
-Clause = Binding | Traversal | Filter | TextSearch | Negation
-
-
-# Bodies and declarations
-
-
 @record
 class Projection:
     """``expression [as alias]``."""
@@ -269,21 +163,59 @@ class Projection:
 
 @record
 class Ordering:
-    """``expression [asc|desc]``; ``direction`` is what was written, None when nothing was."""
+    """``expression [asc|desc] [nulls first|last]``; what was not written is None."""
 
     expression: Expression
     direction: Choice["asc", "desc"] | None = None
+    nulls: Choice["first", "last"] | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+# How many rows: a number, or the parameter that brings it.
+Amount = int | Variable
+
+
+@record
+class Stage:
+    """``match {…} with [distinct] {…} [having …] [order {…}] [offset N] [limit N [per {…}]]``."""
+
+    match: tuple[Clause, ...]
+    projections: tuple[Projection, ...]
+    is_distinct: bool = False
+    having: Expression | None = None
+    orderings: tuple[Ordering, ...] = ()
+    offset: Amount | None = None
+    limit: Amount | None = None
+    per: tuple[Expression, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Union:
+    """``union [all]`` with a read that has no order, offset or limit of its own."""
+
+    read: ReadBody
+    keeps_duplicates: bool
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class ReadBody:
-    """``match {…} return {…} [order {…}] [limit N]``."""
+    """``stage* match {…} return {…} union* [order {…}] [offset N] [limit N]``.
+
+    The order, the offset and the limit are those of everything that was united.
+    """
 
     match: tuple[Clause, ...]
     projections: tuple[Projection, ...]
     orderings: tuple[Ordering, ...] = ()
-    limit: int | None = None
+    limit: Amount | None = None
+    stages: tuple[Stage, ...] = ()
+    is_distinct: bool = False
+    having: Expression | None = None
+    offset: Amount | None = None
+    per: tuple[Expression, ...] = ()
+    unions: tuple[Union, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -292,56 +224,96 @@ class Assignment:
     """``prop: value`` of an insert or update."""
 
     property: Ident
-    value: Value
+    value: Expression
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Predicate:
-    """The one comparison of a ``where``."""
+    """A ``where`` that compares one property with a plain value."""
 
     property: Ident
     op: CompareOp
-    value: Value
+    value: Expression
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Insert:
-    """``insert Type { … }``."""
+    """``insert Type { … } [if absent | strict] [for each $x, …]``."""
 
     type_name: Ident
     assignments: tuple[Assignment, ...]
+    if_present: Choice["replace", "keep", "refuse"] = "replace"
+    for_each: tuple[Variable, ...] = ()
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class Upsert:
+    """``upsert Type { … } [for each $x, …]``."""
+
+    type_name: Ident
+    assignments: tuple[Assignment, ...]
+    for_each: tuple[Variable, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Update:
-    """``update Type set { … } where …``."""
+    """``update Type set { … } where … [if version = …]``."""
 
     type_name: Ident
     assignments: tuple[Assignment, ...]
-    predicate: Predicate
+    predicate: Predicate | Expression
+    version: Expression | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class UpdateMatched:
+    """``update $x set { … }``."""
+
+    variable: Variable
+    assignments: tuple[Assignment, ...]
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class Delete:
-    """``delete Type where …``."""
+    """``delete Type where … [if version = …]``."""
 
     type_name: Ident
-    predicate: Predicate
+    predicate: Predicate | Expression
+    version: Expression | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
-Statement = Insert | Update | Delete
+@record
+class DeleteMatched:
+    """``delete $x, …``."""
+
+    variables: tuple[Variable, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@record
+class MatchStatement:
+    """``match { clause+ }`` before the statements that use its variables."""
+
+    clauses: tuple[Clause, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Statement = Insert | Upsert | Update | UpdateMatched | Delete | DeleteMatched | MatchStatement
 
 
 @record
 class MutationBody:
-    """One or more statements, run in text order."""
+    """One or more statements, run in text order, and what is returned of what they leave."""
 
     statements: tuple[Statement, ...]
+    projections: tuple[Projection, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 
 

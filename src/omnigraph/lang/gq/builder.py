@@ -1,187 +1,53 @@
-"""Builds declarations, bodies and clauses from what the grammar recognises, bottom up, one rule at a time."""
+"""Builds declarations, bodies and statements from what the grammar recognises, bottom up, one rule at a time."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
-from lark import Token, Transformer
-
 from omnigraph.lang.gq.ast import (
-    Aggregate,
     AliasRef,
     AllProperties,
+    Amount,
     Assignment,
-    Binding,
-    Bm25,
     BooleanLiteral,
-    DateLiteral,
-    DateTimeLiteral,
+    Comparison,
     Delete,
-    Filter,
-    FloatLiteral,
-    Hops,
+    DeleteMatched,
     Insert,
-    IntegerLiteral,
-    ListLiteral,
+    MatchStatement,
     MutationBody,
     Nearest,
-    Negation,
-    Now,
+    NullLiteral,
     Ordering,
     Parameter,
     Predicate,
     Projection,
-    PropertyAccess,
-    PropertyMatch,
     QueryDecl,
     ReadBody,
-    Rrf,
-    StringLiteral,
-    TextSearch,
-    Traversal,
+    Stage,
     TypeRef,
+    Union,
     Update,
+    UpdateMatched,
+    Upsert,
     Variable,
 )
-from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span, unquote
+from omnigraph.lang.gq.build_clauses import COMPARE_OPS, VALUES, ClauseBuilder
+from omnigraph.lang.gq.build_expressions import bounded_integer, plain_word, span_of
+from omnigraph.lang.gq.foreign import foreign_type
+from omnigraph.lang.lalr import Token
+from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span
 from omnigraph.lang.source import Ident, Span
+from omnigraph.records import record
 
 # ruff: noqa: D102 - each method is the grammar rule or alias of its name; its docstring would be that rule
-
-
-_MAX_INTEGER = 2**63 - 1
-
-
-def ident(token: Token) -> Ident:
-    """Return the name that a token spells."""
-    return Ident(text=str(token), span=token_span(token))
-
-
-def bounded_integer(token: Token, maximum: int, what: str) -> int:
-    """Return the value of an integer token, refusing more than ``maximum``."""
-    digits = token.lstrip("0") or "0"
-    # Judged by length first: Python refuses to convert a decimal text of thousands of digits.
-    if len(digits) > len(str(maximum)) or int(digits) > maximum:
-        raise SyntaxFinding(f"{what} is too large, the limit is {maximum}", token_span(token))
-    return int(digits)
-
-
-def span_of(first: Any, last: Any) -> Span:
-    """Return the span from one child to another; a child is a token or a node of ours."""
-    start = first.start_pos or 0 if isinstance(first, Token) else first.span.start
-    end = last.end_pos or 0 if isinstance(last, Token) else last.span.end
-    return Span(start, end)
-
-
-def _variable(token: Token) -> Variable:
-    name = str(token)[1:]
-    if name[0].isupper():
-        lowered = name[0].lower() + name[1:]
-        raise SyntaxFinding(
-            f"variable '${name}' must start with a lower-case letter or '_'",
-            token_span(token),
-            expected=("a $variable",),
-            suggestion=f"did you mean '${lowered}'?",
-        )
-    return Variable(name=name, span=token_span(token))
-
-
-def _string(token: Token) -> StringLiteral:
-    return StringLiteral(value=unquote(token), span=token_span(token))
-
-
-def _float(token: Token) -> FloatLiteral:
-    value = float(token)
-    if math.isinf(value):
-        raise SyntaxFinding("float literal does not fit a 64-bit float", token_span(token))
-    return FloatLiteral(value=value, text=str(token), span=token_span(token))
-
-
-class ExpressionBuilder(Transformer[Token, Any]):
-    """One method per rule or alias of the grammar's lower half, each given its children in order."""
-
-    NAME = staticmethod(ident)
-    TYPE_NAME = staticmethod(ident)
-    VARIABLE = staticmethod(_variable)
-    STRING = staticmethod(_string)
-    FLOAT = staticmethod(_float)
-
-    def integer(self, children: list[Any]) -> IntegerLiteral:
-        (token,) = children
-        return IntegerLiteral(value=bounded_integer(token, _MAX_INTEGER, "integer literal"), span=token_span(token))
-
-    def boolean(self, children: list[Any]) -> BooleanLiteral:
-        (word,) = children
-        return BooleanLiteral(value=word == "true", span=token_span(word))
-
-    def date(self, children: list[Any]) -> DateLiteral:
-        keyword, text, closing = children
-        return DateLiteral(text=text.value, span=span_of(keyword, closing))
-
-    def datetime(self, children: list[Any]) -> DateTimeLiteral:
-        keyword, text, closing = children
-        return DateTimeLiteral(text=text.value, span=span_of(keyword, closing))
-
-    def list_literal(self, children: list[Any]) -> ListLiteral:
-        opening, *items, closing = children
-        return ListLiteral(items=tuple(items), span=span_of(opening, closing))
-
-    def property_access(self, children: list[Any]) -> PropertyAccess:
-        variable, name = children
-        return PropertyAccess(variable=variable, property=name, span=span_of(variable, name))
-
-    def all_properties(self, children: list[Any]) -> AllProperties:
-        variable, star = children
-        return AllProperties(variable=variable, span=span_of(variable, star))
-
-    def alias_ref(self, children: list[Any]) -> AliasRef:
-        (word,) = children
-        name = ident(word) if isinstance(word, Token) else word
-        return AliasRef(name=name.text, span=name.span)
-
-    def now(self, children: list[Any]) -> Now:
-        keyword, closing = children
-        return Now(span=span_of(keyword, closing))
-
-    def nearest(self, children: list[Any]) -> Nearest:
-        keyword, target, query, closing = children
-        return Nearest(target=target, query=query, span=span_of(keyword, closing))
-
-    def bm25(self, children: list[Any]) -> Bm25:
-        keyword, target, query, closing = children
-        return Bm25(target=target, query=query, span=span_of(keyword, closing))
-
-    def rrf(self, children: list[Any]) -> Rrf:
-        keyword, first, second, k, closing = children
-        return Rrf(first=first, second=second, k=k, span=span_of(keyword, closing))
-
-    def search(self, children: list[Any]) -> TextSearch:
-        function, target, query, closing = children
-        name: Any = str(function)
-        return TextSearch(function=name, target=target, query=query, span=span_of(function, closing))
-
-    def fuzzy(self, children: list[Any]) -> TextSearch:
-        function, target, query, max_edits, closing = children
-        span = span_of(function, closing)
-        return TextSearch(function="fuzzy", target=target, query=query, max_edits=max_edits, span=span)
-
-    def aggregate(self, children: list[Any]) -> Aggregate:
-        function, argument, closing = children
-        name: Any = str(function)
-        return Aggregate(function=name, argument=argument, span=span_of(function, closing))
-
-
-# ruff: noqa: D102 - each method is the grammar rule or alias of its name; its docstring would be that rule
-
 
 BASE_TYPES = ("Blob", "Bool", "Date", "DateTime", "F32", "F64", "I32", "I64", "String", "U32", "U64")
 VECTOR = "Vector"
 ANNOTATIONS = ("@description", "@instruction")
 
 _MAX_DIMENSION_TEXT = 2**63 - 1
-_MAX_HOPS = 2**32 - 1
 _MAX_LIMIT = 2**64 - 1
 
 
@@ -197,7 +63,19 @@ def _annotation_name(token: Token) -> Token:
     return token
 
 
-class TreeBuilder(ExpressionBuilder):
+@record
+class _Part:
+    """A part of a body on its way to the body."""
+
+    span: Span
+    items: tuple[Any, ...] = ()
+    is_distinct: bool = False
+    having: Any = None
+    amount: Any = None
+    per: tuple[Any, ...] = ()
+
+
+class TreeBuilder(ClauseBuilder):
     """The builder of a whole file; its result is the tuple of declarations."""
 
     ANNOTATION = staticmethod(_annotation_name)
@@ -207,6 +85,10 @@ class TreeBuilder(ExpressionBuilder):
 
     def query_decl(self, children: list[Any]) -> QueryDecl:
         keyword, name, parameters, annotations, body, closing = children
+        if isinstance(body, MutationBody) and isinstance(body.statements[-1], MatchStatement) and not body.projections:
+            expected = ("'return'", "'with'", "a statement")
+            msg = "syntax error: unexpected '}'; expected 'return', 'with' or a statement"
+            raise SyntaxFinding(msg, token_span(closing), expected=expected)
         return QueryDecl(
             name=name,
             body=body,
@@ -260,29 +142,95 @@ class TreeBuilder(ExpressionBuilder):
         return str(name), text.value, span_of(name, closing)
 
     def read_body(self, children: list[Any]) -> ReadBody:
-        (opening, match), (last, projections), order, limit = children
-        if order is not None:
-            last = order[0]
-        if limit is not None:
-            last = limit[0]
+        read, *unions, order, offset, limit = children
+        amount, per = (None, ()) if limit is None else (limit.amount, limit.per)
+        last = next((part for part in (limit, offset, order, *reversed(unions)) if part is not None), read)
+        body: ReadBody = replace(
+            read,
+            orderings=order.items if order is not None else (),
+            offset=offset.amount if offset is not None else None,
+            limit=amount,
+            per=per,
+            unions=tuple(unions),
+            span=read.span.to(last.span),
+        )
+        return body
+
+    def read_query(self, children: list[Any]) -> ReadBody:
+        opening, *stages, returned = children
+        first = returned.items[0]
+        if not stages and first.expression == AliasRef(name="distinct") and first.alias is None:
+            suggestion = "write 'return distinct { … }'"
+            raise SyntaxFinding("'distinct' stands before the braces", first.span, suggestion=suggestion)
+        match, found = opening.items, []
+        for stage, following in stages:
+            found.append(replace(stage, match=match))
+            match = () if following is None else following.items
         return ReadBody(
             match=match,
-            projections=projections,
-            orderings=order[1] if order is not None else (),
-            limit=limit[1] if limit is not None else None,
-            span=span_of(opening, last),
+            projections=returned.items,
+            stages=tuple(found),
+            is_distinct=returned.is_distinct,
+            having=returned.having,
+            span=opening.span.to(returned.span),
         )
 
-    def match_part(self, children: list[Any]) -> tuple[Token, tuple[Any, ...]]:
-        return children[0], tuple(children[1:])
+    def stage(self, children: list[Any]) -> tuple[Stage, Any]:
+        stage, following = children
+        return stage, following
 
-    def return_part(self, children: list[Any]) -> tuple[Token, tuple[Any, ...]]:
-        return children[-1], tuple(children[1:-1])
+    def with_part(self, children: list[Any]) -> Stage:
+        keyword, distinct, *projections, closing, having, order, offset, limit = children
+        amount, per = (None, ()) if limit is None else (limit.amount, limit.per)
+        last = next((part for part in (limit, offset, order, having) if part is not None), closing)
+        return Stage(
+            match=(),
+            projections=tuple(projections),
+            is_distinct=distinct is not None,
+            having=having,
+            orderings=order.items if order is not None else (),
+            offset=offset.amount if offset is not None else None,
+            limit=amount,
+            per=per,
+            span=span_of(keyword, last),
+        )
 
-    order_part = return_part
+    def union_part(self, children: list[Any]) -> Union:
+        keyword, every, read = children
+        return Union(read=read, keeps_duplicates=every is not None, span=span_of(keyword, read))
 
-    def limit_part(self, children: list[Any]) -> tuple[Token, int]:
-        return children[1], bounded_integer(children[1], _MAX_LIMIT, "limit")
+    def match_part(self, children: list[Any]) -> _Part:
+        keyword, *clauses, closing = children
+        return _Part(items=tuple(clauses), span=span_of(keyword, closing))
+
+    def return_part(self, children: list[Any]) -> _Part:
+        keyword, distinct, *projections, closing, having = children
+        return _Part(
+            items=tuple(projections),
+            is_distinct=distinct is not None,
+            having=having,
+            span=span_of(keyword, having or closing),
+        )
+
+    def having_part(self, children: list[Any]) -> Any:
+        return children[1]
+
+    def order_part(self, children: list[Any]) -> _Part:
+        keyword, *orderings, closing = children
+        return _Part(items=tuple(orderings), span=span_of(keyword, closing))
+
+    def offset_part(self, children: list[Any]) -> _Part:
+        keyword, amount = children
+        return _Part(amount=_amount(amount, "offset"), span=span_of(keyword, amount))
+
+    def limit_part(self, children: list[Any]) -> _Part:
+        keyword, amount, per = children
+        items = () if per is None else per.items
+        return _Part(amount=_amount(amount, "limit"), per=items, span=span_of(keyword, per or amount))
+
+    def per_part(self, children: list[Any]) -> _Part:
+        keyword, *expressions, closing = children
+        return _Part(items=tuple(expressions), span=span_of(keyword, closing))
 
     def projection(self, children: list[Any]) -> Projection:
         expression, keyword, alias = children
@@ -292,89 +240,87 @@ class TreeBuilder(ExpressionBuilder):
         return Projection(expression=expression, alias=alias, span=span_of(expression, alias or expression))
 
     def ordering(self, children: list[Any]) -> Ordering:
-        expression, direction = children
+        expression, direction, nulls, place = children
         if direction is not None and isinstance(expression, Nearest):
             msg = f"nearest orders by distance and takes no '{direction}'"
             raise SyntaxFinding(msg, token_span(direction), suggestion=f"remove '{direction}'")
+        if isinstance(expression, NullLiteral):
+            # Nothing is ordered by null: it is the alias of that name.
+            expression = AliasRef(name="null", span=expression.span)
         return Ordering(
             expression=expression,
-            direction=_word(direction),
-            span=span_of(expression, direction or expression),
+            direction=plain_word(direction),
+            nulls=plain_word(place),
+            span=span_of(expression, place or nulls or direction or expression),
         )
-
-    def negation(self, children: list[Any]) -> Negation:
-        return Negation(clauses=tuple(children[1:-1]), span=span_of(children[0], children[-1]))
-
-    def binding(self, children: list[Any]) -> Binding:
-        variable, type_name, *rest = children
-        return Binding(
-            variable=variable,
-            type_name=type_name,
-            predicates=rest[0] if rest else (),
-            span=span_of(variable, children[-1]),
-        )
-
-    def prop_matches(self, children: list[Any]) -> tuple[PropertyMatch, ...]:
-        return tuple(children)
-
-    def prop_match(self, children: list[Any]) -> PropertyMatch:
-        name, value = children
-        return PropertyMatch(property=name, value=value, span=span_of(name, value))
-
-    def directed(self, children: list[Any]) -> Traversal:
-        source, edge, hops, destination = children
-        span = source.span.to(destination.span)
-        return Traversal(source=source, edge=_edge_name(edge), destination=destination, hops=hops, span=span)
-
-    def undirected(self, children: list[Any]) -> Traversal:
-        return replace(self.directed(children), is_undirected=True)
-
-    def directed_bound(self, children: list[Any]) -> Traversal:
-        source, edge_variable, *rest = children
-        return replace(self.directed([source, *rest]), edge_variable=edge_variable)
-
-    def undirected_bound(self, children: list[Any]) -> Traversal:
-        return replace(self.directed_bound(children), is_undirected=True)
-
-    def hops(self, children: list[Any]) -> Hops:
-        opening, least, most, closing = children
-        return Hops(
-            minimum=bounded_integer(least, _MAX_HOPS, "hop bound"),
-            maximum=bounded_integer(most, _MAX_HOPS, "hop bound") if most is not None else None,
-            span=span_of(opening, closing),
-        )
-
-    def filter(self, children: list[Any]) -> Filter:
-        left, op, right = children
-        return Filter(left=left, op=_word(op), right=right, span=span_of(left, right))
 
     def mutation_body(self, children: list[Any]) -> MutationBody:
-        return MutationBody(statements=tuple(children), span=span_of(children[0], children[-1]))
+        *found, returned = children
+        statements = tuple(
+            MatchStatement(clauses=item.items, span=item.span) if isinstance(item, _Part) else item for item in found
+        )
+        return MutationBody(
+            statements=statements,
+            projections=() if returned is None else returned.items,
+            span=statements[0].span.to(statements[-1].span if returned is None else returned.span),
+        )
 
     def insert(self, children: list[Any]) -> Insert:
-        keyword, type_name, *assignments, closing = children
-        return Insert(type_name=type_name, assignments=tuple(assignments), span=span_of(keyword, closing))
+        keyword, type_name, *assignments, closing, mode, for_each = children
+        return Insert(
+            type_name=type_name,
+            assignments=tuple(assignments),
+            if_present="replace" if mode is None else mode.items[0],
+            for_each=() if for_each is None else for_each.items,
+            span=span_of(keyword, for_each or mode or closing),
+        )
+
+    def insert_mode(self, children: list[Any]) -> _Part:
+        if_present = "refuse" if children[0].type == "STRICT" else "keep"
+        return _Part(items=(if_present,), span=span_of(children[0], children[-1]))
+
+    def upsert(self, children: list[Any]) -> Upsert:
+        keyword, type_name, *assignments, closing, for_each = children
+        return Upsert(
+            type_name=type_name,
+            assignments=tuple(assignments),
+            for_each=() if for_each is None else for_each.items,
+            span=span_of(keyword, for_each or closing),
+        )
 
     def update(self, children: list[Any]) -> Update:
-        keyword, type_name, _set, *assignments, _where, predicate = children
+        keyword, type_name, _set, *assignments, _closing, _where, where, version = children
         return Update(
             type_name=type_name,
             assignments=tuple(assignments),
-            predicate=predicate,
-            span=span_of(keyword, predicate),
+            predicate=_predicate(where),
+            version=version,
+            span=span_of(keyword, version or where),
         )
 
+    def update_matched(self, children: list[Any]) -> UpdateMatched:
+        keyword, variable, _set, *assignments, closing = children
+        return UpdateMatched(variable=variable, assignments=tuple(assignments), span=span_of(keyword, closing))
+
     def delete(self, children: list[Any]) -> Delete:
-        keyword, type_name, _where, predicate = children
-        return Delete(type_name=type_name, predicate=predicate, span=span_of(keyword, predicate))
+        keyword, type_name, _where, where, version = children
+        span = span_of(keyword, version or where)
+        return Delete(type_name=type_name, predicate=_predicate(where), version=version, span=span)
+
+    def delete_matched(self, children: list[Any]) -> DeleteMatched:
+        keyword, *variables = children
+        return DeleteMatched(variables=tuple(variables), span=span_of(keyword, variables[-1]))
+
+    def for_each(self, children: list[Any]) -> _Part:
+        keyword, _each, *variables = children
+        return _Part(items=tuple(variables), span=span_of(keyword, variables[-1]))
+
+    def guard(self, children: list[Any]) -> Any:
+        return children[-1]
 
     def assignment(self, children: list[Any]) -> Assignment:
         name, value = children
         return Assignment(property=name, value=value, span=span_of(name, value))
-
-    def predicate(self, children: list[Any]) -> Predicate:
-        name, op, value = children
-        return Predicate(property=name, op=_word(op), value=value, span=span_of(name, value))
 
 
 def _require_base_type(name: Ident) -> None:
@@ -382,7 +328,7 @@ def _require_base_type(name: Ident) -> None:
         return
     if name.text == VECTOR:
         raise SyntaxFinding("a vector needs its dimension", name.span, suggestion=f"write '{VECTOR}(N)'")
-    near = nearest_name(name.text, BASE_TYPES)
+    near = foreign_type(name.text) or nearest_name(name.text, BASE_TYPES)
     raise SyntaxFinding(
         f"'{name.text}' is not a parameter type",
         name.span,
@@ -391,10 +337,29 @@ def _require_base_type(name: Ident) -> None:
     )
 
 
-def _edge_name(word: Ident | Token) -> Ident:
-    return ident(word) if isinstance(word, Token) else word
+def _predicate(where: Any) -> Any:
+    """Return a comparison of a property with a plain value as such, and any other condition as it is."""
+    match where:
+        case Comparison(left=left, op=op, right=right, span=span) if op in COMPARE_OPS and isinstance(right, VALUES):
+            name = _property_name(left)
+            if name is not None:
+                plain_op: Any = op
+                return Predicate(property=Ident(text=name, span=left.span), op=plain_op, value=right, span=span)
+    return where
 
 
-def _word(token: Token | None) -> Any:
-    """Return the plain text of a keyword or operator; the grammar has already chosen among the legal ones."""
-    return None if token is None else str(token)
+def _property_name(operand: Any) -> str | None:
+    """Return the name that the left side of a ``where`` is: no constant is compared with another there."""
+    match operand:
+        case AliasRef(name=name):
+            return str(name)
+        case BooleanLiteral(value=value):
+            return "true" if value else "false"
+        case NullLiteral():
+            return "null"
+        case _:
+            return None
+
+
+def _amount(found: Any, what: str) -> Amount:
+    return found if isinstance(found, Variable) else bounded_integer(found, _MAX_LIMIT, what)

@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
 from omnigraph.lang.gq.ast import (
-    Aggregate,
-    AliasRef,
-    AllProperties,
     Assignment,
     Binding,
-    Bm25,
-    BooleanLiteral,
     Clause,
-    DateLiteral,
-    DateTimeLiteral,
     Delete,
+    DeleteMatched,
     Expression,
-    Filter,
-    FloatLiteral,
     Insert,
-    IntegerLiteral,
-    ListLiteral,
-    Literal,
+    MatchStatement,
     MutationBody,
-    Nearest,
     Negation,
-    Now,
+    OptionalBlock,
     Ordering,
     Parameter,
-    Predicate,
     Projection,
-    PropertyAccess,
     PropertyMatch,
     QueryDecl,
     QueryFile,
     ReadBody,
-    Rrf,
+    Stage,
     Statement,
-    StringLiteral,
-    TextSearch,
-    Traversal,
-    TypeRef,
     Update,
-    Variable,
+    UpdateMatched,
+    Upsert,
+)
+from omnigraph.lang.gq.format_expressions import (
+    as_condition,
+    binding_head,
+    clause_lines,
+    expression_lines,
+    format_amount,
+    format_clause,
+    format_expression,
+    format_parameter,
+    statement_head,
+    statement_tail,
+    tail_lines,
 )
 from omnigraph.lang.layout import (
     INDENT,
@@ -63,165 +60,8 @@ from omnigraph.lang.parsing import quote_string
 from omnigraph.lang.source import Comment, Span
 from omnigraph.records import record
 
-
-def format_type(type_ref: TypeRef) -> str:
-    """Return a parameter type as people write it.
-
-    >>> format_type(TypeRef(scalar="String", is_list=True, nullable=True))
-    '[String]?'
-    """
-    scalar = type_ref.scalar if type_ref.dimension is None else f"{type_ref.scalar}({type_ref.dimension})"
-    return f"{f'[{scalar}]' if type_ref.is_list else scalar}{'?' if type_ref.nullable else ''}"
-
-
-def format_parameter(parameter: Parameter) -> str:
-    """Return ``$name: Type``."""
-    return f"${parameter.name}: {format_type(parameter.type)}"
-
-
-def format_expression(expression: Expression) -> str:
-    """Return an expression.
-
-    >>> format_expression(Aggregate(function="count", argument=Variable(name="p")))
-    'count($p)'
-    """
-    match expression:
-        case Variable(name=name):
-            return f"${name}"
-        case PropertyAccess(variable=variable, property=name):
-            return f"${variable.name}.{name.text}"
-        case AllProperties(variable=variable):
-            return f"${variable.name}.*"
-        case Now():
-            return "now()"
-        case AliasRef(name=name):
-            return name
-        case Nearest() | Bm25() | Rrf():
-            return _ranking(expression)
-        case TextSearch(function=function, target=target, query=query, max_edits=max_edits):
-            return _call(function, target, query, max_edits)
-        case Aggregate(function=function, argument=argument):
-            return _call(function, argument)
-        case _:
-            return format_literal(expression)
-
-
-def format_literal(literal: Literal) -> str:
-    """Return a literal.
-
-    >>> format_literal(ListLiteral(items=(IntegerLiteral(value=1), BooleanLiteral(value=True))))
-    '[1, true]'
-    """
-    match literal:
-        case StringLiteral(value=text):
-            return quote_string(text)
-        case IntegerLiteral(value=number):
-            return str(number)
-        case FloatLiteral(text=digits):
-            return digits
-        case BooleanLiteral(value=truth):
-            return "true" if truth else "false"
-        case DateLiteral(text=text):
-            return f"date({quote_string(text)})"
-        case DateTimeLiteral(text=text):
-            return f"datetime({quote_string(text)})"
-        case ListLiteral(items=items):
-            return f"[{', '.join(map(format_literal, items))}]"
-        case _:
-            assert_never(literal)
-
-
-def format_clause(clause: Clause) -> str:
-    """Return a match clause, however long.
-
-    >>> format_clause(Filter(left=Variable(name="a"), op="<", right=Now()))
-    '$a < now()'
-    """
-    match clause:
-        case Binding(predicates=()):
-            return binding_head(clause)
-        case Binding(predicates=predicates):
-            return f"{binding_head(clause)} {{ {', '.join(map(format_pair, predicates))} }}"
-        case Traversal():
-            return _traversal(clause)
-        case Filter(left=left, op=op, right=right):
-            return f"{format_expression(left)} {op} {format_expression(right)}"
-        case TextSearch():
-            return format_expression(clause)
-        case Negation(clauses=clauses):
-            return f"not {{ {' '.join(map(format_clause, clauses))} }}"
-        case _:
-            assert_never(clause)
-
-
-def binding_head(binding: Binding) -> str:
-    """Return ``$x: Type``, the part of a binding before its braces."""
-    return f"${binding.variable.name}: {binding.type_name.text}"
-
-
-def format_pair(pair: PropertyMatch | Assignment) -> str:
-    """Return ``prop: value``."""
-    return f"{pair.property.text}: {format_expression(pair.value)}"
-
-
-def format_projection(projection: Projection) -> str:
-    """Return an expression with its alias."""
-    alias = f" as {projection.alias.text}" if projection.alias is not None else ""
-    return f"{format_expression(projection.expression)}{alias}"
-
-
-def format_ordering(ordering: Ordering) -> str:
-    """Return an expression with its direction."""
-    direction = f" {ordering.direction}" if ordering.direction is not None else ""
-    return f"{format_expression(ordering.expression)}{direction}"
-
-
-def statement_head(statement: Statement) -> str:
-    """Return a statement up to its braces or its ``where``."""
-    match statement:
-        case Insert():
-            return f"insert {statement.type_name.text}"
-        case Update():
-            return f"update {statement.type_name.text} set"
-        case Delete():
-            return f"delete {statement.type_name.text}"
-        case _:
-            assert_never(statement)
-
-
-def format_predicate(predicate: Predicate) -> str:
-    """Return the comparison of a ``where``."""
-    return f"{predicate.property.text} {predicate.op} {format_expression(predicate.value)}"
-
-
-def _ranking(ranking: Nearest | Bm25 | Rrf) -> str:
-    match ranking:
-        case Nearest(target=target, query=query):
-            return _call("nearest", target, query)
-        case Bm25(target=target, query=query):
-            return _call("bm25", target, query)
-        case Rrf(first=first, second=second, k=k):
-            return _call("rrf", first, second, k)
-        case _:
-            assert_never(ranking)
-
-
-def _call(function: str, *arguments: Expression | None) -> str:
-    written = (format_expression(argument) for argument in arguments if argument is not None)
-    return f"{function}({', '.join(written)})"
-
-
-def _traversal(traversal: Traversal) -> str:
-    edge = f"<{traversal.edge.text}>" if traversal.is_undirected else traversal.edge.text
-    if traversal.edge_variable is not None:
-        edge = f"${traversal.edge_variable.name}:{edge}"
-    if traversal.hops is not None:
-        maximum = "" if traversal.hops.maximum is None else traversal.hops.maximum
-        edge = f"{edge}{{{traversal.hops.minimum},{maximum}}}"
-    return f"${traversal.source.name} {edge} ${traversal.destination.name}"
-
-
 _BLANKS = " \t\r\n"
+_WORD = re.compile(r"[$\w]+")
 
 
 class Regions:
@@ -248,6 +88,13 @@ class Regions:
                 at += 1
             else:
                 break
+        return at
+
+    def behind_words(self, at: int, count: int) -> int:
+        """Return the end of the ``count`` words at or behind ``at``."""
+        for _ in range(count):
+            found = _WORD.match(self._text, self.skip(at))
+            at = at if found is None else found.end()
         return at
 
     def _before(self, at: int) -> int:
@@ -335,50 +182,107 @@ class _QueryWriter:
             if text is not None
         ]
         name = f"query {query.name.text}"
-        *above, last = self._list(_Brackets(f"{name}(", ")"), query.parameters, format_parameter, region, 0)
+        *above, last = self._list(
+            _Brackets(opening=f"{name}(", closing=")"), query.parameters, _parameter_lines, region, 0
+        )
         line = " ".join([last, *annotations, "{"])
         if not annotations or len(line) <= MAX_COLUMNS:
             return [*above, line]
         return [*above, last, *(f"{INDENT}{annotation}" for annotation in annotations), "{"]
 
     def _parts(self, body: ReadBody | MutationBody) -> list[Item[_Part]]:
-        if isinstance(body, MutationBody):
-            return [self._statement_item(statement) for statement in body.statements]
-        return self._read_parts(body)
-
-    def _read_parts(self, body: ReadBody) -> list[Item[_Part]]:
-        at = body.span.start
-        parts: list[Item[_Part]] = []
-        writers: list[tuple[Sequence[_Leaf], Callable[[Span, int], list[str]]]] = [
-            (body.match, lambda region, depth: self._clauses("match", body.match, region, depth)),
-            (body.projections, partial(self._list, _Brackets("return { ", " }"), body.projections, format_projection)),
-            (body.orderings, partial(self._list, _Brackets("order { ", " }"), body.orderings, format_ordering)),
-        ]
-        for nodes, write in writers:
-            if not nodes:
-                continue
-            inside = self._regions.around(nodes[0].span, nodes[-1].span)
-            parts.append(Item(value=_Part(write=write), span=Span(at, inside.end + 1), inside=inside))
-            at = self._regions.skip(inside.end + 1)
-        if body.limit is not None:
-            limit = _Part(write=lambda _region, _depth: [f"limit {body.limit}"])
-            parts.append(Item(value=limit, span=Span(at, body.span.end)))
+        if isinstance(body, ReadBody):
+            return self._read_parts(body)
+        parts = [self._statement_item(statement) for statement in body.statements]
+        if body.projections:
+            self._add_list(parts, _Brackets(opening="return { ", closing=" }"), body.projections, _projection_lines)
         return parts
 
+    def _read_parts(self, body: ReadBody) -> list[Item[_Part]]:
+        parts: list[Item[_Part]] = []
+        start = body.span.start
+        for stage in body.stages:
+            self._add_match(parts, stage.match, start)
+            self._add_output(parts, "with", stage)
+            self._add_tail(parts, stage)
+        self._add_match(parts, body.match, start)
+        self._add_output(parts, "return", body)
+        for union in body.unions:
+            line = "union all" if union.keeps_duplicates else "union"
+            self._add_line(parts, line, union.span.start)
+            parts += self._read_parts(union.read)
+        self._add_tail(parts, body)
+        return parts
+
+    def _add_match(self, parts: list[Item[_Part]], clauses: Sequence[Clause], start: int) -> None:
+        if clauses:
+            inside = self._regions.around(clauses[0].span, clauses[-1].span)
+            span = Span(self._next(parts, start), inside.end + 1)
+            parts.append(Item(value=_Part(write=partial(self._clauses, "match", clauses)), span=span, inside=inside))
+
+    def _add_output(self, parts: list[Item[_Part]], word: str, part: Stage | ReadBody) -> None:
+        distinct = " distinct" if part.is_distinct else ""
+        tail = None if part.having is None else _Tail(word="having", condition=part.having)
+        brackets = _Brackets(opening=f"{word}{distinct} {{ ", closing=" }", tail=tail)
+        self._add_list(parts, brackets, part.projections, _projection_lines)
+        if part.having is not None:
+            last = parts[-1]
+            parts[-1] = Item(value=last.value, span=Span(last.span.start, part.having.span.end), inside=last.inside)
+
+    def _add_tail(self, parts: list[Item[_Part]], part: Stage | ReadBody) -> None:
+        if part.orderings:
+            self._add_list(parts, _Brackets(opening="order { ", closing=" }"), part.orderings, _ordering_lines)
+        if part.offset is not None:
+            self._add_line(parts, f"offset {format_amount(part.offset)}")
+        if part.limit is None:
+            return
+        limit = f"limit {format_amount(part.limit)}"
+        if part.per:
+            self._add_list(parts, _Brackets(opening=f"{limit} per {{ ", closing=" }"), part.per, expression_lines)
+        else:
+            self._add_line(parts, limit)
+
+    def _add_list(
+        self, parts: list[Item[_Part]], brackets: _Brackets, nodes: Sequence[L], write: Callable[[L, int], list[str]]
+    ) -> None:
+        inside = self._regions.around(nodes[0].span, nodes[-1].span)
+        span = Span(self._next(parts, 0), inside.end + 1)
+        parts.append(Item(value=_Part(write=partial(self._list, brackets, nodes, write)), span=span, inside=inside))
+
+    def _add_line(self, parts: list[Item[_Part]], line: str, start: int = 0) -> None:
+        at = self._next(parts, start)
+        end = self._regions.behind_words(at, len(line.split()))
+        parts.append(Item(value=_Part(write=lambda _region, _depth: [line]), span=Span(at, max(end, at + 1))))
+
+    def _next(self, parts: Sequence[Item[_Part]], start: int) -> int:
+        """Return where the next part begins: nothing but blanks and comments stands between two."""
+        return self._regions.skip(max(start, parts[-1].span.end)) if parts else start
+
     def _statement_item(self, statement: Statement) -> Item[_Part]:
-        head = statement_head(statement)
         match statement:
-            case Delete(predicate=predicate):
-                line = f"{head} where {format_predicate(predicate)}"
+            case MatchStatement(clauses=clauses):
+                inside = self._regions.around(clauses[0].span, clauses[-1].span)
+                write = partial(self._clauses, "match", clauses)
+                return Item(value=_Part(write=write), span=statement.span, inside=inside)
+            case DeleteMatched(variables=variables):
+                line = f"delete {', '.join(f'${variable.name}' for variable in variables)}"
                 return Item(value=_Part(write=lambda _region, _depth: [line]), span=statement.span)
-            case Insert(assignments=assignments):
-                brackets = _Brackets(f"{head} {{ ", " }")
-            case Update(assignments=assignments, predicate=predicate):
-                brackets = _Brackets(f"{head} {{ ", f" }} where {format_predicate(predicate)}")
+            case Delete():
+                tail = _tail(statement)
+                head = [statement_head(statement)]
+                return Item(
+                    value=_Part(write=lambda _region, depth: tail.lines(head, _width(depth))), span=statement.span
+                )
+            case Insert(assignments=pairs) | Upsert(assignments=pairs) | UpdateMatched(assignments=pairs):
+                closing = f" }}{statement_tail(statement)}"
+                brackets = _Brackets(opening=f"{statement_head(statement)} {{ ", closing=closing)
+            case Update(assignments=pairs):
+                opening = f"{statement_head(statement)} {{ "
+                brackets = _Brackets(opening=opening, closing=" }", tail=_tail(statement))
             case _:
                 assert_never(statement)
-        inside = self._regions.around(assignments[0].span, assignments[-1].span)
-        write = partial(self._list, brackets, assignments, format_pair)
+        inside = self._regions.around(pairs[0].span, pairs[-1].span)
+        write = partial(self._list, brackets, pairs, _pair_lines)
         return Item(value=_Part(write=write), span=statement.span, inside=inside)
 
     def _clauses(self, head: str, clauses: Sequence[Clause], region: Span, depth: int) -> list[str]:
@@ -388,7 +292,7 @@ class _QueryWriter:
 
     def _clause_item(self, clause: Clause) -> Item[Clause]:
         match clause:
-            case Binding(predicates=nodes) | Negation(clauses=nodes) if nodes:
+            case Binding(predicates=nodes) | Negation(clauses=nodes) | OptionalBlock(clauses=nodes) if nodes:
                 inside = self._regions.around(nodes[0].span, nodes[-1].span)
                 return Item(value=clause, span=clause.span, inside=inside)
             case _:
@@ -396,48 +300,97 @@ class _QueryWriter:
 
     def _clause(self, item: Item[Clause], depth: int) -> list[str]:
         clause = item.value
-        line = format_clause(clause)
         inside = item.inside
         if inside is None:
-            return [line]
+            return clause_lines(clause, _width(depth))
         if isinstance(clause, Binding):
-            brackets = _Brackets(f"{binding_head(clause)} {{ ", " }")
-            return self._list(brackets, clause.predicates, format_pair, inside, depth)
-        if isinstance(clause, Negation) and (
-            self._weaver.comments_in(inside) or not _is_short(clause) or not _fits(line, depth)
+            brackets = _Brackets(opening=f"{binding_head(clause)} {{ ", closing=" }")
+            return self._list(brackets, clause.predicates, _pair_lines, inside, depth)
+        line = format_clause(clause)
+        if isinstance(clause, Negation | OptionalBlock) and (
+            self._weaver.comments_in(inside) or not _is_short(clause) or len(line) > _width(depth)
         ):
-            return self._clauses("not", clause.clauses, inside, depth)
+            return self._clauses("not" if isinstance(clause, Negation) else "optional", clause.clauses, inside, depth)
         return [line]
 
     def _list(
-        self, brackets: _Brackets, nodes: Sequence[L], phrase: Callable[[L], str], region: Span, depth: int
+        self, brackets: _Brackets, nodes: Sequence[L], write: Callable[[L, int], list[str]], region: Span, depth: int
     ) -> list[str]:
         """Write nodes between brackets: on one line if they fit and no comment stands among them."""
-        phrases = [phrase(node) for node in nodes]
+        width = _width(depth)
+        written = [write(node, width - len(INDENT) - 1) for node in nodes]
+        phrases = [lines[0] for lines in written]
         line = f"{brackets.opening}{', '.join(phrases)}{brackets.closing}"
-        if not self._weaver.comments_in(region) and (_fits(line, depth) or not nodes):
-            return [line]
-        commas = [","] * (len(nodes) - 1) + [""]
-        items = [
-            Item(value=f"{text}{comma}", span=node.span)
-            for text, comma, node in zip(phrases, commas, nodes, strict=False)
-        ]
+        is_flat = len(line) <= width and all(len(lines) == 1 for lines in written)
+        if not self._weaver.comments_in(region) and (is_flat or not nodes):
+            return brackets.with_tail([line], width)
+        for lines in written[:-1]:
+            lines[-1] += ","
+        items = [Item(value=lines, span=node.span) for lines, node in zip(written, nodes, strict=True)]
         woven = self._weaver.weave(items, region)
-        lines = render_rows(woven.rows, lambda item: [item.value], depth=1)
-        return [append_comments(brackets.opening.rstrip(), woven.opening), *lines, brackets.closing.lstrip()]
+        rows = render_rows(woven.rows, lambda item: item.value, depth=1)
+        opening = append_comments(brackets.opening.rstrip(), woven.opening)
+        return [opening, *rows, *brackets.with_tail([brackets.closing.lstrip()], width)]
 
 
-@dataclass(frozen=True, slots=True)
+@record
+class _Tail:
+    """A condition behind braces, and the little that may follow it."""
+
+    word: str
+    condition: Expression
+    ending: str = ""
+
+    def lines(self, head: Sequence[str], width: int) -> list[str]:
+        lines = tail_lines(head, self.word, self.condition, width - len(self.ending))
+        lines[-1] += self.ending
+        return lines
+
+
+@record
 class _Brackets:
     """What stands before and behind a list; a space on their inner side vanishes when the list is broken up."""
 
     opening: str
     closing: str
+    tail: _Tail | None = None
+
+    def with_tail(self, lines: list[str], width: int) -> list[str]:
+        return lines if self.tail is None else self.tail.lines(lines, width)
 
 
-def _is_short(negation: Negation) -> bool:
-    return len(negation.clauses) == 1 and not isinstance(negation.clauses[0], Negation)
+def _tail(statement: Update | Delete) -> _Tail:
+    ending = "" if statement.version is None else f" if version = {format_expression(statement.version)}"
+    return _Tail(word="where", condition=as_condition(statement.predicate), ending=ending)
 
 
-def _fits(line: str, depth: int) -> bool:
-    return len(INDENT) * depth + len(line) <= MAX_COLUMNS
+def _parameter_lines(parameter: Parameter, _width: int) -> list[str]:
+    return [format_parameter(parameter)]
+
+
+def _projection_lines(projection: Projection, width: int) -> list[str]:
+    alias = "" if projection.alias is None else f" as {projection.alias.text}"
+    lines = expression_lines(projection.expression, width - len(alias))
+    lines[-1] += alias
+    return lines
+
+
+def _ordering_lines(ordering: Ordering, width: int) -> list[str]:
+    direction = f" {ordering.direction}" if ordering.direction is not None else ""
+    nulls = f" nulls {ordering.nulls}" if ordering.nulls is not None else ""
+    lines = expression_lines(ordering.expression, width - len(direction) - len(nulls))
+    lines[-1] += f"{direction}{nulls}"
+    return lines
+
+
+def _pair_lines(pair: PropertyMatch | Assignment, width: int) -> list[str]:
+    first, *others = expression_lines(pair.value, width - len(pair.property.text) - 2)
+    return [f"{pair.property.text}: {first}", *others]
+
+
+def _is_short(block: Negation | OptionalBlock) -> bool:
+    return len(block.clauses) == 1 and not isinstance(block.clauses[0], Negation | OptionalBlock)
+
+
+def _width(depth: int) -> int:
+    return MAX_COLUMNS - len(INDENT) * depth

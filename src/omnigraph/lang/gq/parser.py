@@ -9,36 +9,58 @@ from dataclasses import replace
 from omnigraph.errors import MissingThing, QueryNotFoundError, QuerySyntaxError
 from omnigraph.lang.gq.ast import QueryDecl, QueryFile
 from omnigraph.lang.gq.builder import TreeBuilder
-from omnigraph.lang.parsing import Grammar, scan_comments
+from omnigraph.lang.gq.foreign import foreign_hint
+from omnigraph.lang.gq.lexer import QueryLexing
+from omnigraph.lang.parsing import Grammar, TokenGroup, scan_comments
 from omnigraph.lang.source import read_source
 
 _NAME = "a name"
 _TYPE_NAME = "a type name"
 
-_KEYWORDS = (
-    *("query", "match", "return", "order", "limit", "not", "as", "asc", "desc", "contains", "starts_with"),
-    *("insert", "update", "delete", "set", "where", "now", "nearest", "bm25"),
+# Words that are names where nothing else may stand, and begin an expression elsewhere.
+_SOFT_WORDS = frozenset(
+    {
+        *("NOW", "NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "COUNT", "AGGREGATE", "DATE", "DATETIME"),
+        *("NOT", "EXISTS", "CASE", "OPTIONAL", "EACH", "PATH", "DISTINCT"),
+    }
 )
+_LITERALS = frozenset({"STRING", "INTEGER", "FLOAT", "TRUE", "FALSE", "NULL"})
+_JOINING = frozenset(
+    {
+        *("CMP", "MORETHAN", "LESSTHAN", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "MATCHES", "IN", "NOT_IN"),
+        *("IS_NULL", "IS_NOT_NULL", "AND", "OR"),
+    }
+)
+_ARITHMETIC = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "LSQB_ITEM", "LPAR_CALL"})
 
-# Where an expression may start there are two dozen tokens: those that never stand alone share a word.
 _GRAMMAR = Grammar(
     package=__package__,
     builder=TreeBuilder,
+    lexing=QueryLexing,
     error=QuerySyntaxError,
     token_words={
-        **{word.upper(): f"'{word}'" for word in _KEYWORDS},
         **dict.fromkeys(("AGGREGATE", "FUZZY", "RRF", "TEXT_FUNCTION"), "a function"),
-        **dict.fromkeys(("DATE", "DATETIME", "FALSE", "FLOAT", "TRUE"), "a literal"),
+        **dict.fromkeys(("DATE", "DATETIME", "FALSE", "FLOAT", "TRUE", "NULL"), "a literal"),
         "ANNOTATION": "an annotation",
         "CMP": "a comparison",
         "INTEGER": "a whole number",
-        "LESSTHAN": "'<'",
-        "MORETHAN": "'>'",
         "NAME": _NAME,
         "STRING": "a string",
         "TYPE_NAME": _TYPE_NAME,
         "VARIABLE": "a $variable",
     },
+    token_kinds=dict.fromkeys((*_SOFT_WORDS, "TRUE", "FALSE", "NULL"), "NAME"),
+    # Where an expression may begin or go on there are two dozen tokens: they share a word.
+    token_groups=(
+        TokenGroup(
+            "an expression",
+            _SOFT_WORDS | _LITERALS | {"VARIABLE", "NAME", "LSQB", "LPAR", "MINUS"},
+            least=len(_SOFT_WORDS) + len(_LITERALS),
+            is_guessed=False,
+        ),
+        TokenGroup("an operator", _JOINING | _ARITHMETIC, least=3, is_guessed=True),
+    ),
+    hint=foreign_hint,
 )
 
 
@@ -64,14 +86,13 @@ def parse_queries(data: bytes | str, name: str = "<query>") -> QueryFile:
 def _suggest_case(error: QuerySyntaxError) -> QuerySyntaxError:
     """Say so if a word is refused for its first letter alone, as an edge written like its declaration is."""
     details = error.details
-    has_better = (details.suggestion or "").startswith("did you mean")
     word = re.fullmatch(r"'([A-Za-z])([A-Za-z0-9_]*)'", details.found or "")
-    if word is None or has_better:
+    if word is None or details.suggestion is not None:
         return error
     first, rest = word.groups()
-    if (_NAME if first.isupper() else _TYPE_NAME) not in details.expected:
+    if not ({_NAME, "an expression"} if first.isupper() else {_TYPE_NAME}) & set(details.expected):
         return error
-    other = f"{first.swapcase()}{rest}"
+    other = f"{first}{rest}".lower() if f"{first}{rest}".isupper() else f"{first.swapcase()}{rest}"
     return QuerySyntaxError(error.message, details=replace(details, suggestion=f"did you mean '{other}'?"))
 
 

@@ -6,9 +6,8 @@ import math
 import re
 from typing import Any, NoReturn, cast, get_args
 
-from lark import Token, Transformer
-
 from omnigraph.errors import SchemaCheckError
+from omnigraph.lang.lalr import Token
 from omnigraph.lang.parsing import SyntaxFinding, token_span, unquote
 from omnigraph.lang.pg.ast import (
     Annotation,
@@ -41,7 +40,7 @@ CONSTRAINT_NAMES = frozenset(get_args(ConstraintName))
 _COMMENT = re.compile(r"//[^\n]*\n|/\*[\s\S]*?\*/")
 
 
-class SchemaBuilder(Transformer[Token, Any]):
+class SchemaBuilder:
     """One method per rule of the grammar; children arrive already built, punctuation that ends a span included."""
 
     def start(self, declarations: list[Declaration]) -> tuple[Declaration, ...]:

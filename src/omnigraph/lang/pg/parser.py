@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors import SchemaSyntaxError
+from omnigraph.lang.contextual import ContextualLexing
 from omnigraph.lang.parsing import Grammar, scan_comments
 from omnigraph.lang.pg.ast import SchemaFile
 from omnigraph.lang.pg.builder import SchemaBuilder
@@ -13,6 +14,7 @@ _BASE_TYPES = ("String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64
 _GRAMMAR = Grammar(
     package="omnigraph.lang.pg",
     builder=SchemaBuilder,
+    lexing=ContextualLexing,
     error=SchemaSyntaxError,
     token_words={
         "INTERFACE": "'interface'",

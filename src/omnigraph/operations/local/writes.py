@@ -12,7 +12,7 @@ from omnigraph.engine.schema import apply_schema as apply_schema_text
 from omnigraph.errors import SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.txn.transaction import OnConflict
-from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag
+from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag, check_whole
 
 if TYPE_CHECKING:
     from omnigraph.engine.load import LoadResult
@@ -40,6 +40,7 @@ def mutate(graph: OpenGraph, request: MutateRequest, attached: Attachments) -> M
         ExpectedVersionMismatchError, SchemaMovedError: another writer changed what it was decided on, and
             ``on_conflict`` is ``refuse``.
         ClaimBusyError: other writers kept changing what it was decided on.
+        AffectedLimitError: it would change more than ``max_affected`` entities.
     """
     del attached
     check_choice("params_form", request.params_form, get_args(ParamsForm))
@@ -68,6 +69,7 @@ def _mutate(
     decode: Callable[[CompiledQuery], Mapping[str, Any] | ParameterRows],
 ) -> MutationResult:
     check_choice("on_conflict", request.on_conflict, get_args(OnConflict))
+    check_whole("max_affected", request.max_affected, optional=True)
 
     def run() -> MutationResult:
         branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
@@ -84,6 +86,8 @@ def _mutate(
             on_conflict=request.on_conflict,
             schema_hash=schema.hash,
             embedder=graph.embedder,
+            memory=graph.reads.memory,
+            max_affected=request.max_affected,
         )
 
     return _for_newest_schema(run, lambda: request.on_conflict == "rerun")

@@ -10,7 +10,7 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, Scan, Step
+from omnigraph.engine.query.steps import AntiJoinStep, BlockStep, CountExpand, LinkTest, OptionalStep, Scan, Step
 from omnigraph.ir.model import (
     AggregateCall,
     Column,
@@ -20,8 +20,12 @@ from omnigraph.ir.model import (
     Filter,
     OutputExpression,
     Predicate,
+    RankingValue,
     ReadPlan,
     SameEntity,
+    Unwind,
+    Walk,
+    operands_of,
 )
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Relation
@@ -108,6 +112,9 @@ def uses(step: Step) -> Live:
             return frozenset({(step.expand.source, KEY)})
         case AntiJoinStep():
             return frozenset().union(*(uses(inner) for inner in step.steps), ((name, KEY) for name in _starts(step)))
+        case OptionalStep() | BlockStep() | Unwind() | Walk():
+            # Turned away before anything is laid out.
+            return frozenset()
         case _:
             assert_never(step)
 
@@ -116,7 +123,9 @@ def predicate_uses(predicate: Predicate) -> Live:
     """Return what a predicate looks at."""
     if isinstance(predicate, SameEntity):
         return frozenset({(predicate.left, KEY), (predicate.right, KEY)})
-    return frozenset((column.variable, column.property) for column in read_columns(predicate))
+    ids = (value for value in operands_of(predicate) if isinstance(value, EntityRef))
+    properties = {(column.variable, column.property) for column in read_columns(predicate)}
+    return frozenset(properties | {(value.variable, KEY) for value in ids})
 
 
 def result_uses(read: ReadPlan) -> Live:
@@ -133,11 +142,13 @@ def _expression_uses(expression: OutputExpression) -> Iterator[Property]:
         # Rows are counted without a look at them.
         if expression.function == "count" and isinstance(expression.argument, EntityRef):
             return
-        expression = expression.argument
-    if isinstance(expression, Column):
-        yield expression.variable, expression.property
-    elif isinstance(expression, EntityRef):
-        yield expression.variable, KEY
+        value = expression.argument
+    else:
+        value = None if isinstance(expression, RankingValue) else expression
+    if isinstance(value, Column):
+        yield value.variable, value.property
+    elif isinstance(value, EntityRef):
+        yield value.variable, KEY
 
 
 def _starts(step: AntiJoinStep) -> Iterator[str]:

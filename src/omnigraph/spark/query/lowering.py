@@ -6,8 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step, walk
-from omnigraph.errors import BadValue, SparkUnsupportedError
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    BlockStep,
+    CountExpand,
+    LinkTest,
+    OptionalStep,
+    QueryPlan,
+    Scan,
+    Step,
+    walk,
+)
+from omnigraph.errors import BadValue, InternalError, SparkUnsupportedError
 from omnigraph.ir.model import (
     Bm25Ranking,
     Expand,
@@ -19,6 +29,10 @@ from omnigraph.ir.model import (
     RrfRanking,
     SameEntity,
     TextMatch,
+    Truth,
+    Unwind,
+    Walk,
+    operands_of,
 )
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
 from omnigraph.spark.query.reading import Reading, properties
@@ -62,6 +76,9 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return count_expand(reading, match, step, live)
         case AntiJoinStep():
             return _unless(reading, match, step, live)
+        case OptionalStep() | BlockStep() | Unwind() | Walk():
+            message = f"a step that does not run on Spark: {step}"
+            raise InternalError(message)
         case _:
             assert_never(step)
 
@@ -146,6 +163,19 @@ def check_lowerable(plan: QueryPlan) -> None:
         function, text = found
         details = BadValue(what="construct", value=function, expected="a read without text or vector search")
         raise SparkUnsupportedError(f"{function} does not run on Spark: {text}", details=details)
+    staged = next(_staged(plan), None)
+    if staged is not None:
+        details = BadValue(what="construct", value=staged, expected="one match with plain columns, groups and order")
+        message = f"this read does not run on Spark yet: it needs {staged}"
+        raise SparkUnsupportedError(message, details=details, hint="run it on the local engine: --engine local")
+
+
+def _staged(plan: QueryPlan) -> Iterator[str]:
+    if plan.read.stages:
+        yield "computed, distinct or staged rows"
+    for step, _ in walk(plan.steps, plan.variables):
+        if isinstance(step, OptionalStep | BlockStep | Unwind | Walk):
+            yield str(step)
 
 
 def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
@@ -159,7 +189,15 @@ def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
             predicates = step.filters
         elif isinstance(step, CountExpand):
             predicates = step.expand.filters
-        yield from ((item.function, str(item)) for item in predicates if isinstance(item, TextMatch))
+        yield from ((item.function, str(item)) for predicate in predicates for item in _text_matches(predicate))
+
+
+def _text_matches(predicate: Predicate) -> Iterator[TextMatch]:
+    if isinstance(predicate, TextMatch):
+        yield predicate
+    for value in operands_of(predicate):
+        if isinstance(value, Truth) and isinstance(value.predicate, TextMatch):
+            yield value.predicate
 
 
 def _function(ranking: Ranking) -> str:

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import one_array
-from omnigraph.engine.query.frame import Frame, Mask, RowIds
+from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.values import passing
 from omnigraph.errors import InternalError
-from omnigraph.ir.model import Column, Constant, ParameterRef, SameEntity, TextMatch
+from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.query.layout import Layout
@@ -65,6 +66,25 @@ class CarriedRows:
         """Return in which rows two variables hold the same entity."""
         left, right = (self._rows.column(self._layout.name(name)) for name in (predicate.left, predicate.right))
         return np.asarray(pc.equal(left, right).to_numpy(), dtype=np.bool_)
+
+    def passes(self, condition: Condition) -> Mask:
+        """Return in which rows a condition is true."""
+        return passing(condition, self)
+
+    def entity_ids(self, variable: str) -> pa.Array:
+        """Return the ids of a variable's entities."""
+        return one_array(self._rows.column(self._layout.name(variable)))
+
+    def subset(self, positions: Positions) -> CarriedRows:
+        """Return some of the rows."""
+        return CarriedRows(self._given, self._layout, self._rows.take(pa.array(positions)))
+
+    def value(self, name: str) -> pa.Array:
+        """Refuse: what asks for it was turned away before anything ran."""
+        message = f"a value among carried rows: {name}"
+        raise InternalError(message)
+
+    entity_rows = entity_types = value
 
 
 class TaskRows:

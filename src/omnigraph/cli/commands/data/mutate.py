@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
-from omnigraph.cli.graphs import open_graph
+from omnigraph.cli.graphs import consents, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
     Actor,
@@ -14,6 +16,7 @@ from omnigraph.cli.options import (
     Branch,
     ConflictRule,
     IfCommit,
+    MaxAffected,
     OnConflict,
     Param,
     Params,
@@ -25,11 +28,16 @@ from omnigraph.cli.options import (
 )
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
-from omnigraph.errors import QueryParameterError
+from omnigraph.errors import AffectedLimitError, LimitExceeded, QueryParameterError
 from omnigraph.operations.writes import MutateRequest
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
+    from omnigraph.operations.request import Backend
+
+
+# A terminal is asked before more entities than this change.
+_ASKED_ABOVE = 10_000
 
 
 def read_params(text: str | None, path: str | None, each: Sequence[str] = ()) -> Any:
@@ -97,13 +105,15 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     branch: Branch = "main",
     expected_head: IfCommit = None,
     on_conflict: OnConflict = ConflictRule.RERUN,
+    max_affected: MaxAffected = None,
     actor: Actor = None,
     as_json: AsJson = False,
 ) -> int:
     """Insert, update and delete rows with a query, in a single atomic commit.
 
     Exits with code 3 if --on-conflict refuse meets a conflict, 4 if the branch is not at the commit given by
-    --if-commit.
+    --if-commit, 9 if more than --max-affected entities would change. On a terminal, it asks before it changes more
+    than 10,000.
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
     source = read_query(query_path, query_text, name)
@@ -118,11 +128,26 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             actor=actor,
             expected_head=expected_head,
             on_conflict=on_conflict.value,
+            max_affected=max_affected,
             source_name=source.name,
         )
-        result = backend.execute(request)
+        result = _execute(backend, request, asks=max_affected is None and not as_json)
     show_mutation(result, as_json=as_json)
     return 0
+
+
+def _execute(backend: Backend, request: MutateRequest, *, asks: bool) -> MutationResult:
+    """Run a mutation; on a terminal, ask before it changes very many entities."""
+    if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return backend.execute(request)
+    try:
+        return backend.execute(replace(request, max_affected=_ASKED_ABOVE))
+    except AffectedLimitError as problem:
+        details = problem.details
+        count = details.actual if isinstance(details, LimitExceeded) else _ASKED_ABOVE
+        if not consents(f"{count:,} entities would change; continue? [y/N] "):
+            raise
+    return backend.execute(request)
 
 
 def show_mutation(result: MutationResult, *, as_json: bool) -> None:
@@ -131,6 +156,9 @@ def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
     if result.actor is not None:
         lines.append(f"actor_id: {result.actor}")
+    if result.rows is not None:
+        # Where the rows come from stands in the first line already.
+        lines += [line.rstrip() for line in result.rows.to_table().splitlines()[1:]]
     choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
 
 

@@ -13,7 +13,7 @@ from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighb
 from omnigraph.engine.query.operators.scan import morsel_rows
 from omnigraph.engine.query.steps import CountExpand
 from omnigraph.engine.query.topology import incident_edges, neighbour_counts, neighbour_sums, neighbours, reach
-from omnigraph.ir.model import Expand
+from omnigraph.ir.model import Expand, Walk
 
 # Rows whose many hops are walked together; the walk itself keeps its own memory in bounds.
 _WALKED_ROWS = 8192
@@ -57,19 +57,22 @@ def reached(
             is_backward=step.is_backward,
             check=context.limits.check,
         )
-    return _passing(context, step, rows, near.target_ids(found), edges)
+    targets = near.target_ids(found)
+    kept = passing_destinations(context, step, targets)
+    return rows[kept], targets[kept], None if edges is None else edges[kept]
 
 
-def _passing(
-    context: QueryContext, step: Expand, rows: Positions, targets: RowIds, edges: RowIds | None
-) -> tuple[Positions, RowIds, RowIds | None]:
+def passing_destinations(context: QueryContext, step: Expand | Walk, targets: RowIds) -> Positions | slice:
+    """Return the positions of the nodes that pass the filters of a step on its destination."""
+    if not step.filters:
+        return slice(None)
+    kept = np.arange(len(targets))
     for predicate in step.filters:
-        if not len(rows):
+        if not len(kept):
             break
-        kept = context.mask(Frame(length=len(targets), ids={step.destination: targets}), predicate)
-        rows, targets = rows[kept], targets[kept]
-        edges = None if edges is None else edges[kept]
-    return rows, targets, edges
+        chosen = targets[kept]
+        kept = kept[context.mask(Frame(length=len(chosen), ids={step.destination: chosen}), predicate)]
+    return kept
 
 
 def _pieces(near: Neighbourhood, step: Expand, frame: Frame) -> Iterator[Frame]:

@@ -6,7 +6,7 @@ Both are the same kind of arrays and are walked by the same functions, so that t
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -121,27 +121,33 @@ class _Known:
 
 
 def fetch_edges(
-    context: QueryContext, edge: EdgeType, direction: Direction, sources: RowIds, hops: int
-) -> FetchedEdges:
-    """Fetch every edge that a walk of so many hops from the sources can use, and the nodes at its ends."""
+    context: QueryContext, edges: Sequence[EdgeType], direction: Direction, sources: RowIds, hops: int
+) -> tuple[FetchedEdges, ...]:
+    """Fetch every edge that a walk of so many hops from the sources can use, and the nodes at its ends.
+
+    The edges have the same ends, and a walk may take any of them at every hop; the nodes of all are numbered together.
+    """
+    edge = edges[0]
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     starts, ends = context.entities(f"node:{start}"), context.entities(f"node:{end}")
     frontier = distinct(sources)
     near = _Known(ids=starts.values(frontier, KEY), row_ids=frontier)
     far = near if edge.is_same_type else _Known(ids=pa.array([], pa.string()), row_ids=np.zeros(0, dtype=np.int64))
-    pairs = [_NOTHING]
+    pairs = [[_NOTHING] for _ in edges]
     for _ in range(hops if edge.is_same_type else 1):
         context.limits.check()
         if not len(frontier):
             break
-        found = _edges_of(context.entities(edge.table_key), near, frontier, direction)
-        context.memory.demand.spend(demand_key(context, edge, direction), edges_cost(found.num_rows))
-        known_before = far.row_ids
-        far = _meet(ends, far, pc.unique(found.column("target")))
-        near = far if edge.is_same_type else near
-        pairs.append(_as_numbers(found, near, far))
+        known_before, from_here = far.row_ids, near
+        for one, collected in zip(edges, pairs, strict=True):
+            found = _edges_of(context.entities(one.table_key), from_here, frontier, direction)
+            context.memory.demand.spend(demand_key(context, one, direction), edges_cost(found.num_rows))
+            far = _meet(ends, far, pc.unique(found.column("target")))
+            near = far if edge.is_same_type else near
+            collected.append(_as_numbers(found, near, far))
         frontier = np.setdiff1d(far.row_ids, known_before)
-    return _assemble(np.concatenate(pairs, axis=1), near, far, is_same_type=edge.is_same_type)
+    joined = (np.concatenate(collected, axis=1) for collected in pairs)
+    return tuple(_assemble(entries, near, far, is_same_type=edge.is_same_type) for entries in joined)
 
 
 # Rows: source, target, edge.
@@ -238,9 +244,14 @@ class Neighbourhood:
         """Return the row ids of entities that were reached."""
         return (self.to_entities.all_ids if self.targets is None else self.targets)[codes]
 
+    @property
+    def all_edges(self) -> RowIds:
+        """The row ids of the edges, by number."""
+        return self.edge_entities.all_ids if self.edges is None else self.edges
+
     def edge_ids(self, codes: Positions) -> RowIds:
         """Return the row ids of edges."""
-        return (self.edge_entities.all_ids if self.edges is None else self.edges)[codes]
+        return self.all_edges[codes]
 
 
 def neighbourhood(
@@ -252,33 +263,49 @@ def neighbourhood(
     hops: int = 1,
 ) -> Neighbourhood:
     """Return edges in which everything can be found that lies within so many hops of the sources."""
-    edge = context.catalog.edges[edge_name]
+    return neighbourhoods(context, (edge_name,), direction, sources, hops=hops)[0]
+
+
+def neighbourhoods(
+    context: QueryContext,
+    edge_names: Sequence[str],
+    direction: Direction,
+    sources: RowIds,
+    *,
+    hops: int = 1,
+) -> tuple[Neighbourhood, ...]:
+    """Return the same for walks over several edges with the same ends; a node has one number in all of them."""
+    edges = [context.catalog.edges[name] for name in edge_names]
+    edge = edges[0]
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     from_entities, to_entities = context.entities(f"node:{start}"), context.entities(f"node:{end}")
-    edge_entities = context.entities(edge.table_key)
-    if walks_in_memory(context, edge, direction, sources, hops):
-        adjacency = context.memory.topology.adjacency(
-            edge_entities.table,
-            context.entities(f"node:{edge.from_type}").table,
-            context.entities(f"node:{edge.to_type}").table,
-            direction,
-            context.limits.check,
+    if any(walks_in_memory(context, one, direction, sources, hops) for one in edges):
+        return tuple(
+            Neighbourhood(
+                adjacency=context.memory.topology.adjacency(
+                    context.entities(one.table_key).table,
+                    context.entities(f"node:{edge.from_type}").table,
+                    context.entities(f"node:{edge.to_type}").table,
+                    direction,
+                    context.limits.check,
+                ),
+                from_entities=from_entities,
+                to_entities=to_entities,
+                edge_entities=context.entities(one.table_key),
+            )
+            for one in edges
         )
-        return Neighbourhood(
-            adjacency=adjacency,
+    return tuple(
+        Neighbourhood(
+            adjacency=fetched.adjacency,
             from_entities=from_entities,
             to_entities=to_entities,
-            edge_entities=edge_entities,
+            edge_entities=context.entities(one.table_key),
+            sources=fetched.sources,
+            targets=fetched.targets,
+            edges=fetched.edges,
         )
-    fetched = fetch_edges(context, edge, direction, sources, hops)
-    return Neighbourhood(
-        adjacency=fetched.adjacency,
-        from_entities=from_entities,
-        to_entities=to_entities,
-        edge_entities=edge_entities,
-        sources=fetched.sources,
-        targets=fetched.targets,
-        edges=fetched.edges,
+        for one, fetched in zip(edges, fetch_edges(context, edges, direction, sources, hops), strict=True)
     )
 
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import assert_never
 
 import numpy as np
 
 from omnigraph.engine.query.context import QueryContext
-from omnigraph.engine.query.frame import Frame, Mask
+from omnigraph.engine.query.frame import MISSING, Frame, Mask
+from omnigraph.engine.query.operators.blocks import anti_join, block_value, optional_join, unwind
 from omnigraph.engine.query.operators.expand import count_expand, expand_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import scan
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, Scan, Step
-from omnigraph.engine.query.topology import are_linked, neighbour_counts
-from omnigraph.ir.model import Expand, Filter
-
-RunSteps = Callable[[QueryContext, tuple[Step, ...], Iterator[Frame]], Iterator[Frame]]
+from omnigraph.engine.query.operators.walk import walk_rows
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    BlockStep,
+    CountExpand,
+    LinkTest,
+    OptionalStep,
+    Scan,
+    Step,
+)
+from omnigraph.engine.query.topology import are_linked
+from omnigraph.ir.model import Expand, Filter, Unwind, Walk
 
 
 def filter_rows(context: QueryContext, step: Filter, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -48,32 +56,20 @@ def _linked(near: Neighbourhood, frame: Frame, step: LinkTest) -> Mask:
     return linked
 
 
-def anti_join(context: QueryContext, step: AntiJoinStep, frames: Iterator[Frame], run: RunSteps) -> Iterator[Frame]:
-    """Keep the rows for which the inner steps find nothing."""
+def _present(context: QueryContext, frames: Iterator[Frame], *names: str) -> Iterator[Frame]:
+    """Leave out the rows where an entity that a step starts from is missing."""
+    wanted = [name for name in names if name in context.nullable]
+    if not wanted:
+        yield from frames
+        return
     for frame in frames:
-        context.limits.check()
-        refuted = _has_neighbour(context, step, frame) if step.is_existence else _refuted(context, step, frame, run)
-        kept = frame.keep(~refuted)
+        there = np.ones(frame.length, dtype=np.bool_)
+        for name in wanted:
+            if name in frame.ids:
+                there &= frame.ids[name] != MISSING
+        kept = frame.keep(there)
         if kept.length:
             yield kept
-
-
-def _has_neighbour(context: QueryContext, step: AntiJoinStep, frame: Frame) -> Mask:
-    expand = step.steps[0]
-    assert isinstance(expand, Expand)  # noqa: S101 - the rule that marks existence tests saw to it
-    near = neighbourhood(context, expand.edge, expand.direction, frame.ids[expand.source])
-    found: Mask = neighbour_counts(near.adjacency, near.source_codes(frame.ids[expand.source])) > 0
-    return found
-
-
-def _refuted(context: QueryContext, step: AntiJoinStep, frame: Frame, run: RunSteps) -> Mask:
-    """Tag every row, run the inner steps once over all of them, and see which tags come out."""
-    tag = f"#tag{len(frame.ids)}"
-    tagged = frame.binding({tag: np.arange(frame.length, dtype=np.int64)})
-    refuted = np.zeros(frame.length, dtype=np.bool_)
-    for found in run(context.within(step.variables), step.steps, context.limits.holding(iter([tagged]))):
-        refuted[found.ids[tag]] = True
-    return refuted
 
 
 def run_steps(context: QueryContext, steps: tuple[Step, ...], frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -91,15 +87,33 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
         case Scan():
             return scan(context, step, frames)
         case Expand():
-            return expand_rows(context, step, frames)
+            return expand_rows(context, step, _present(context, frames, step.source))
+        case Walk():
+            return walk_rows(context, step, _present(context, frames, step.source))
         case Filter():
             return filter_rows(context, step, frames)
         case LinkTest():
-            return link_test(context, step, frames)
+            return link_test(context, step, _present(context, frames, step.source, step.destination))
         case CountExpand():
             return count_expand(context, step, frames)
+        case AntiJoinStep() | OptionalStep() | BlockStep() | Unwind():
+            return _apply_block(context, step, frames)
+        case _:
+            assert_never(step)
+
+
+def _apply_block(
+    context: QueryContext, step: AntiJoinStep | OptionalStep | BlockStep | Unwind, frames: Iterator[Frame]
+) -> Iterator[Frame]:
+    match step:
         case AntiJoinStep():
             return anti_join(context, step, frames, run_steps)
+        case OptionalStep():
+            return optional_join(context, step, frames, run_steps)
+        case BlockStep():
+            return block_value(context, step, frames, run_steps)
+        case Unwind():
+            return unwind(context, step, frames)
         case _:
             assert_never(step)
 
@@ -109,7 +123,7 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
     bound = _bound(step)
     for frame in frames:
         for variable in bound:
-            entities = context.entities_of(variable)
+            entities = context.source_of(variable)
             for name in entities.columns:
                 context.limits.check(entities.values(frame.ids[variable], name).nbytes)
         yield frame
@@ -118,6 +132,8 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
 def _bound(step: Step) -> tuple[str, ...]:
     if isinstance(step, Scan):
         return (step.variable,)
-    if isinstance(step, Expand):
+    if isinstance(step, Walk) and not step.binds_edge:
+        return (step.destination,)
+    if isinstance(step, Expand | Walk):
         return (step.destination,) if step.edge_variable is None else (step.destination, step.edge_variable)
     return ()

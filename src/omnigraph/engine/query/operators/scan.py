@@ -49,7 +49,7 @@ def scan(context: QueryContext, step: Scan, frames: Iterator[Frame]) -> Iterator
 
 
 def _product(context: QueryContext, frame: Frame, variable: str, found: RowIds) -> Iterator[Frame]:
-    if frame.length == 1 and not frame.ids:
+    if frame.length == 1 and not frame.ids and not frame.values:
         for start in range(0, len(found), MORSEL):
             context.limits.check()
             piece = found[start : start + MORSEL]

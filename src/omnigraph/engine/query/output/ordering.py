@@ -6,7 +6,6 @@ One call that groups millions of rows can neither be stopped nor told how much m
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
+from omnigraph.engine.query.values import repeated
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     AggregateCall,
@@ -26,6 +26,7 @@ from omnigraph.ir.model import (
     EntityRef,
     EntityTies,
     OrderKey,
+    OutputRef,
     ParameterRef,
     RankingValue,
     ReadPlan,
@@ -44,14 +45,8 @@ def scalar_column(context: MatchedRows, frame: Frame, expression: Scalarlike) ->
         case ParameterRef() | Constant():
             return repeated(context.given(expression), expression.type, frame.length)
         case _:
-            assert_never(expression)
-
-
-def repeated(value: object, of: PropertyType, count: int) -> pa.Array:
-    """Return one decoded value so many times."""
-    kind = output_type(of)
-    once = pa.array([list(value) if isinstance(value, tuple) else value], kind)
-    return once.take(pa.array(np.zeros(count, dtype=np.int64)))
+            message = f"a read without stages computes nothing: {expression}"
+            raise InternalError(message)
 
 
 def output_type(of: PropertyType) -> pa.DataType:
@@ -270,7 +265,7 @@ def _candidates(first: Ranks, limit: int | None) -> Positions | None:
 
 def key_ranks(context: MatchedRows, read: ReadPlan, frame: Frame, key: OrderKey) -> Ranks:
     """Return numbers that order rows by a key."""
-    expression = key.key if isinstance(key.key, Column) else _scalar(read, key.key.index)
+    expression = key.key if not isinstance(key.key, OutputRef) else _scalar(read, key.key.index)
     if isinstance(expression, Column):
         ranks = entity_ranks(context, frame, expression.variable, expression.property)
     elif isinstance(expression, EntityRef):
@@ -318,7 +313,7 @@ def order_table(read: ReadPlan, rows: pa.Table) -> Positions:
 
 
 def _group_ranks(rows: pa.Table, key: OrderKey) -> Ranks:
-    if isinstance(key.key, Column):
+    if not isinstance(key.key, OutputRef):
         message = "groups are ordered by their columns"
         raise InternalError(message)
     ranks = rank_values(one_array(rows.column(key.key.index)))

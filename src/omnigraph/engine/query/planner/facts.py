@@ -8,12 +8,26 @@ from typing import assert_never
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import NodeType
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step
-from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    Block,
+    BlockStep,
+    CountExpand,
+    LinkTest,
+    OptionalStep,
+    QueryPlan,
+    Scan,
+    Step,
+)
+from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch, Unwind, Walk
 from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
 _EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
+# Hops that are counted: beyond them a walk has met about everything.
+_HOPS = 8
+# Items of a list, where nothing is known of it.
+_ITEMS = 5
 
 
 @record
@@ -31,16 +45,18 @@ class Facts:
         """Return how many edges a type has."""
         return self.row_counts.get(f"edge:{edge}", 0)
 
-    def source_type(self, expand: Expand | LinkTest) -> str:
+    def source_type(self, expand: Expand | Walk | LinkTest) -> str:
         """Return the type at which a walk starts."""
-        edge = self.catalog.edges[expand.edge]
+        edge = self.catalog.edges[_edges(expand)[0]]
         return edge.to_type if expand.direction == "in" else edge.from_type
 
-    def fanout(self, expand: Expand) -> float:
+    def fanout(self, expand: Expand | Walk) -> float:
         """Return how many entities one row reaches on average."""
         sources = max(1, self.node_count(self.source_type(expand)))
-        once = self.edge_count(expand.edge) / sources * (2 if expand.direction == "both" else 1)
-        reached = sum(once**hop for hop in range(expand.min_hops, min(expand.max_hops, 8) + 1))
+        edge_count = sum(map(self.edge_count, _edges(expand)))
+        once = edge_count / sources * (2 if expand.direction == "both" else 1)
+        most = _HOPS if expand.max_hops is None else min(expand.max_hops, _HOPS)
+        reached = sum(once**hop for hop in range(expand.min_hops, most + 1))
         return min(reached, float(max(1, self.node_count(expand.destination_type))))
 
     def passing(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
@@ -55,7 +71,7 @@ class Facts:
 
     def effort(self, step: Step, rows: float) -> float:
         """Return how many rows a step looks at to make its own."""
-        return rows * self.fanout(step) if isinstance(step, Expand) else self.estimate(step, rows)
+        return rows * self.fanout(step) if isinstance(step, Expand | Walk) else self.estimate(step, rows)
 
     def estimate(self, step: Step, rows: float) -> float:
         """Return how many rows a step makes of ``rows``."""
@@ -63,17 +79,28 @@ class Facts:
             case Scan():
                 found = self.node_count(step.type_name) * self.passing(step.type_name, step.filters)
                 return rows * (found if step.limit is None else min(found, step.limit))
-            case Expand():
+            case Expand() | Walk():
                 return rows * self.fanout(step) * self.passing(step.destination_type, step.filters)
             case Filter():
                 return rows * _share(step.predicate)
             case LinkTest():
                 pairs = max(1, self.node_count(self.source_type(step))) ** 2
                 return rows * min(1.0, self.edge_count(step.edge) / pairs)
-            case CountExpand() | AntiJoinStep():
+            case Unwind():
+                return rows * _ITEMS
+            case CountExpand() | AntiJoinStep() | BlockStep():
                 return rows
+            case OptionalStep():
+                found = rows
+                for inner in step.steps:
+                    found = self.estimate(inner, found)
+                return max(rows, found)
             case _:
                 assert_never(step)
+
+
+def _edges(step: Expand | Walk | LinkTest) -> tuple[str, ...]:
+    return step.edges if isinstance(step, Walk) else (step.edge,)
 
 
 def fixes_key(node: NodeType, filters: tuple[Predicate, ...]) -> bool:
@@ -108,7 +135,5 @@ def map_sequences(plan: QueryPlan, rewrite: Callable[[tuple[Step, ...]], tuple[S
 
 
 def _map(steps: tuple[Step, ...], rewrite: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> tuple[Step, ...]:
-    inner = (
-        replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, AntiJoinStep) else step for step in steps
-    )
+    inner = (replace(step, steps=_map(step.steps, rewrite)) if isinstance(step, Block) else step for step in steps)
     return rewrite(tuple(inner))

@@ -17,9 +17,9 @@ _CLEARLY = 0.5
 
 def order_joins(plan: QueryPlan, facts: Facts) -> QueryPlan:
     """Re-root the connected parts of the outermost match; anti-joins start at their outer variables anyway."""
-    parts, rest = _parts(plan.steps)
+    before, parts, rest = _parts(plan.steps)
     ordered = [step for part in parts for step in _best_order(part, facts)]
-    return replace(plan, steps=(*ordered, *rest))
+    return replace(plan, steps=(*before, *ordered, *rest))
 
 
 @record
@@ -38,13 +38,15 @@ class _Part:
         return found
 
 
-def _parts(steps: tuple[Step, ...]) -> tuple[list[_Part], tuple[Step, ...]]:
+def _parts(steps: tuple[Step, ...]) -> tuple[tuple[Step, ...], list[_Part], tuple[Step, ...]]:
+    """Return what starts from rows that are there, the parts that start with a scan, and what follows the joins."""
     end = 0
     while end < len(steps) and _is_joining(steps[end]):
         end += 1
     starts = [position for position in range(end) if isinstance(steps[position], Scan)]
     bounds = [*starts, end]
-    return [_part(steps[low:high]) for low, high in zip(starts, bounds[1:], strict=False)], steps[end:]
+    parts = [_part(steps[low:high]) for low, high in zip(starts, bounds[1:], strict=False)]
+    return steps[: bounds[0]], parts, steps[end:]
 
 
 def _is_joining(step: Step) -> bool:

@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.join_order import order_joins
 from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import AntiJoinStep, CountExpand, LinkTest, QueryPlan, Scan, Step, walk
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    BlockStep,
+    CountExpand,
+    LinkTest,
+    OptionalStep,
+    QueryPlan,
+    Scan,
+    StageSteps,
+    Step,
+    is_one_hop,
+    walk,
+)
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    TABLE_MARK,
     AggregateCall,
     AntiJoin,
+    BlockValue,
     Bm25Ranking,
     Column,
     Compare,
@@ -24,12 +39,23 @@ from omnigraph.ir.model import (
     NearestRanking,
     NodeScan,
     Operator,
+    OptionalJoin,
+    Output,
+    OutputPlan,
+    OutputRef,
     ParameterRef,
     Ranking,
+    RankingValue,
     ReadPlan,
     RrfRanking,
     SameEntity,
+    Scalarlike,
+    StagePlan,
+    Unwind,
+    Walk,
+    inner_values,
 )
+from omnigraph.ir.types import item_type
 from omnigraph.values import meant
 
 
@@ -52,21 +78,26 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
-        yield from ((variables[column.variable], column.property) for column in _step_columns(step))
+        for column in _step_columns(step):
+            yield from ((table, column.property) for table in variables[column.variable].split(TABLE_MARK))
+        if isinstance(step, Walk) and step.condition is not None:
+            for column in read_columns(step.condition):
+                is_edge = column.variable == step.edge_variable
+                tables = step.edge_tables if is_edge else variables[column.variable]
+                yield from ((table, column.property) for table in tables.split(TABLE_MARK))
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for column in _read_after_match(plan.read):
-        yield plan.variables[column.variable], column.property
+        yield from ((table, column.property) for table in plan.variables[column.variable].split(TABLE_MARK))
 
 
 def _read_after_match(read: ReadPlan) -> Iterator[Column]:
     for output in read.outputs:
         expression = output.expression
-        if isinstance(expression, AggregateCall):
-            expression = expression.argument
-        if isinstance(expression, Column):
-            yield expression
+        value = expression.argument if isinstance(expression, AggregateCall) else expression
+        if isinstance(value, Column):
+            yield value
     yield from (key.key for key in read.order if isinstance(key.key, Column))
     if read.ranking is not None:
         yield from ranking_columns(read.ranking)
@@ -75,11 +106,13 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | Expand):
+    elif isinstance(step, Scan | Expand | Walk):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
         yield from _step_columns(step.expand)
+    elif isinstance(step, Unwind):
+        yield from (value for value in inner_values(step.items) if isinstance(value, Column))
 
 
 def ranking_columns(ranking: Ranking) -> Iterator[Column]:
@@ -134,21 +167,9 @@ def ask_existence(plan: QueryPlan, _: Facts) -> QueryPlan:
     """Mark anti-joins whose inner steps are one plain hop from an outer variable."""
 
     def rewrite(step: Step) -> Step:
-        return replace(step, is_existence=True) if isinstance(step, AntiJoinStep) and _is_one_hop(step) else step
+        return replace(step, is_existence=True) if isinstance(step, AntiJoinStep) and is_one_hop(step) else step
 
     return map_steps(plan, rewrite)
-
-
-def _is_one_hop(step: AntiJoinStep) -> bool:
-    if len(step.steps) != 1:
-        return False
-    only = step.steps[0]
-    return (
-        isinstance(only, Expand)
-        and only.source in step.outer
-        and (only.min_hops, only.max_hops) == (1, 1)
-        and not only.filters
-    )
 
 
 def push_filters(plan: QueryPlan, _: Facts) -> QueryPlan:
@@ -264,13 +285,75 @@ def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozense
     for name in sorted(rules_off - RULES.keys()):
         details = BadValue(what="rewrite rule", value=name, expected=" | ".join(RULES))
         raise UsageError(f"unknown rewrite rule '{name}'", details=details, hint=meant(name, RULES))
-    variables = _variables(read.operators, {})
+    if read.stages:
+        return _plan_stages(read, facts, rules_off)
+    return _plan_match(read, {}, facts, rules_off)
+
+
+def _plan_match(read: ReadPlan, outer: Mapping[str, str], facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+    variables = _variables(read.operators, outer)
     steps = _translate(read.operators, variables)
     plan = QueryPlan(read=read, steps=steps, variables=variables, columns=all_columns(facts))
     for name, rule in RULES.items():
         if name not in rules_off:
             plan = replace(rule(plan, facts), rules=(*plan.rules, name))
     return plan
+
+
+def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+    """Plan every stage by itself; what they read is read together."""
+    sequences: list[tuple[StageSteps, ...]] = []
+    plans: list[QueryPlan] = []
+    for stages in (read.stages, *(union.stages for union in read.unions)):
+        outer: dict[str, str] = {}
+        sequence: list[StageSteps] = []
+        for stage in stages:
+            outputs = tuple(Output(name=str(item), expression=item, type=item.type) for item in output_columns(stage))
+            asked = ReadPlan(name=read.name, parameters=read.parameters, operators=stage.operators, outputs=outputs)
+            plan = _plan_match(asked, outer, facts, rules_off)
+            plans.append(plan)
+            sequence.append(
+                StageSteps(steps=plan.steps, variables=plan.variables, output=stage.output, nullable=stage.nullable)
+            )
+            outer = {name: plan.variables[source] for name, source in stage.output.kept}
+        sequences.append(tuple(sequence))
+    columns: dict[str, dict[str, None]] = {}
+    for plan in plans:
+        for table, names in plan.columns.items():
+            columns.setdefault(table, {}).update(dict.fromkeys(names))
+    first = plans[0]
+    return QueryPlan(
+        read=read,
+        steps=tuple(step for plan in plans for step in plan.steps),
+        variables=first.variables,
+        columns={table: tuple(names) for table, names in columns.items()},
+        fits_literals=first.fits_literals,
+        is_late=first.is_late,
+        rules=first.rules,
+        stages=tuple(sequences),
+    )
+
+
+def output_columns(stage: StagePlan) -> Iterator[Column]:
+    """Yield the properties that the output of a stage looks at."""
+    for value in output_values(stage.output):
+        yield from (inner for inner in inner_values(value) if isinstance(inner, Column))
+
+
+def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
+    """Yield every value that an output computes."""
+    yield from (key for _, key in output.keys or ())
+    for _, call in output.aggregates:
+        yield from (value for value in (call.argument, call.where) if value is not None)
+    for shown in output.shown:
+        if not isinstance(shown.expression, AggregateCall | RankingValue):
+            yield shown.expression
+    yield from (key.key for key in output.order if not isinstance(key.key, OutputRef))
+    yield from output.per
+    yield from output.ties
+    yield from output.row_order
+    if output.having is not None:
+        yield output.having
 
 
 def _translate(operators: tuple[Operator, ...], variables: Mapping[str, str]) -> tuple[Step, ...]:
@@ -280,10 +363,31 @@ def _translate(operators: tuple[Operator, ...], variables: Mapping[str, str]) ->
 def _step(operator: Operator, variables: Mapping[str, str]) -> Step:
     if isinstance(operator, NodeScan):
         return Scan(variable=operator.variable, type_name=operator.type_name, filters=operator.filters)
-    if isinstance(operator, AntiJoin):
+    if isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
         inner = _variables(operator.inner, variables)
-        return AntiJoinStep(outer=operator.outer, steps=_translate(operator.inner, inner), variables=inner)
+        return _block(operator, _translate(operator.inner, inner), inner)
     return operator
+
+
+def _block(operator: AntiJoin | OptionalJoin | BlockValue, steps: tuple[Step, ...], inner: dict[str, str]) -> Step:
+    match operator:
+        case AntiJoin():
+            return AntiJoinStep(outer=operator.outer, steps=steps, variables=inner)
+        case OptionalJoin():
+            items = {
+                step.name: item_type(step.items.type) for step, _ in walk(steps, inner) if isinstance(step, Unwind)
+            }
+            return OptionalStep(
+                outer=operator.outer,
+                steps=steps,
+                variables=inner,
+                introduced=operator.introduced,
+                values={name: of for name, of in items.items() if name in operator.introduced},
+            )
+        case BlockValue():
+            return BlockStep(name=operator.name, kind=operator.kind, outer=operator.outer, steps=steps, variables=inner)
+        case _:
+            assert_never(operator)
 
 
 def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dict[str, str]:
@@ -296,4 +400,10 @@ def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dic
             tables[operator.destination] = f"node:{operator.destination_type}"
             if operator.edge_variable is not None:
                 tables[operator.edge_variable] = f"edge:{operator.edge}"
+        elif isinstance(operator, Walk):
+            tables[operator.destination] = f"node:{operator.destination_type}"
+            if operator.binds_edge and operator.edge_variable is not None:
+                tables[operator.edge_variable] = operator.edge_tables
+        elif isinstance(operator, OptionalJoin):
+            tables.update(_variables(operator.inner, tables))
     return tables

@@ -9,6 +9,7 @@ from omnigraph.engine.query.topology.expansion import (
     neighbour_sums,
     neighbours,
     reach,
+    spread,
 )
 from omnigraph.engine.query.topology.image import TableImage
 
@@ -24,4 +25,5 @@ __all__ = [
     "neighbour_sums",
     "neighbours",
     "reach",
+    "spread",
 ]

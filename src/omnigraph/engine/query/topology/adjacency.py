@@ -153,6 +153,14 @@ class Adjacency:
         found[links.targets[is_loop]] = True
         return found
 
+    def restricted(self, allowed: Mask) -> Adjacency:
+        """Return the entries of the allowed edges alone; the mask is by code."""
+        kept = allowed[self.edges]
+        places = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
+        links = Links(offsets=places[self.offsets], targets=self.targets[kept])
+        edges = self.edges[kept]
+        return Adjacency(links=links, edges=edges, target_count=self.target_count, edge_image=self.edge_image)
+
     def over(self, edge_image: TableImage) -> Adjacency:
         """Return the same entries for another version of the edges with the same content."""
         return Adjacency(links=self._links, edges=self.edges, target_count=self.target_count, edge_image=edge_image)

@@ -7,7 +7,7 @@ that way only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -129,6 +129,7 @@ def reach(
     same_type: bool,
     is_backward: bool,
     check: Check,
+    on_new_nodes: Callable[[int], None] | None = None,
 ) -> tuple[Codes, Codes]:
     """Return every node that a row's node reaches, once per row.
 
@@ -140,6 +141,7 @@ def reach(
         same_type: whether the edge can be walked again from where it leads.
         is_backward: the walk begins at the written destination, so that it is this node's own self-loop that counts.
         check: called with the bytes that are held and about to be taken; raises to stop the walk.
+        on_new_nodes: called with every hop that meets a node for the first time; raises to stop the walk.
 
     Returns:
         Rows, ascending, and for each the node found, ascending within a row.
@@ -154,7 +156,12 @@ def reach(
         return neighbours(adjacency, codes)
     starts, rows = np.unique(codes, return_inverse=True)
     walk = _Walk(
-        adjacency=adjacency, min_hops=min_hops, max_hops=max_hops, loops=adjacency.has_loop, is_backward=is_backward
+        adjacency=adjacency,
+        min_hops=min_hops,
+        max_hops=max_hops,
+        loops=adjacency.has_loop,
+        is_backward=is_backward,
+        on_new_nodes=on_new_nodes,
     )
     counts, found = _walk_all(walk, starts, check)
     if len(starts) == len(codes) and (codes[1:] > codes[:-1]).all():
@@ -174,6 +181,7 @@ class _Walk:
     max_hops: int
     loops: Mask
     is_backward: bool
+    on_new_nodes: Callable[[int], None] | None
 
 
 def _walk_all(walk: _Walk, starts: Codes, check: Check) -> tuple[Codes, Codes]:
@@ -214,6 +222,8 @@ def _walk_together(walk: _Walk, starts: Codes, check: Check) -> Codes:
             reached.append(frontier[start_loops[rows] if walk.is_backward else walk.loops[nodes]])
         held = visited.nbytes + sum(keys.nbytes for keys in reached)
         frontier = _next(walk.adjacency, rows, nodes, visited, partial(_check_more, check, held))
+        if walk.on_new_nodes is not None and len(frontier):
+            walk.on_new_nodes(hop)
         if hop >= walk.min_hops:
             reached.append(frontier)
     keys = np.concatenate([np.zeros(0, dtype=np.int64), *reached])

@@ -1,0 +1,216 @@
+"""Walks over some edges: those of several types, or those that satisfy a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from omnigraph.engine.query.context import QueryContext
+from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged
+from omnigraph.engine.query.operators.expand import passing_destinations
+from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods
+from omnigraph.engine.query.predicates import read_variables, reads_values
+from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
+from omnigraph.errors import BadValue, QueryRuntimeError
+from omnigraph.ir.model import Apply, Condition, Predicate, Walk, operands_of
+from omnigraph.records import record
+
+# Rows that are walked together.
+_WALKED_ROWS = 8192
+# Edges whose condition is asked at a time.
+_ASKED_EDGES = 1 << 18
+_CODE_BYTES = 8
+# What has a value, or none, for every argument.
+_TOTAL = frozenset({"and", "or", "not", "is_null", "is_not_null", "in", "contains", "starts_with", "ends_with", "list"})
+_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+
+# Positions of rows and codes of edges: which of them may be used.
+Allows = Callable[[Positions, Positions], Mask]
+
+
+@record
+class _Network:
+    """The edges that a walk may use, those of all types numbered together.
+
+    ``near`` says what the numbers of nodes mean, ``edges`` those of edges. ``is_filtered`` says that all edges satisfy
+    the condition.
+    """
+
+    near: Neighbourhood
+    adjacency: Adjacency
+    edges: RowIds
+    is_filtered: bool
+
+
+def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Bind the destination to every node that a row's source reaches."""
+    whole: _Network | None = None
+    for frame in frames:
+        for start in range(0, frame.length, _WALKED_ROWS):
+            piece = frame.slice(start, start + _WALKED_ROWS)
+            context.limits.check()
+            network = _network(context, step, piece.ids[step.source]) if whole is None else whole
+            whole = network if network.near.is_whole else None
+            rows, found, edges = _reached(context, step, network, piece)
+            targets = network.near.target_ids(found)
+            kept = passing_destinations(context, step, targets)
+            rows, bound = rows[kept], {step.destination: targets[kept]}
+            if not len(rows):
+                continue
+            context.limits.check(_CODE_BYTES * len(rows) * (len(piece.ids) + 3))
+            if step.edge_variable is not None and edges is not None:
+                bound[step.edge_variable] = network.edges[edges[kept]]
+            yield piece.take(rows).binding(bound)
+
+
+def _network(context: QueryContext, step: Walk, sources: RowIds) -> _Network:
+    parts = neighbourhoods(context, step.edges, step.direction, sources, hops=_most_hops(context, step))
+    adjacency, edges, condition = _joined(context, parts), parts[0].all_edges, step.condition
+    if len(parts) > 1:
+        edges = np.concatenate([tagged(part.all_edges, number) for number, part in enumerate(parts)])
+    is_filtered = condition is None
+    if condition is not None and _is_about_edges(condition, step.edge_variable) and _is_total(condition):
+        context.limits.check(_CODE_BYTES * len(edges))
+        adjacency = adjacency.restricted(_asked(context, step, Frame(length=len(edges)), edges))
+        is_filtered = True
+    return _Network(near=parts[0], adjacency=adjacency, edges=edges, is_filtered=is_filtered)
+
+
+def _joined(context: QueryContext, parts: tuple[Neighbourhood, ...]) -> Adjacency:
+    """Return the edges of all parts, each numbered behind those of the parts before it."""
+    if len(parts) == 1:
+        return parts[0].adjacency
+    counts = [part.adjacency.edge_count for part in parts]
+    context.limits.check(6 * _CODE_BYTES * sum(counts))
+    before = np.cumsum([0, *(len(part.all_edges) for part in parts)])
+    each = [part.adjacency for part in parts]
+    return Adjacency.of_pairs(
+        np.concatenate([np.repeat(np.arange(one.node_count), np.diff(one.offsets)) for one in each]),
+        np.concatenate([one.targets.astype(np.int64) for one in each]),
+        np.concatenate([one.edges.astype(np.int64) + shift for one, shift in zip(each, before, strict=False)]),
+        node_count=each[0].node_count,
+        target_count=each[0].target_count,
+    )
+
+
+def _is_about_edges(condition: Predicate, edge_variable: str | None) -> bool:
+    return read_variables(condition) <= {edge_variable} and not reads_values(condition)
+
+
+def _most_hops(context: QueryContext, step: Walk) -> int:
+    # One hop beyond what is allowed tells whether a walk without a bound has come to its end.
+    return context.options.max_hops + 1 if step.max_hops is None else step.max_hops
+
+
+def _check_hops(context: QueryContext, step: Walk, hop: int) -> None:
+    most = context.options.max_hops
+    if step.max_hops is None and hop > most:
+        details = BadValue(what="hops", value=f"more than {most}", expected=f"at most {most}")
+        message = f"a walk without an upper bound meets new nodes after {most} hops: {step}"
+        raise QueryRuntimeError(message, details=details, hint="give the walk an upper bound, or raise max_hops")
+
+
+def _is_total(condition: Predicate) -> bool:
+    """Whether a condition never fails, so that it may be asked of edges that no walk comes to."""
+    if not isinstance(condition, Condition):
+        return True
+    calls = (value for value in operands_of(condition) if isinstance(value, Apply))
+    return all(call.function in _TOTAL | _COMPARISONS for call in calls)
+
+
+def _asked(context: QueryContext, step: Walk, frame: Frame, edges: RowIds) -> Mask:
+    """Return which edges satisfy the condition, each for its row of the frame."""
+    assert step.condition is not None  # noqa: S101 - asked before
+    if step.edge_variable is None:
+        return context.mask(frame, step.condition)
+    inner = context.within({**context.variables, step.edge_variable: step.edge_tables})
+    return inner.mask(frame.binding({step.edge_variable: edges}), step.condition)
+
+
+def _reached(
+    context: QueryContext, step: Walk, network: _Network, piece: Frame
+) -> tuple[Positions, Positions, Positions | None]:
+    """Return for every node that is reached: the position of its row, itself, and the edge if it is bound."""
+    codes = network.near.source_codes(piece.ids[step.source])
+    if step.binds_edge:
+        return incident_edges(network.adjacency, codes, by_id=False)
+    is_same_type = context.catalog.edges[step.edges[0]].is_same_type
+    if network.is_filtered:
+        rows, found = reach(
+            network.adjacency,
+            codes,
+            step.min_hops,
+            _most_hops(context, step),
+            same_type=is_same_type,
+            is_backward=step.is_backward,
+            check=context.limits.check,
+            on_new_nodes=partial(_check_hops, context, step),
+        )
+        return rows, found, None
+
+    def allows(rows: Positions, edges: Positions) -> Mask:
+        return _asked(context, step, piece.take(rows), network.edges[edges])
+
+    walk = _ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type)
+    return *walk.run(context, codes), None
+
+
+@record
+class _ConditionedWalk:
+    """A walk whose condition is asked of the edges that it comes to, row by row."""
+
+    step: Walk
+    adjacency: Adjacency
+    allows: Allows
+    is_same_type: bool
+
+    def run(self, context: QueryContext, codes: Positions) -> tuple[Positions, Positions]:
+        """Return every node that a row's node reaches, once per row."""
+        step, width = self.step, max(1, self.adjacency.target_count)
+        rows, nodes = np.arange(len(codes)), codes
+        visited = rows * width + nodes if self.is_same_type else np.zeros(0, dtype=np.int64)
+        has_start_loop = np.zeros(len(codes), dtype=np.bool_)
+        emitted = [np.zeros(0, dtype=np.int64)]
+        for hop in range(1, (_most_hops(context, step) if self.is_same_type else 1) + 1):
+            if not len(rows):
+                break
+            loops, ahead = self._followed(context, rows, nodes)
+            if hop == 1:
+                has_start_loop[loops // width] = True
+            if hop >= step.min_hops:
+                # Backward, it is the loop of the written destination that makes a walk one hop longer.
+                emitted.append((rows * width + nodes)[has_start_loop[rows]] if step.is_backward else loops)
+            ahead = np.setdiff1d(ahead, visited)
+            if len(ahead):
+                _check_hops(context, step, hop)
+            if hop >= step.min_hops:
+                emitted.append(ahead)
+            if self.is_same_type:
+                visited = np.union1d(visited, ahead)
+            rows, nodes = ahead // width, ahead % width
+            context.limits.check(_CODE_BYTES * (4 * len(ahead) + len(visited) + sum(map(len, emitted))))
+        keys = distinct(np.concatenate(emitted))
+        return keys // width, keys % width
+
+    def _followed(self, context: QueryContext, rows: Positions, nodes: Positions) -> tuple[Positions, Positions]:
+        """Return the loops at some nodes, and the nodes one hop ahead, both as keys of row and node."""
+        width, offsets = max(1, self.adjacency.target_count), self.adjacency.offsets
+        ends = np.cumsum(offsets[nodes + 1] - offsets[nodes])
+        loops, ahead = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        begin = 0
+        while begin < len(nodes):
+            done = int(ends[begin - 1]) if begin else 0
+            stop = max(begin + 1, int(np.searchsorted(ends, done + _ASKED_EDGES, side="right")))
+            at_rows, at = spread(offsets, nodes[begin:stop])
+            at_rows = at_rows + begin
+            context.limits.check(6 * _CODE_BYTES * len(at_rows))
+            allowed = self.allows(rows[at_rows], self.adjacency.edges[at].astype(np.int64))
+            targets, at_rows = self.adjacency.targets[at][allowed].astype(np.int64), at_rows[allowed]
+            keys = rows[at_rows] * width + targets
+            is_loop = (targets == nodes[at_rows]) & self.is_same_type
+            loops.append(keys[is_loop])
+            ahead.append(keys[~is_loop])
+            begin = stop
+        return np.concatenate(loops), distinct(np.concatenate(ahead))

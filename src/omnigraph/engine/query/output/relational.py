@@ -1,0 +1,268 @@
+"""Groups, distinct rows, order and cuts of computed rows, by the relational kernel, which spills when memory is short.
+
+Expressions are computed by Arrow kernels before and after; what is sent between are plain columns. Dates travel as
+numbers, because the kernel knows fewer of them than we do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from omnigraph.engine.comparison import comparable, one_array
+from omnigraph.engine.constraints.kernel import KernelSettings, open_connection
+from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.scratch import ScratchFolder
+from omnigraph.errors import (
+    BadValue,
+    InternalError,
+    LimitExceeded,
+    OmnigraphError,
+    QueryMemoryError,
+    QueryRuntimeError,
+)
+from omnigraph.ir.model import AggregateCall
+from omnigraph.records import record
+
+if TYPE_CHECKING:
+    import duckdb
+
+NUMBER = "#n"
+_FUNCTIONS = {
+    "avg": "avg({0}::DOUBLE)",
+    "sum": "sum({0}::DOUBLE)",
+    "sum_int": "CAST(sum({0}) AS BIGINT)",
+    "min": "min({0})",
+    "max": "max({0})",
+    "median": "median({0}::DOUBLE)",
+    "stddev": "stddev_samp({0}::DOUBLE)",
+    "variance": "var_samp({0}::DOUBLE)",
+    "any": "bool_or({0})",
+    "every": "bool_and({0})",
+    "count": "count({0})",
+}
+
+
+@record
+class SortKey:
+    """A column to order by."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def sql(self) -> str:
+        """Return the key as the kernel takes it."""
+        way = "DESC" if self.descending else "ASC"
+        return f"{quoted(self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
+@record
+class Measure:
+    """An aggregate over columns: its argument, the condition of its rows, and the fraction of a percentile."""
+
+    name: str
+    call: AggregateCall
+    argument: str | None
+    where: str | None
+    fraction: float | None = None
+
+
+def quoted(name: str) -> str:
+    """Return a name as the kernel takes it."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def encoded(values: pa.Array) -> pa.Array:
+    """Return a column as the kernel takes it: dates as numbers, one zero per float, nothing without a type."""
+    kind = values.type
+    if pa.types.is_null(kind):
+        return values.cast(pa.bool_())
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return values.cast(pa.list_(_plain(kind.value_type)))
+    return comparable(values)
+
+
+def decoded(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return a column of the kernel as what it was before."""
+    plain = one_array(values) if isinstance(values, pa.ChunkedArray) else values
+    if plain.type == kind:
+        return plain
+    if pa.types.is_null(kind):
+        return pa.nulls(len(plain))
+    if pa.types.is_date(kind):
+        return plain.cast(_plain(kind)).view(kind)
+    return plain.cast(kind)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return {pa.date32(): pa.int32(), pa.date64(): pa.int64()}.get(kind, kind)
+
+
+class RelationalKernel:
+    """One read's connection, opened with the first text that has to be run."""
+
+    def __init__(self, memory_bytes: int, limits: Limits) -> None:
+        # One thread: sums of floats then come out the same every time.
+        self._settings = KernelSettings(memory_limit_bytes=memory_bytes, threads=1)
+        self._limits = limits
+        self._folder: ScratchFolder | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def close(self) -> None:
+        """End the connection and remove what was spilled."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    def group(
+        self, rows: RowStream, keys: Sequence[str], measures: Sequence[Measure], order: Sequence[str]
+    ) -> pa.Table:
+        """Return one row per group: its keys, then its measures; without keys there is always one.
+
+        Lists of values are in the order of the columns ``order``, then in that of the rows.
+        """
+        source, texts = "rows", []
+        firsts = []
+        for at, measure in enumerate(measures):
+            text, first = _measure_sql(measure, keys, at, _row_order(order))
+            texts.append(f"{text} AS {quoted(measure.name)}")
+            firsts += [first] if first else []
+        if firsts:
+            source = f"(SELECT *, {', '.join(firsts)} FROM rows)"  # noqa: S608 - names are quoted, numbers are ours
+        named = [quoted(key) for key in keys]
+        columns = ", ".join([*named, *texts]) or "1"
+        grouped = f" GROUP BY {', '.join(named)}" if named else ""
+        return self._run(f"SELECT {columns} FROM {source}{grouped}", rows)  # noqa: S608 - as above
+
+    def arrange(
+        self,
+        rows: RowStream,
+        shown: Sequence[str],
+        *,
+        is_distinct: bool,
+        order: Sequence[SortKey],
+        per: Sequence[str],
+        offset: int,
+        limit: int | None,
+    ) -> pa.Table:
+        """Return the columns to be shown of the rows, each row once if they are distinct, in order, and cut."""
+        columns = ", ".join(quoted(name) for name in shown)
+        wanted = [*shown, *(key.column for key in order), *per]
+        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted))
+        keys = ", ".join(key.sql() for key in order)
+        source = f"(SELECT DISTINCT {every} FROM rows)" if is_distinct else "rows"  # noqa: S608 - names are quoted
+        text = f"SELECT {columns} FROM {source}"  # noqa: S608 - names are quoted
+        if per:
+            groups = ", ".join(quoted(name) for name in per)
+            rank = f"row_number() OVER (PARTITION BY {groups}{f' ORDER BY {keys}' if keys else ''})"
+            text += f" QUALIFY {rank} > {offset}"
+            text += f" AND {rank} <= {offset + limit}" if limit is not None else ""
+        text += f" ORDER BY {keys}" if keys else ""
+        if not per:
+            text += f" LIMIT {limit}" if limit is not None else ""
+            text += f" OFFSET {offset}" if offset else ""
+        return self._run(text, rows)
+
+    def _run(self, text: str, rows: RowStream) -> pa.Table:
+        # Rows may come from an earlier stage that is still running: each text has a cursor of its own.
+        cursor = self._open().cursor()
+        try:
+            with self._translated(rows):
+                cursor.register("rows", rows.reader())
+                found = cursor.sql(text).to_arrow_table()
+        finally:
+            cursor.close()
+        self._limits.check(found.nbytes)
+        return found
+
+    def _open(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            self._folder = ScratchFolder.make("query")
+            self._connection = open_connection(self._settings, self._folder)
+        return self._connection
+
+    @contextmanager
+    def _translated(self, rows: RowStream) -> Iterator[None]:
+        import duckdb  # noqa: PLC0415 - loaded with the first text that is run
+
+        try:
+            yield
+        except duckdb.Error as error:
+            if rows.problem is not None:
+                raise rows.problem from None
+            raise self._error(error) from error
+
+    def _error(self, error: duckdb.Error) -> OmnigraphError:
+        import duckdb  # noqa: PLC0415 - as above
+
+        if isinstance(error, duckdb.OutOfMemoryException):
+            limit = self._settings.memory_limit_bytes
+            needs = LimitExceeded(resource="query memory in bytes", limit=limit, actual=limit)
+            return QueryMemoryError(f"the query needs more memory than the limit of {limit} bytes", details=needs)
+        if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException):
+            details = BadValue(what="sum_int", value=str(error)[:200], expected="a 64-bit integer")
+            return QueryRuntimeError("sum_int does not fit a 64-bit integer", details=details)
+        return InternalError(f"cannot compute the rows of the query: {error}")
+
+
+def _row_order(order: Sequence[str]) -> str:
+    return ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*order, NUMBER))
+
+
+def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
+    """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one."""
+    call = measure.call
+    conditions = [] if measure.where is None else [quoted(measure.where)]
+    if measure.argument is None:
+        return f"count(*){_filter(conditions)}", None
+    argument = quoted(measure.argument)
+    if call.function == "collect":
+        first = None
+        conditions.append(f"{argument} IS NOT NULL")
+        if call.is_distinct:
+            mark = quoted(f"#first{at}")
+            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[:-1]])
+            first = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) = 1 AS {mark}"
+            conditions.append(mark)
+        return f"coalesce(list({argument} ORDER BY {order}){_filter(conditions)}, [])", first
+    distinct = "DISTINCT " if call.is_distinct else ""
+    if call.function == "percentile" and measure.fraction is None:
+        return "CAST(NULL AS DOUBLE)", None
+    if call.function == "percentile":
+        return f"quantile_cont({distinct}{argument}::DOUBLE, {measure.fraction!r}){_filter(conditions)}", None
+    head, opening, rest = _FUNCTIONS[call.function].format(argument).partition("(")
+    if head == "CAST":
+        return f"CAST(sum({distinct}{argument}){_filter(conditions)} AS BIGINT)", None
+    return f"{head}{opening}{distinct}{rest}{_filter(conditions)}", None
+
+
+def _filter(conditions: Sequence[str]) -> str:
+    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+
+
+class RowStream:
+    """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self._schema = schema
+        self._batches = batches
+        self.problem: BaseException | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._watched())
+
+    def _watched(self) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._batches
+        except BaseException as problem:
+            self.problem = problem
+            raise

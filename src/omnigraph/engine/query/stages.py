@@ -1,0 +1,392 @@
+"""Running a read of stages: each matches from the rows of the one before it and makes rows of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from omnigraph.engine.comparison import one_array
+from omnigraph.engine.query.context import FrameRows, QueryContext
+from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
+from omnigraph.engine.query.kernels import cast_to, value_arrow_type
+from omnigraph.engine.query.operators.pipeline import run_steps
+from omnigraph.engine.query.output.relational import (
+    NUMBER,
+    Measure,
+    RelationalKernel,
+    RowStream,
+    SortKey,
+    decoded,
+    encoded,
+)
+from omnigraph.engine.query.steps import QueryPlan, StageSteps
+from omnigraph.engine.query.values import compute, passing
+from omnigraph.errors import BadValue, InternalError, ParameterProblem, QueryParameterError, QueryRuntimeError
+from omnigraph.ir.model import (
+    PLACE,
+    ROW_MARK,
+    AggregateCall,
+    Column,
+    Condition,
+    Constant,
+    EntityRef,
+    Output,
+    OutputPlan,
+    OutputRef,
+    ParameterRef,
+    RankingValue,
+    SameEntity,
+    Scalarlike,
+    TextMatch,
+)
+from omnigraph.records import record
+
+_PIECE_ROWS = 1 << 16
+
+
+def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a read of stages, in batches of bounded size."""
+    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits)
+    try:
+        first, *others = plan.stages
+        rows = _run_sequence(context, first, kernel, schema)
+        if plan.read.united is not None:
+            rows = _unite(context, plan, rows, others, kernel, schema)
+        yield from rows
+    finally:
+        kernel.close()
+
+
+def _run_sequence(
+    context: QueryContext, stages: Sequence[StageSteps], kernel: RelationalKernel, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    frames = iter([UNIT])
+    for stage in stages[:-1]:
+        made = _StageRun(context, stage, kernel).run(frames)
+        frames = _frames(made, stage.output)
+    last = stages[-1]
+    for batch in _StageRun(context, last, kernel).run(frames):
+        columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        if not columns:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+        else:
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _frames(batches: Iterator[pa.RecordBatch], output: OutputPlan) -> Iterator[Frame]:
+    """Return the rows of a stage as what the next one starts from."""
+    done = 0
+    for batch in batches:
+        ids: dict[str, Any] = {}
+        values: dict[str, pa.Array] = {}
+        for shown, column in zip(output.shown, batch.columns, strict=True):
+            if shown.name.startswith(ROW_MARK):
+                row_ids = column.fill_null(MISSING).to_numpy(zero_copy_only=False)
+                ids[shown.name.removeprefix(ROW_MARK)] = row_ids
+            else:
+                values[shown.name] = decoded(column, value_arrow_type(shown.type))
+        if output.order:
+            values[PLACE] = pa.array(np.arange(done, done + batch.num_rows), pa.int64())
+        done += batch.num_rows
+        if batch.num_rows:
+            yield Frame(length=batch.num_rows, ids=ids, values=values)
+
+
+def _unite(
+    context: QueryContext,
+    plan: QueryPlan,
+    rows: Iterator[pa.RecordBatch],
+    others: Sequence[Sequence[StageSteps]],
+    kernel: RelationalKernel,
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    united = plan.read.united
+    assert united is not None  # noqa: S101 - asked before
+    names = [f"column{at}" for at in range(len(schema))]
+    found = _table(rows, schema, names)
+    for union, stages in zip(plan.read.unions, others, strict=True):
+        found = pa.concat_tables([found, _table(_run_sequence(context, stages, kernel, schema), schema, names)])
+        context.limits.check(found.nbytes)
+        if not union.keeps_duplicates:
+            found = kernel.arrange(
+                RowStream(found.schema, found.to_batches()),
+                names,
+                is_distinct=True,
+                order=(),
+                per=(),
+                offset=0,
+                limit=None,
+            )
+    table = _TableRows(context, dict(zip(names, found.columns, strict=True)), found.num_rows)
+    for batch in _arranged(context, united, kernel, iter([table])):
+        columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _table(batches: Iterator[pa.RecordBatch], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    made = pa.Table.from_batches(batches, schema)
+    return pa.Table.from_arrays([encoded(_whole(column)) for column in made.columns], names=list(names))
+
+
+def _whole(column: Any) -> pa.Array:
+    return one_array(column) if isinstance(column, pa.ChunkedArray) else column
+
+
+class _StageRun:
+    """One stage on its way: its match, then what is made of the rows."""
+
+    def __init__(self, context: QueryContext, stage: StageSteps, kernel: RelationalKernel) -> None:
+        self._context = context.within(stage.variables, stage.nullable)
+        self._stage = stage
+        self._kernel = kernel
+
+    def run(self, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the stage, with one column per shown value."""
+        rows = run_steps(self._context, self._stage.steps, frames)
+        pieces: Iterator[FrameRows | _TableRows] = self._pieces(rows)
+        output = self._stage.output
+        if output.keys is not None:
+            pieces = iter([self._grouped(pieces)])
+        yield from _arranged(self._context, output, self._kernel, pieces)
+
+    def _pieces(self, frames: Iterator[Frame]) -> Iterator[FrameRows]:
+        for frame in frames:
+            for start in range(0, frame.length, _PIECE_ROWS):
+                self._context.limits.check()
+                yield FrameRows(self._context, frame.slice(start, start + _PIECE_ROWS))
+
+    def _grouped(self, pieces: Iterator[Any]) -> _TableRows:
+        """Return one row per group, with its keys and aggregates by name."""
+        output = self._stage.output
+        keys = output.keys or ()
+        plan = _GroupColumns(self._context, output)
+        reader = RowStream(plan.schema, plan.batches(pieces))
+        found = self._kernel.group(reader, [name for name, _ in keys], plan.measures, plan.order)
+        types = {name: value_arrow_type(key.type) for name, key in keys}
+        types |= {name: value_arrow_type(call.type) for name, call in output.aggregates}
+        columns = {name: decoded(found.column(name), kind) for name, kind in types.items()}
+        return _TableRows(self._context, columns, found.num_rows)
+
+
+class _GroupColumns:
+    """The columns that groups are made of."""
+
+    def __init__(self, context: QueryContext, output: OutputPlan) -> None:
+        self._context = context
+        self._values: dict[str, Scalarlike] = dict(output.keys or ())
+        self.measures: list[Measure] = []
+        for at, (name, call) in enumerate(output.aggregates):
+            argument = where = None
+            if call.argument is not None:
+                argument = f"#argument{at}"
+                self._values[argument] = call.argument
+            if call.where is not None:
+                where = f"#where{at}"
+                self._values[where] = call.where
+            self.measures.append(
+                Measure(name=name, call=call, argument=argument, where=where, fraction=self._fraction(call))
+            )
+        self.order: list[str] = []
+        if any(call.function == "collect" for _, call in output.aggregates):
+            self.order = [f"#order{at}" for at in range(len(output.row_order))]
+            self._values |= dict(zip(self.order, output.row_order, strict=True))
+        fields = [pa.field(name, self._encoded_type(value, name)) for name, value in self._values.items()]
+        self.schema = pa.schema([*fields, pa.field(NUMBER, pa.int64())])
+
+    def batches(self, pieces: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of the rows, numbered."""
+        done = 0
+        for rows in pieces:
+            columns = [
+                cast_to(encoded(self._column(name, value, rows)), field.type)
+                for (name, value), field in zip(self._values.items(), self.schema, strict=False)
+            ]
+            numbers = pa.array(np.arange(done, done + rows.length), pa.int64())
+            done += rows.length
+            self._context.limits.check(sum(column.nbytes for column in columns))
+            yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
+
+    def _column(self, name: str, value: Scalarlike, rows: Any) -> pa.Array:
+        if name.startswith("#argument") and isinstance(value, EntityRef):
+            # Which entity it is needs no id, and is NULL where it is missing.
+            found = rows.entity_rows(value.variable)
+            missing = found.to_numpy(zero_copy_only=False) == MISSING
+            return pa.array(found.to_numpy(zero_copy_only=False), pa.int64(), mask=missing)
+        return compute(value, rows)
+
+    def _encoded_type(self, value: Scalarlike, name: str) -> pa.DataType:
+        if name.startswith("#argument") and isinstance(value, EntityRef):
+            return pa.int64()
+        return encoded(pa.array([], value_arrow_type(value.type))).type
+
+    def _fraction(self, call: AggregateCall) -> float | None:
+        if call.fraction is None:
+            return None
+        value = self._context.given(call.fraction)
+        if value is None:
+            return None
+        if not 0 <= value <= 1:
+            details = BadValue(what="fraction", value=str(value), expected="a number from 0 to 1")
+            raise QueryRuntimeError(f"percentile takes a fraction from 0 to 1, not {value}", details=details)
+        return float(value)
+
+
+@record
+class _Arrangement:
+    """The columns that rows are shown, ordered and cut by."""
+
+    shown: tuple[Output, ...]
+    columns: Mapping[str, Scalarlike]
+    order: tuple[SortKey, ...]
+    per: tuple[str, ...]
+
+
+def _arrangement(output: OutputPlan) -> _Arrangement:
+    columns: dict[str, Scalarlike] = {f"#shown{at}": _value(one) for at, one in enumerate(output.shown)}
+    names = {value: name for name, value in columns.items()}
+    order: list[SortKey] = []
+    for at, key in enumerate(output.order):
+        assert not isinstance(key.key, OutputRef)  # noqa: S101 - stages have no such keys
+        name = names.setdefault(key.key, f"#key{at}")
+        columns[name] = key.key
+        order.append(SortKey(column=name, descending=key.descending, nulls_first=key.has_nulls_first))
+    per: list[str] = []
+    for at, value in enumerate(output.per):
+        per.append(names.setdefault(value, f"#per{at}"))
+        columns[per[-1]] = value
+    if output.order or output.per or output.offset is not None or (output.limit is not None and not output.is_last):
+        for at, value in enumerate(output.ties):
+            name = names.setdefault(value, f"#tie{at}")
+            columns[name] = value
+            order.append(SortKey(column=name))
+    return _Arrangement(shown=output.shown, columns=columns, order=tuple(order), per=tuple(per))
+
+
+def _value(output: Output) -> Scalarlike:
+    expression = output.expression
+    if isinstance(expression, AggregateCall | RankingValue):
+        message = f"not a value of a row: {expression}"
+        raise InternalError(message)
+    return expression
+
+
+def _arranged(
+    context: QueryContext, output: OutputPlan, kernel: RelationalKernel, pieces: Iterator[Any]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the shown columns of rows that pass, each row once if they are distinct, in order, and cut."""
+    plan = _arrangement(output)
+    offset, limit = _amount(context, output.offset, "offset") or 0, _amount(context, output.limit, "limit")
+    is_plain = not (output.is_distinct or plan.order or plan.per or offset)
+    names = list(plan.columns)
+    schema = pa.schema(
+        [
+            pa.field(name, encoded(pa.array([], value_arrow_type(value.type))).type)
+            for name, value in plan.columns.items()
+        ]
+    )
+    batches = _computed(context, output, plan, schema, pieces)
+    if is_plain:
+        yield from batches if limit is None else _first_rows(batches, limit)
+        return
+    shown = [name for name in names if name.startswith("#shown")]
+    found = kernel.arrange(
+        RowStream(schema, batches),
+        shown,
+        is_distinct=output.is_distinct,
+        order=plan.order,
+        per=plan.per,
+        offset=offset,
+        limit=limit,
+    )
+    yield from found.to_batches(max_chunksize=_PIECE_ROWS)
+
+
+def _computed(
+    context: QueryContext, output: OutputPlan, plan: _Arrangement, schema: pa.Schema, pieces: Iterator[Any]
+) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        rows = piece
+        if output.having is not None:
+            mask = passing(Condition(value=output.having), rows)
+            if not mask.all():
+                rows = rows.subset(np.flatnonzero(mask))
+        columns = [
+            cast_to(encoded(compute(value, rows)), field.type)
+            for value, field in zip(plan.columns.values(), schema, strict=True)
+        ]
+        context.limits.check(sum(column.nbytes for column in columns))
+        if columns:
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        else:
+            yield pa.RecordBatch.from_struct_array(pa.array([{}] * rows.length, pa.struct([])))
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    left = limit
+    while left > 0 and (batch := next(batches, None)) is not None:
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
+
+
+def _amount(context: QueryContext, given: Constant | ParameterRef | None, what: str) -> int | None:
+    if given is None:
+        return None
+    value = context.given(given)
+    if value is None or value < 0:
+        name = given.name if isinstance(given, ParameterRef) else what
+        shown = "NULL" if value is None else str(value)
+        details = ParameterProblem(name=name, expected="a whole number that is not negative", found=shown)
+        raise QueryParameterError(f"parameter '${name}' is the {what} and must not be {shown}", details=details)
+    return int(value)
+
+
+class _TableRows:
+    """Rows that have values and no entities: groups, and what was united."""
+
+    def __init__(self, context: QueryContext, columns: Mapping[str, Any], length: int) -> None:
+        self._context = context
+        self._columns = columns
+        self.length = length
+        self.fits_literals = context.fits_literals
+
+    def column(self, column: Column) -> pa.Array:
+        """Refuse: there are no entities."""
+        message = f"a property of a group: {column}"
+        raise InternalError(message)
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+        return self._context.given(value)
+
+    def value(self, name: str) -> pa.Array:
+        """Return a column."""
+        return _whole(self._columns[name])
+
+    def subset(self, positions: Positions) -> _TableRows:
+        """Return some of the rows."""
+        taken = {name: _whole(column).take(pa.array(positions)) for name, column in self._columns.items()}
+        return _TableRows(self._context, taken, len(positions))
+
+    def passes(self, condition: Condition) -> Mask:
+        """Return in which rows a condition is true."""
+        return passing(condition, self)
+
+    def matches_text(self, predicate: TextMatch) -> Mask:
+        """Refuse: there are no entities."""
+        message = f"a text search in groups: {predicate}"
+        raise InternalError(message)
+
+    def same_entity(self, predicate: SameEntity) -> Mask:
+        """Refuse: there are no entities."""
+        message = f"a comparison of entities in groups: {predicate}"
+        raise InternalError(message)
+
+    def entity_ids(self, variable: str) -> pa.Array:
+        """Refuse: there are no entities."""
+        message = f"an entity of a group: {variable}"
+        raise InternalError(message)
+
+    entity_rows = entity_types = entity_ids

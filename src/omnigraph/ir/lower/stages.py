@@ -1,0 +1,372 @@
+"""Reads of several stages, with computed, grouped, distinct or united rows: each stage to what it matches and makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from omnigraph.catalog.model import PropertyType
+from omnigraph.ir.check.output import has_aggregate
+from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedRead, CheckedStage, Operand
+from omnigraph.ir.lower.expressions import Lowering
+from omnigraph.ir.lower.match import lower_match, lower_pending
+from omnigraph.ir.model import (
+    PLACE,
+    ROW_MARK,
+    AggregateCall,
+    Constant,
+    EntityRef,
+    EntityRow,
+    OrderKey,
+    Output,
+    OutputPlan,
+    ParameterRef,
+    Scalarlike,
+    StagePlan,
+    UnionPlan,
+    ValueRef,
+)
+from omnigraph.ir.types import I64, INTERVAL, NULL, TEXT, common_type
+from omnigraph.lang.gq import ast
+from omnigraph.records import record
+
+_FIRST_AGGREGATES = ("count", "sum", "avg", "min", "max")
+_Ranking = ast.Nearest | ast.Bm25 | ast.Rrf
+
+
+def is_classic(checked: CheckedRead) -> bool:
+    """Whether a read asks for nothing but what one match, its groups and its order give without computing."""
+    if len(checked.stages) > 1 or checked.unions:
+        return False
+    stage = checked.last
+    if stage.is_distinct or stage.having or stage.offset is not None or stage.per or stage.nullable:
+        return False
+    if isinstance(stage.limit, ast.Variable):
+        return False
+    is_grouped = any(has_aggregate(item.operand) for item in stage.projections)
+    return all(_is_classic_output(item.operand, is_grouped=is_grouped) for item in stage.projections) and all(
+        _is_classic_order(item) for item in stage.orderings
+    )
+
+
+def _is_classic_output(operand: Operand, *, is_grouped: bool) -> bool:
+    expression = operand.expression
+    if operand.is_value or operand.type is NULL:
+        return False
+    if isinstance(expression, ast.Aggregate):
+        return _is_classic_aggregate(expression, operand)
+    if is_grouped:
+        return isinstance(expression, ast.PropertyAccess | ast.Variable)
+    plain = ast.PropertyAccess | ast.Variable | ast.Now | ast.AliasRef | ast.Literal
+    return isinstance(expression, plain | ast.TextSearch | _Ranking)
+
+
+def _is_classic_aggregate(call: ast.Aggregate, operand: Operand) -> bool:
+    if call.function not in _FIRST_AGGREGATES or call.is_distinct or call.where is not None or not operand.parts:
+        return False
+    argument = operand.parts[0]
+    if (
+        argument.is_value
+        or argument.is_edge
+        or not isinstance(
+            argument.expression,
+            ast.PropertyAccess | ast.Variable | ast.Now | ast.AliasRef | ast.Literal | ast.Aggregate,
+        )
+    ):
+        return False
+    of = argument.type
+    return call.function not in {"min", "max"} or of is None or of.is_numeric or of.is_text
+
+
+def _is_classic_order(ordering: CheckedOrdering) -> bool:
+    expression = ordering.operand.expression
+    return ordering.nulls_first is None and isinstance(expression, ast.PropertyAccess | ast.AliasRef | _Ranking)
+
+
+@record
+class LoweredStages:
+    """The stages of a read, the columns of its result, the reads it is united with, and what is made of them all."""
+
+    stages: tuple[StagePlan, ...]
+    outputs: tuple[Output, ...]
+    unions: tuple[UnionPlan, ...]
+    united: OutputPlan | None
+
+
+def lower_stages(checked: CheckedRead, lowering: Lowering) -> LoweredStages:
+    """Lower every stage of a read."""
+    stages = _lower_all(checked.stages, lowering)
+    unions = tuple(
+        UnionPlan(stages=_lower_all(union.stages, lowering), keeps_duplicates=union.keeps_duplicates)
+        for union in checked.unions
+    )
+    outputs = stages[-1].output.shown
+    if not unions:
+        return LoweredStages(stages=stages, outputs=outputs, unions=(), united=None)
+    united = tuple(_united(at, output, unions) for at, output in enumerate(outputs))
+    plan = _united_plan(checked, united)
+    # The order of the whole stands behind the union, not in its first read.
+    first = replace(stages[-1], output=replace(stages[-1].output, offset=None, limit=None))
+    return LoweredStages(stages=(*stages[:-1], first), outputs=united, unions=unions, united=plan)
+
+
+def _united(at: int, output: Output, unions: tuple[UnionPlan, ...]) -> Output:
+    types = [output.type, *(union.stages[-1].output.shown[at].type for union in unions)]
+    of = common_type(types) or output.type
+    return Output(name=output.name, expression=ValueRef(name=f"column{at}", type=of), type=of)
+
+
+def _united_plan(checked: CheckedRead, outputs: tuple[Output, ...]) -> OutputPlan:
+    body = checked.decl.body
+    orderings = body.orderings if isinstance(body, ast.ReadBody) else ()
+    places = {item.alias: at for at, item in enumerate(checked.last.projections) if item.alias is not None}
+
+    def column(expression: ast.Expression) -> Scalarlike:
+        name = expression.name if isinstance(expression, ast.AliasRef) else ""
+        return _scalar(outputs[places[name]].expression)
+
+    keys = []
+    for ordering in orderings:
+        nulls = None if ordering.nulls is None else ordering.nulls == "first"
+        key = column(ordering.expression)
+        keys.append(OrderKey(key=key, descending=ordering.direction == "desc", nulls_first=nulls))
+    return OutputPlan(
+        shown=outputs,
+        per=tuple(column(expression) for expression in body.per) if isinstance(body, ast.ReadBody) else (),
+        order=tuple(keys),
+        ties=tuple(_scalar(output.expression) for output in outputs),
+        offset=_amount(checked.last.offset),
+        limit=_amount(checked.last.limit),
+    )
+
+
+def _scalar(expression: object) -> Scalarlike:
+    assert isinstance(expression, ValueRef)  # noqa: S101 - columns of united rows are nothing else
+    return expression
+
+
+def _lower_all(stages: tuple[CheckedStage, ...], lowering: Lowering) -> tuple[StagePlan, ...]:
+    found: list[StagePlan] = []
+    outer: tuple[str, ...] = ()
+    values: tuple[ValueRef, ...] = ()
+    for at, stage in enumerate(stages):
+        is_last = at == len(stages) - 1
+        found.append(_lower_stage(stage, lowering, outer, values, is_last=is_last))
+        output = found[-1].output
+        outer = tuple(name for name, _ in output.kept)
+        named = (shown for shown in output.shown if not shown.name.startswith(ROW_MARK))
+        values = tuple(
+            sorted((ValueRef(name=shown.name, type=shown.type) for shown in named), key=lambda one: one.name)
+        )
+        if output.order:
+            values = (ValueRef(name=PLACE, type=I64), *values)
+    return tuple(found)
+
+
+def _lower_stage(
+    stage: CheckedStage, lowering: Lowering, outer: tuple[str, ...], values: tuple[ValueRef, ...], *, is_last: bool
+) -> StagePlan:
+    operators = lower_match(stage.clauses, lowering, frozenset(outer))
+    output = _StageOutput(stage=stage, lowering=lowering, is_last=is_last, values=values).build()
+    asked = lower_pending(lowering, frozenset(stage.variables))
+    return StagePlan(operators=(*operators, *asked), output=output, outer=outer, nullable=stage.nullable)
+
+
+@record
+class _StageOutput:
+    stage: CheckedStage
+    lowering: Lowering
+    is_last: bool
+    values: tuple[ValueRef, ...]
+
+    def build(self) -> OutputPlan:
+        stage = self.stage
+        for operand in self._operands():
+            self._refuse_ranking(operand)
+        is_grouped = any(map(has_aggregate, self._operands()))
+        keys = self._keys() if is_grouped else None
+        calls = self._calls() if is_grouped else {}
+        lowering = self.lowering
+        if keys is not None:
+            known = {operand.expression: ValueRef(name=name, type=_typed(operand)) for name, operand in keys}
+            named: dict[ast.Expression, Scalarlike] = {**known, **{call: ref for call, (ref, _) in calls.items()}}
+            lowering = lowering.substituting(named)
+        shown = tuple(self._shown(item, keys, lowering) for item in stage.projections)
+        aliases: dict[ast.Expression, Scalarlike] = {
+            ast.AliasRef(name=item.alias): _value(output)
+            for item, output in zip(stage.projections, shown, strict=True)
+            if item.alias is not None
+        }
+        behind = lowering.substituting(aliases)
+        order = tuple(self._order_key(item, behind) for item in stage.orderings)
+        plan = OutputPlan(
+            shown=shown,
+            keys=None if keys is None else tuple(pair for name, operand in keys for pair in self._key(name, operand)),
+            aggregates=tuple((ref.name, call) for ref, call in calls.values()),
+            is_distinct=stage.is_distinct,
+            is_last=self.is_last,
+            having=None if stage.having is None else behind.scalar(stage.having),
+            order=order,
+            offset=_amount(stage.offset),
+            limit=_amount(stage.limit),
+            per=tuple(behind.scalar(item) for item in stage.per),
+            kept=() if self.is_last else tuple(pair for item in stage.projections for pair in _kept(item)),
+        )
+        return replace(plan, ties=self._ties(plan), row_order=self._row_order())
+
+    def _operands(self) -> Iterator[Operand]:
+        yield from (item.operand for item in self.stage.projections)
+        yield from (item.operand for item in self.stage.orderings)
+        yield from self.stage.per
+        if self.stage.having is not None:
+            yield self.stage.having
+
+    def _keys(self) -> list[tuple[str, Operand]]:
+        """Return what is projected without an aggregate, then what follows from an entity among that."""
+        plain = [item.operand for item in self.stage.projections if not has_aggregate(item.operand)]
+        entities = {operand.expression for operand in plain if operand.is_node or operand.is_edge}
+        found = {operand.expression: operand for operand in plain}
+        for operand in self._operands():
+            for part in _outside_aggregates(operand):
+                if _entity_of(part) in entities:
+                    found.setdefault(part.expression, part)
+        return [(f"#key{at}", operand) for at, operand in enumerate(found.values())]
+
+    def _key(self, name: str, operand: Operand) -> Iterator[tuple[str, Scalarlike]]:
+        """Yield a key; an entity that goes on brings its id, by which groups are ordered."""
+        expression = operand.expression
+        if not self.is_last and isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
+            yield name, EntityRow(variable=expression.name, type=I64)
+            yield f"{name} id", EntityRef(variable=expression.name, type=TEXT)
+        else:
+            yield name, self.lowering.scalar(operand)
+
+    def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
+        found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
+        for operand in self._operands():
+            for aggregate in _aggregates(operand):
+                if aggregate.expression not in found:
+                    call = self._call(aggregate)
+                    name = f"#aggregate{len(found)}"
+                    found[aggregate.expression] = (ValueRef(name=name, type=call.type), call)
+        return found
+
+    def _call(self, operand: Operand) -> AggregateCall:
+        call = operand.expression
+        assert isinstance(call, ast.Aggregate)  # noqa: S101 - as collected
+        argument = operand.parts[0] if operand.parts else None
+        fraction = operand.fraction
+        return AggregateCall(
+            function=call.function,
+            argument=None if argument is None else self.lowering.scalar(argument),
+            type=_typed(operand),
+            is_distinct=call.is_distinct,
+            fraction=None if fraction is None else self.lowering.given(fraction, "the fraction of percentile"),
+            where=None if operand.where is None else self.lowering.scalar(operand.where),
+        )
+
+    def _shown(self, item: CheckedProjection, keys: list[tuple[str, Operand]] | None, lowering: Lowering) -> Output:
+        kept = () if self.is_last else _kept(item)
+        of = _typed(item.operand)
+        for name, variable in kept:
+            row = EntityRow(variable=variable, type=I64)
+            # A variable that is kept is a group key where there are groups.
+            known = None if keys is None else lowering.scalar(item.operand)
+            expression = replace(known, type=I64) if isinstance(known, ValueRef) else row
+            return Output(name=f"{ROW_MARK}{name}", expression=expression, type=I64)
+        value = lowering.scalar(item.operand)
+        name = item.column
+        if not self.is_last and item.operand.is_value and isinstance(item.operand.expression, ast.Variable):
+            name = f"${item.operand.expression.name}"
+        return Output(name=name, expression=value, type=of)
+
+    def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
+        operand = ordering.operand
+        of = _typed(operand)
+        if of.is_list or of.is_vector or of is INTERVAL:
+            raise behind.refusal(f"rows cannot be ordered by a value of type {of}", operand.span)
+        return OrderKey(key=behind.scalar(operand), descending=ordering.descending, nulls_first=ordering.nulls_first)
+
+    def _ties(self, plan: OutputPlan) -> tuple[Scalarlike, ...]:
+        """What equal rows are ordered by: the groups' keys, what is returned once, or the entities of the row."""
+        if plan.keys is not None:
+            keys = [(name, key) for name, key in plan.keys if not isinstance(key, EntityRow)]
+            return tuple(ValueRef(name=name, type=key.type) for name, key in keys if _is_orderable(key.type))
+        if plan.is_distinct:
+            return tuple(_identity(_value(output)) for output in plan.shown if _is_orderable(output.type))
+        return self._row_order()
+
+    def _row_order(self) -> tuple[Scalarlike, ...]:
+        """The place that an earlier stage gave a row, then its entities by name, then its values by name."""
+        place = tuple(value for value in self.values if value.name == PLACE)
+        entities = tuple(EntityRef(variable=name, type=TEXT) for name in self.stage.variables)
+        others = (value for value in self.values if value.name != PLACE and _is_orderable(value.type))
+        return (*place, *entities, *others)
+
+    def _refuse_ranking(self, operand: Operand) -> None:
+        if isinstance(operand.expression, _Ranking):
+            message = "a ranking cannot be combined with computed, distinct or staged rows"
+            raise self.lowering.refusal(message, operand.span, suggestion="rank in a read of its own")
+        for part in operand.parts:
+            self._refuse_ranking(part)
+
+
+def _amount(amount: ast.Amount | None) -> Constant | ParameterRef | None:
+    if amount is None:
+        return None
+    if isinstance(amount, ast.Variable):
+        return ParameterRef(name=amount.name, type=I64)
+    return Constant(value=amount, type=I64)
+
+
+def _kept(item: CheckedProjection) -> tuple[tuple[str, str], ...]:
+    """Return the name that an entity has behind the stage and its name here, if an entity is what is projected."""
+    expression, operand = item.operand.expression, item.operand
+    if isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
+        return ((item.alias or expression.name, expression.name),)
+    return ()
+
+
+def _outside_aggregates(operand: Operand) -> Iterator[Operand]:
+    if isinstance(operand.expression, ast.Aggregate):
+        return
+    yield operand
+    for part in operand.parts:
+        yield from _outside_aggregates(part)
+
+
+def _entity_of(operand: Operand) -> ast.Expression | None:
+    """Return the variable whose entity alone decides a value."""
+    expression = operand.expression
+    if isinstance(expression, ast.PropertyAccess):
+        return expression.variable
+    if isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}:
+        return expression.arguments[0]
+    return None
+
+
+def _aggregates(operand: Operand) -> Iterator[Operand]:
+    if isinstance(operand.expression, ast.Aggregate):
+        yield operand
+        return
+    for part in operand.parts:
+        yield from _aggregates(part)
+
+
+def _value(output: Output) -> Scalarlike:
+    expression = output.expression
+    assert not isinstance(expression, AggregateCall) and hasattr(expression, "type")  # noqa: S101, PT018 - see lowering
+    value: Scalarlike = expression  # type: ignore[assignment] # what is shown of a stage has a value of its own
+    return value
+
+
+def _identity(value: Scalarlike) -> Scalarlike:
+    return EntityRef(variable=value.variable, type=TEXT) if isinstance(value, EntityRow) else value
+
+
+def _is_orderable(of: PropertyType) -> bool:
+    return not of.is_list and not of.is_vector
+
+
+def _typed(operand: Operand) -> PropertyType:
+    return TEXT if operand.type is None else operand.type

@@ -1,0 +1,181 @@
+"""What makes the rows of a match, one operator after the other."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from omnigraph.ir.model.expressions import Predicate, Scalarlike
+from omnigraph.records import record
+
+Direction = Literal["out", "in", "both"]
+
+# No variable of the language can hold this mark, so a private name meets no written one.
+PRIVATE_MARK = "#"
+# Columns between stages: which row an entity is, and the place that an ordered stage gave each row.
+ROW_MARK, PLACE = "#row ", "#place"
+
+# Stands between the tables of a variable that ranges over several.
+TABLE_MARK = "|"
+
+
+@record
+class NodeScan:
+    """The nodes of a type that pass the filters, joined with earlier rows as a cross product."""
+
+    variable: str
+    type_name: str
+    filters: tuple[Predicate, ...] = ()
+
+    def __str__(self) -> str:
+        return f"scan ${self.variable}: {self.type_name}{_where(self.filters)}"
+
+
+@record
+class Expand:
+    """From each row's ``source`` to the entities it reaches over ``edge``.
+
+    ``direction`` is seen from ``source``. ``is_backward`` says that the walk starts at the written destination: the
+    answer is still what the written source reaches, which differs from plain reversal only where a bound above one
+    hop meets a self-loop.
+    """
+
+    source: str
+    destination: str
+    edge: str
+    direction: Direction
+    destination_type: str
+    min_hops: int = 1
+    max_hops: int = 1
+    filters: tuple[Predicate, ...] = ()
+    edge_variable: str | None = None
+    is_backward: bool = False
+
+    def __str__(self) -> str:
+        return f"expand{_route(self)}"
+
+
+@record
+class Walk:
+    """From each row's ``source`` to the nodes it reaches over edges that all satisfy a condition.
+
+    Each edge has any of the types ``edges``. ``condition`` knows it as ``edge_variable`` and may look at anything else
+    that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
+    ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
+    node, and fails beyond the number of hops that the options of the read allow.
+    """
+
+    source: str
+    destination: str
+    edges: tuple[str, ...]
+    direction: Direction
+    destination_type: str
+    min_hops: int = 1
+    max_hops: int | None = 1
+    filters: tuple[Predicate, ...] = ()
+    edge_variable: str | None = None
+    condition: Predicate | None = None
+    binds_edge: bool = False
+    is_backward: bool = False
+
+    @property
+    def edge(self) -> str:
+        """The name of all edge types together."""
+        return "|".join(self.edges)
+
+    @property
+    def edge_tables(self) -> str:
+        """The tables of the edges, as variables over several tables name them."""
+        return TABLE_MARK.join(f"edge:{name}" for name in self.edges)
+
+    def __str__(self) -> str:
+        over = "" if self.condition is None else f" over edges with {self.condition}"
+        return f"walk{_route(self)}{over}"
+
+
+def _route(step: Expand | Walk) -> str:
+    most = "" if step.max_hops is None else step.max_hops
+    hops = "" if (step.min_hops, step.max_hops) == (1, 1) else f"{{{step.min_hops},{most}}}"
+    name = f"{'' if step.edge_variable is None else f'${step.edge_variable}:'}{step.edge}{hops}"
+    arrow = {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[step.direction]
+    backward = " backward" if step.is_backward else ""
+    end = f"${step.destination}: {step.destination_type}"
+    return f"{backward} ${step.source} {arrow} {end}{_where(step.filters)}"
+
+
+@record
+class Filter:
+    """Keeps the rows that pass."""
+
+    predicate: Predicate
+
+    def __str__(self) -> str:
+        return f"filter {self.predicate}"
+
+
+@record
+class AntiJoin:
+    """Keeps the rows for which the inner pipeline, started with the outer variables fixed, has no solution."""
+
+    outer: tuple[str, ...]
+    inner: tuple[Operator, ...]
+
+    @property
+    def is_existence_test(self) -> bool:
+        """Whether one look at the neighbours of an outer variable decides, without running the pipeline."""
+        if len(self.inner) != 1:
+            return False
+        only = self.inner[0]
+        return (
+            isinstance(only, Expand)
+            and only.source in self.outer
+            and (only.min_hops, only.max_hops) == (1, 1)
+            and not only.filters
+        )
+
+    def __str__(self) -> str:
+        names = ", ".join(f"${name}" for name in self.outer)
+        return f"anti-join on {names}{' by existence' if self.is_existence_test else ''}"
+
+
+@record
+class OptionalJoin:
+    """Joins every row with the solutions of the inner pipeline; a row without any stays, its new variables missing."""
+
+    outer: tuple[str, ...]
+    inner: tuple[Operator, ...]
+    introduced: tuple[str, ...]
+
+    def __str__(self) -> str:
+        names = ", ".join(f"${name.removeprefix('$')}" for name in self.introduced)
+        return f"optional join {names}"
+
+
+@record
+class BlockValue:
+    """Asks the inner pipeline of every row how many solutions it has, or whether it has any."""
+
+    name: str
+    kind: Literal["exists", "count"]
+    outer: tuple[str, ...]
+    inner: tuple[Operator, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind} as {self.name}"
+
+
+@record
+class Unwind:
+    """Makes one row per item of a list."""
+
+    name: str
+    items: Scalarlike
+
+    def __str__(self) -> str:
+        return f"each {self.name} in {self.items}"
+
+
+Operator = NodeScan | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+
+
+def _where(filters: tuple[Predicate, ...]) -> str:
+    return f" where {' and '.join(str(item) for item in filters)}" if filters else ""

@@ -1,0 +1,91 @@
+"""Words and marks of other query languages, and what to write here instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Set as AbstractSet
+
+_TRAVERSAL = "write a traversal as '$a knows $b'"
+_AGGREGATED = "leave it out: rows are grouped by every returned expression without an aggregate"
+
+_WORDS = {
+    "between": "write '… >= a and … <= b'",
+    "by": "write 'order { … }'",
+    "create": "write 'insert'",
+    "from": "write 'match { … }'",
+    "group": _AGGREGATED,
+    "ilike": "write 'lower(…) contains …', or 'matches' with a regular expression",
+    "is": "write 'is null' or 'is not null'",
+    "join": _TRAVERSAL,
+    "on": "write 'if absent' behind the braces, or 'upsert' instead of 'insert'",
+    "like": "write 'contains', 'starts_with', 'ends_with' or 'matches'",
+    "merge": "write 'upsert'",
+    "regexp": "write 'matches'",
+    "rlike": "write 'matches'",
+    "select": "write 'match { … } return { … }'",
+    "skip": "write 'offset'",
+    "unwind": "write 'each $item in …'",
+    "where": "in a match, a condition is a clause of its own: write '$p.age > 30'",
+}
+
+_TYPES = {
+    **dict.fromkeys(("int", "integer", "bigint", "long", "int64", "number"), "I64"),
+    **dict.fromkeys(("int32", "smallint"), "I32"),
+    **dict.fromkeys(("float", "double", "real", "float64", "decimal", "numeric"), "F64"),
+    "float32": "F32",
+    **dict.fromkeys(("text", "string", "str", "varchar", "char", "uuid"), "String"),
+    **dict.fromkeys(("timestamp", "timestamptz"), "DateTime"),
+    "boolean": "Bool",
+    **dict.fromkeys(("bytes", "bytea", "binary"), "Blob"),
+}
+
+# Two marks that mean one thing elsewhere, told by the second.
+_DOUBLE_MARKS = {"==": "write '='", "<>": "write '!='", "||": "write 'or'", "&&": "write 'and'", "->": _TRAVERSAL}
+_MARKS = {"&": "write 'and'", "|": "write 'or'", "!": "write 'not'", ";": "remove it: nothing separates statements"}
+_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
+_EDGE_IN_BRACKETS = re.compile(r"-\s*\[\s*[A-Za-z0-9_]*\s*\Z")
+_NODE_IN_PARENTHESES = re.compile(r"\(\s*[A-Za-z0-9_]*\s*\Z")
+_LIST_IN_PARENTHESES = re.compile(r"\bin\s*\([^()]*\Z")
+_RETURN_BEFORE = re.compile(r"\b(return|with)\s*\{\s*\Z")
+_AMOUNT_BEFORE = re.compile(r"\blimit\s+\S+\s*\Z")
+_SHOWN_BEFORE = 100
+
+
+def foreign_word_hint(word: str) -> str | None:
+    """Return what to write instead of a word that this language does not know."""
+    return _WORDS.get(word.lower())
+
+
+def foreign_type(name: str) -> str | None:
+    """Return the parameter type that other languages call ``name``."""
+    return _TYPES.get(name.lower())
+
+
+def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) -> str | None:
+    """Return what to write instead of ``found``, which stands at ``start`` and is no token of ``accepted``."""
+    before = text[max(0, start - _SHOWN_BEFORE) : start]
+    if found.isidentifier():
+        return _word_hint(found, before, accepted)
+    if found in _COMPARISONS and before[-1:] + found not in _DOUBLE_MARKS and "AND" in accepted:
+        return "comparisons cannot be chained: write 'a < b and b < c'"
+    if found == ":" and _EDGE_IN_BRACKETS.search(before):
+        return _TRAVERSAL
+    if found == ":" and _NODE_IN_PARENTHESES.search(before):
+        return "write a node as '$p: Person'"
+    if found == "," and _LIST_IN_PARENTHESES.search(before):
+        return "write a list as '[1, 2]'"
+    if found == "*" and {"VBAR", "VARIABLE"} <= accepted:
+        return "write the bounds of a walk as '{1,3}'"
+    return _DOUBLE_MARKS.get(before[-1:] + found) or _MARKS.get(found)
+
+
+def _word_hint(word: str, before: str, accepted: AbstractSet[str]) -> str | None:
+    lowered = word.lower()
+    if {"TYPE_NAME", "LSQB"} <= accepted and lowered in _TYPES:
+        return f"did you mean '{_TYPES[lowered]}'?"
+    opening = _RETURN_BEFORE.search(before)
+    if lowered == "distinct" and opening is not None:
+        return f"write '{opening[1]} distinct {{ … }}'"
+    if lowered in {"offset", "order"} and _AMOUNT_BEFORE.search(before):
+        return f"write '{lowered}' before 'limit'"
+    return _WORDS.get(lowered)

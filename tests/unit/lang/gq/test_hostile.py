@@ -1,0 +1,101 @@
+"""Texts that try to bring the reader down: each gets the right tree or a typed error, in work linear in its size."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import pytest
+
+from omnigraph.errors import OmnigraphError, QuerySyntaxError, SourceTooLargeError
+from omnigraph.lang.gq import format_queries, parse_queries
+from omnigraph.lang.gq.ast import Condition, ListLiteral, Logical, ReadBody
+from omnigraph.lang.source import MAX_SOURCE_BYTES
+
+
+def condition(text: str) -> str:
+    return f"query q() {{ match {{ {text} }} return {{ $p }} }}"
+
+
+def parsed_condition(text: str) -> Condition:
+    body = parse_queries(condition(text)).queries[0].body
+    assert isinstance(body, ReadBody)
+    (clause,) = body.match
+    assert isinstance(clause, Condition)
+    return clause
+
+
+@pytest.mark.parametrize("word", ["or", "and"])
+def test_ten_thousand_terms_are_one_node(word: str):
+    clause = parsed_condition(f" {word} ".join(["$p.a = 1"] * 10_000))
+    assert isinstance(clause.expression, Logical)
+    assert len(clause.expression.operands) == 10_000
+
+
+def test_a_huge_list_is_one_literal():
+    clause = parsed_condition(f"$p.a in [{', '.join(['1'] * 50_000)}]")
+    assert isinstance(clause.expression.right, ListLiteral)
+    assert len(clause.expression.right.items) == 50_000
+
+
+@pytest.mark.parametrize("text", ["(" * 10_000 + "$p.a" + ")" * 10_000, "-" * (MAX_SOURCE_BYTES - 100)])
+def test_what_is_nested_without_end_is_refused(text: str):
+    with pytest.raises(SourceTooLargeError, match="levels deep"):
+        parse_queries(condition(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not " * 4_000 + "$p.a",
+        "-" * 4_000 + "$p.a = 1",
+        "1" + " + 1" * 10_000 + " = 1",
+        "$p.a = " + "$p.a" + "[0]" * 1_000,
+        "case when $p.a then " * 200 + "1" + " end" * 200,
+        "exists { " * 60 + "$p.a + " * 60 + "1 > 2" + " }" * 60,
+    ],
+)
+def test_an_expression_that_is_too_deep_to_be_walked_is_refused(text: str):
+    with pytest.raises(QuerySyntaxError, match="nested more than 100 levels deep"):
+        parse_queries(condition(text))
+
+
+@pytest.mark.parametrize("unit", ["-", "not ", "(", "case when ", "$a and ", "1 + ", "[", "exists {", "|", "$a <", "&"])
+def test_one_repeated_mark_up_to_the_largest_size_is_refused(unit: str):
+    with pytest.raises(OmnigraphError):
+        parse_queries(condition(unit * ((MAX_SOURCE_BYTES - 100) // len(unit))))
+
+
+def calls_during(work: Callable[[], object]) -> int:
+    """Return how many calls a piece of work takes: a measure of it that does not depend on the machine."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in {"call", "c_call"}
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    ("unit", "between"),
+    [
+        ("$p.a = 1", " or "),
+        ("$p.a = 1", "\n"),
+        ("$p knows $q", "\n"),
+        ("not { $p.a = 1 }", "\n"),
+        ("lower($p.a) in ['x', $y]", " and "),
+    ],
+)
+@pytest.mark.parametrize("work", [parse_queries, lambda text: format_queries(parse_queries(text))])
+def test_work_grows_with_the_length_of_a_text(unit: str, between: str, work: Callable[[str], object]):
+    work(condition(unit))
+    short = calls_during(lambda: work(condition(between.join([unit] * 100))))
+    long = calls_during(lambda: work(condition(between.join([unit] * 1_000))))
+    assert long < short * 12
