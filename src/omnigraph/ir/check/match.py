@@ -40,17 +40,21 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
     if isinstance(bound, EdgeType):
         raise scope.violation("T23", f"'${name}' is already an edge variable", binding.variable.span)
     written = binding.type_name.text
-    node = scope.catalog.node(written)
+    node = scope.catalog.node(written) or _shared_node(written, scope)
     if node is None:
         message = f"unknown node type '{written}'"
         if written in scope.catalog.edges:
             message = f"'{written}' is an edge type, but a binding needs a node type"
-        suggestion = did_you_mean(written, scope.catalog.nodes)
+        suggestion = did_you_mean(written, [*scope.catalog.nodes, *scope.catalog.interfaces])
         raise scope.violation("T1", message, binding.type_name.span, suggestion=suggestion)
     if bound is not None and bound.name != node.name:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
+    types = scope.types_of(name)
+    if not types and node.name not in scope.catalog.nodes:
+        message = f"no node type implements interface '{written}'"
+        raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
     conditions: list[Operand] = []
     for predicate in binding.predicates:
@@ -63,7 +67,13 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions))
+    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+
+
+def _shared_node(written: str, scope: Scope) -> NodeType | None:
+    """Return what is known of a node of any type that implements an interface."""
+    interface = scope.catalog.interfaces.get(written)
+    return None if interface is None else NodeType(name=interface.name, properties=interface.properties)
 
 
 def _is_plain_value(value: ast.Expression, scope: Scope) -> bool:
@@ -116,6 +126,8 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         walked_edge=walked,
         condition=condition,
         alternatives=edges[1:],
+        source_types=scope.types_of(traversal.source.name),
+        destination_types=scope.types_of(traversal.destination.name),
     )
 
 
@@ -218,34 +230,35 @@ def _refuse_edge_ends(traversal: ast.Traversal, scope: Scope) -> None:
 
 def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
     """Infer the direction from the ends that are bound earlier in the text; with none, it is outward."""
-    source = _bound_type(traversal.source, scope)
-    destination = _bound_type(traversal.destination, scope)
+    source, destination = _bound_types(traversal.source, scope), _bound_types(traversal.destination, scope)
     outward = (edge.from_type, edge.to_type)
-    if source is not None:
-        is_inward = source != edge.from_type
+    if source:
+        is_inward = edge.from_type not in source
         known, ends = traversal.source, (edge.to_type, edge.from_type) if is_inward else outward
-        fits = source == ends[0]
-    elif destination is not None:
-        is_inward = destination != edge.to_type
+        fits = ends[0] in source
+    elif destination:
+        is_inward = edge.to_type not in destination
         known, ends = traversal.destination, (edge.to_type, edge.from_type) if is_inward else outward
-        fits = destination == ends[1]
+        fits = ends[1] in destination
     else:
         known, ends, is_inward, fits = traversal.source, outward, False, True
     if not fits:
-        bound = source if source is not None else destination
+        bound = scope.entities[known.name].name
         message = f"'${known.name}' is a '{bound}', but edge '{edge.name}' connects {edge.from_type} -> {edge.to_type}"
         raise scope.violation("T5", message, known.span)
-    other = ends[0] if traversal.source.name == traversal.destination.name else destination
-    if other is not None and other != ends[1]:
+    is_one = traversal.source.name == traversal.destination.name
+    others = destination or (ends[:1] if is_one else ())
+    if others and ends[1] not in others:
+        other = scope.entities[traversal.destination.name].name if destination else ends[0]
         message = f"edge '{edge.name}' leads to a '{ends[1]}' here, but '${traversal.destination.name}' is a '{other}'"
         raise scope.violation("T5", message, traversal.destination.span)
     direction: Direction = "both" if traversal.is_undirected else ("in" if is_inward else "out")
     return direction, *ends
 
 
-def _bound_type(end: ast.Variable, scope: Scope) -> str | None:
+def _bound_types(end: ast.Variable, scope: Scope) -> tuple[str, ...]:
     bound = None if _is_anonymous(end) else scope.entities.get(end.name)
-    return None if bound is None else bound.name
+    return () if bound is None else scope.types_of(end.name) or (bound.name,)
 
 
 def _bind(end: ast.Variable, type_name: str, scope: Scope) -> None:

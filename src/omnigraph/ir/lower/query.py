@@ -34,9 +34,11 @@ from omnigraph.ir.model import (
     ReadPlan,
     StatementPlan,
     TargetColumn,
+    UnionScan,
     Unwind,
     UpdatePlan,
     Walk,
+    Widen,
 )
 
 
@@ -148,7 +150,9 @@ def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operat
 
 
 def _needs_stages(operator: Operator) -> bool:
-    return isinstance(operator, OptionalJoin | Unwind) or (isinstance(operator, Walk) and operator.binds_edge)
+    if isinstance(operator, Walk):
+        return operator.binds_edge
+    return isinstance(operator, UnionScan | Widen | OptionalJoin | Unwind)
 
 
 def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowering: Lowering) -> ReadPlan:

@@ -15,6 +15,7 @@ from omnigraph.ir.model import (
     Constant,
     EntityRef,
     EntityRow,
+    EntityType,
     OrderKey,
     Output,
     OutputPlan,
@@ -173,7 +174,9 @@ class _StageOutput:
         stage = self.stage
         for operand in self._operands():
             self._refuse_ranking(operand)
-        is_grouped = any(map(has_aggregate, self._operands()))
+        # Nodes of one id and several types are told apart by groups, which have more keys than columns.
+        regroups = stage.is_distinct and stage.having is None and any(True for _ in self._kinds())
+        is_grouped = regroups or any(map(has_aggregate, self._operands()))
         keys = self._keys() if is_grouped else None
         calls = self._calls() if is_grouped else {}
         lowering = self.lowering
@@ -191,9 +194,9 @@ class _StageOutput:
         order = tuple(self._order_key(item, behind) for item in stage.orderings)
         plan = OutputPlan(
             shown=shown,
-            keys=None if keys is None else tuple((name, self._key(item)) for name, item in keys),
+            keys=None if keys is None else (*((name, self._key(item)) for name, item in keys), *self._kinds()),
             aggregates=tuple((ref.name, call) for ref, call in calls.values()),
-            is_distinct=stage.is_distinct,
+            is_distinct=stage.is_distinct and not regroups,
             having=None if stage.having is None else behind.scalar(stage.having),
             order=order,
             offset=_amount(stage.offset),
@@ -218,6 +221,14 @@ class _StageOutput:
         if not self.is_last and (kept := _kept(item)):
             return EntityRow(variable=kept[0], type=I64)
         return self.lowering.scalar(item.operand)
+
+    def _kinds(self) -> Iterator[tuple[str, Scalarlike]]:
+        """Tell apart what has one id and several types; where rows go on, the row number does that already."""
+        for at, item in enumerate(self.stage.projections if self.is_last else ()):
+            yield from ((f"#kind{at}", EntityType(variable=name, type=TEXT)) for name in self._mixed(item))
+
+    def _mixed(self, item: CheckedProjection) -> Iterator[str]:
+        yield from (name for name in _kept(item) if name in self.stage.mixed)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -273,7 +284,11 @@ class _StageOutput:
             return tuple(_value(output) for output in plan.shown if _is_orderable(output.type))
         if plan.keys is not None:
             return tuple(ValueRef(name=name, type=key.type) for name, key in plan.keys if _is_orderable(key.type))
-        entities = tuple(EntityRef(variable=name, type=TEXT) for name in self.stage.variables)
+        entities: list[Scalarlike] = []
+        for name in self.stage.variables:
+            entities.append(EntityRef(variable=name, type=TEXT))
+            if name in self.stage.mixed:
+                entities.append(EntityType(variable=name, type=TEXT))
         return (*entities, *(value for value in self.values if _is_orderable(value.type)))
 
     def _refuse_ranking(self, operand: Operand) -> None:

@@ -44,6 +44,53 @@ class NodeScan:
 
 
 @record
+class UnionScan:
+    """The nodes of several types that pass the filters, joined with earlier rows as a cross product."""
+
+    variable: str
+    type_names: tuple[str, ...]
+    filters: tuple[Predicate, ...] = ()
+
+    @property
+    def tables(self) -> str:
+        """The tables of the variable."""
+        return TABLE_MARK.join(f"node:{name}" for name in self.type_names)
+
+    def __str__(self) -> str:
+        return f"scan ${self.variable}: {' | '.join(self.type_names)}{_where(self.filters)}"
+
+
+@record
+class Narrow:
+    """Keeps the rows whose ``variable``, which ranges over several types, is of one type, and names it as one of it."""
+
+    variable: str
+    type_name: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"narrow ${self.variable} to ${self.name}: {self.type_name}"
+
+
+@record
+class Widen:
+    """Gives an entity of one type the name of a variable that ranges over several."""
+
+    variable: str
+    type_names: tuple[str, ...]
+    name: str
+    type_name: str
+
+    @property
+    def tables(self) -> str:
+        """The tables of the variable."""
+        return TABLE_MARK.join(f"node:{name}" for name in self.type_names)
+
+    def __str__(self) -> str:
+        return f"widen ${self.name}: {self.type_name} to ${self.variable}: {' | '.join(self.type_names)}"
+
+
+@record
 class Expand:
     """From each row's ``source`` to the entities it reaches over ``edge``.
 
@@ -187,7 +234,9 @@ class Unwind:
         return f"each {self.name} in {self.items}"
 
 
-Operator = NodeScan | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+Operator = (
+    NodeScan | UnionScan | Narrow | Widen | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+)
 
 
 def _where(filters: tuple[Predicate, ...]) -> str:

@@ -36,6 +36,7 @@ from omnigraph.ir.model import (
     EntityRef,
     Expand,
     Filter,
+    Narrow,
     NearestRanking,
     NodeScan,
     Operator,
@@ -51,8 +52,10 @@ from omnigraph.ir.model import (
     SameEntity,
     Scalarlike,
     StagePlan,
+    UnionScan,
     Unwind,
     Walk,
+    Widen,
     inner_values,
 )
 from omnigraph.ir.types import item_type
@@ -106,7 +109,7 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | Expand | Walk):
+    elif isinstance(step, Scan | UnionScan | Expand | Walk):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
@@ -395,6 +398,10 @@ def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dic
     for operator in operators:
         if isinstance(operator, NodeScan):
             tables[operator.variable] = f"node:{operator.type_name}"
+        elif isinstance(operator, UnionScan | Widen):
+            tables[operator.variable] = operator.tables
+        elif isinstance(operator, Narrow):
+            tables[operator.name] = f"node:{operator.type_name}"
         elif isinstance(operator, Expand):
             tables[operator.destination] = f"node:{operator.destination_type}"
             if operator.edge_variable is not None:
