@@ -22,13 +22,15 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.predicates import compare_arrays
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
 from omnigraph.ir.model import Apply
-from omnigraph.ir.types import INTERVAL, NULL
+from omnigraph.ir.types import INTERVAL, NULL, PATH
 from omnigraph.values.temporal import MS_PER_DAY, format_date, format_datetime, parse_date, parse_datetime
 
 Kernel = Callable[[Apply, list[pa.Array], list[PropertyType]], pa.Array]
 
 # A span of time: whole months, whose length depends on the calendar, and milliseconds.
 INTERVAL_TYPE = pa.struct([pa.field("months", pa.int64()), pa.field("ms", pa.int64())])
+# A way over edges: the ids of its nodes, and those of its edges.
+PATH_TYPE = pa.struct([pa.field("nodes", pa.list_(pa.string())), pa.field("edges", pa.list_(pa.string()))])
 _MONTH_DAYS = 30
 _UNITS_MS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": MS_PER_DAY}
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
@@ -42,6 +44,8 @@ def value_arrow_type(of: PropertyType) -> pa.DataType:
     """Return the Arrow type of computed values."""
     if of is INTERVAL:
         return INTERVAL_TYPE
+    if of is PATH:
+        return PATH_TYPE
     return pa.null() if of is NULL else arrow_type(of)
 
 
@@ -359,6 +363,16 @@ def _on_text(kernel: Callable[..., Any]) -> Kernel:
     return lambda _, arguments, __: kernel(cast_to(arguments[0], pa.string()))
 
 
+def _on_path(part: str) -> Kernel:
+    return lambda _, arguments, __: pc.struct_field(cast_to(arguments[0], PATH_TYPE), part)
+
+
+def _length(_: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> pa.Array:
+    if types[0] is PATH:
+        return pc.list_value_length(pc.struct_field(arguments[0], "edges"))
+    return pc.utf8_length(cast_to(arguments[0], pa.string()))
+
+
 def _by_argument(arguments: list[pa.Array], act: Callable[..., pa.Array], one: Callable[..., Any]) -> pa.Array:
     """Act on texts by further arguments: at once where those are the same in all rows, else row by row."""
     texts, *rest = arguments
@@ -602,7 +616,9 @@ KERNELS: dict[str, Kernel] = {
     "lower": _on_text(pc.utf8_lower),
     "upper": _on_text(pc.utf8_upper),
     "trim": _on_text(pc.utf8_trim_whitespace),
-    "length": _on_text(pc.utf8_length),
+    "length": _length,
+    "nodes": _on_path("nodes"),
+    "edges": _on_path("edges"),
     "reverse": _on_text(pc.utf8_reverse),
     "substring": _substring,
     "replace": _replace,

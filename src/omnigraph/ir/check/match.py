@@ -25,7 +25,7 @@ from omnigraph.ir.check.tree import (
     Operand,
 )
 from omnigraph.ir.check.values import check_inline_value
-from omnigraph.ir.types import are_comparable, item_type
+from omnigraph.ir.types import PATH, are_comparable, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Span
 
@@ -89,8 +89,24 @@ def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: Prop
     return _matched_condition(ast.Comparison(left=left, op=op, right=right, op_span=match.span, span=match.span), scope)
 
 
-def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
-    """Check a traversal and bring the variables it introduces into scope."""
+def check_path(clause: ast.PathClause, scope: Scope) -> CheckedTraversal:
+    """Check a traversal whose ways have a name."""
+    _check_new_name(clause.variable, scope)
+    walk = check_traversal(clause.traversal, scope, is_path=True)
+    name = clause.variable.name
+    _check_new_name(clause.variable, scope)
+    scope.values[f"${name}"] = PATH
+    return replace(walk, path=name, keeps_all_paths=clause.is_all)
+
+
+def _check_new_name(variable: ast.Variable, scope: Scope) -> None:
+    name = variable.name
+    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
+        raise scope.violation(None, f"'${name}' already stands for something", variable.span)
+
+
+def check_traversal(traversal: ast.Traversal, scope: Scope, *, is_path: bool = False) -> CheckedTraversal:
+    """Check a traversal and bring the variables it introduces into scope; the edge of a path is not among them."""
     edges = _resolve_edges(traversal, scope)
     edge = edges[0]
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
@@ -102,7 +118,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
     is_single = (low, high) == (1, 1)
-    _check_edge_variable(traversal, scope, is_single=is_single)
+    _check_edge_variable(traversal, scope, may_be_any=is_single or is_path)
     _refuse_edge_ends(traversal, scope)
     condition = _walk_condition(traversal, edges, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
@@ -110,7 +126,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     _bind(traversal.destination, destination_type, scope)
     walked = _edge_name(traversal)
     # Of several hops no edge is the one that a later clause could mean.
-    variable = walked if is_single else None
+    variable = walked if is_single and not is_path else None
     if variable is not None:
         scope.entities[variable] = _any_of(edges)
     return CheckedTraversal(
@@ -206,11 +222,11 @@ def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, is_single: bool) -> None:
+def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, may_be_any: bool) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
-    if not is_single and traversal.where is None and traversal.hops is not None:
+    if not may_be_any and traversal.where is None and traversal.hops is not None:
         message = "an edge variable names one edge and cannot be combined with hop bounds"
         suggestion = f"add 'where' with a condition on ${variable.name} for every edge of the walk"
         raise scope.violation("T23", message, traversal.hops.span, suggestion=suggestion)
@@ -383,7 +399,7 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
         case ast.Each():
             return _check_each(clause, scope)
         case ast.PathClause():
-            raise scope.violation(None, "path is not supported yet", clause.span)
+            return check_path(clause, scope)
         case _:
             assert_never(clause)
 
@@ -426,8 +442,7 @@ def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptiona
 
 def _check_each(each: ast.Each, scope: Scope) -> CheckedEach:
     name = each.variable.name
-    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
-        raise scope.violation(None, f"'${name}' already stands for something", each.variable.span)
+    _check_new_name(each.variable, scope)
     items = check_expression(each.items, scope)
     refuse_aggregates(items, scope)
     of = value_type(items, scope)

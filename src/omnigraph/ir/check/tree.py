@@ -67,6 +67,7 @@ class CheckedTraversal:
     which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
     ``alternatives`` are the other edges that may be used as well, all with the same ends. ``source_types`` and
     ``destination_types`` are the types of an end that ranges over several, which the traversal narrows to one.
+    ``path`` is the name of the shortest way to each destination.
     """
 
     source: str
@@ -81,6 +82,8 @@ class CheckedTraversal:
     walked_edge: str | None = None
     condition: Operand | None = None
     alternatives: tuple[EdgeType, ...] = ()
+    path: str | None = None
+    keeps_all_paths: bool = False
     source_types: tuple[str, ...] = ()
     destination_types: tuple[str, ...] = ()
 

@@ -295,6 +295,13 @@ class _Pipeline:
         return True
 
     def _expand_backward(self, traversal: CheckedTraversal) -> None:
+        if traversal.path is not None:
+            # Ways are compared from their start on: find the starts first, then walk from there.
+            start = self.lowering.names.fresh() if traversal.source == ANONYMOUS else traversal.source
+            traversal = replace(traversal, source=start)
+            self._expand_backward(replace(traversal, path=None))
+            self._expand_forward(traversal)
+            return
         source = traversal.source
         if traversal.destination_types:
             narrowed = self._narrow(traversal.destination, traversal.destination_type)
@@ -328,15 +335,19 @@ class _Pipeline:
             destination = self._narrow(destination, traversal.destination_type)
         is_private = is_test or is_mixed or destination == ANONYMOUS
         reached = self.lowering.names.fresh() if is_private else destination
-        self._add_expand(traversal, reached, is_backward=False)
-        if is_test:
+        goal = destination if is_test and traversal.path is not None else None
+        self._add_expand(traversal, reached, is_backward=False, goal=goal)
+        if is_test and goal is None:
             self.operators.append(Filter(predicate=SameEntity(left=reached, right=destination)))
         elif is_mixed:
             self._widen(destination, traversal.destination_types, traversal.destination_type)
 
-    def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
+    def _add_expand(
+        self, traversal: CheckedTraversal, reached: str, *, is_backward: bool, goal: str | None = None
+    ) -> None:
         if _is_walk(traversal):
-            self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
+            walk = self._walk(traversal, reached, is_backward=is_backward)
+            self.operators.append(replace(walk, goal=goal))
             self.bound.update({reached} if traversal.edge_variable is None else {reached, traversal.edge_variable})
             return
         max_hops = _max_hops(traversal)
@@ -373,6 +384,8 @@ class _Pipeline:
             condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
             binds_edge=traversal.edge_variable is not None,
             is_backward=is_backward,
+            path=None if traversal.path is None else f"${traversal.path}",
+            keeps_all_paths=traversal.keeps_all_paths,
         )
 
     def _lower_negation(self, negation: CheckedNegation, visible: frozenset[str]) -> AntiJoin:
@@ -399,8 +412,8 @@ def _segments(
 
 def _is_walk(traversal: CheckedTraversal) -> bool:
     """Whether a traversal is more than an expansion with a filter on its edge behind it."""
-    has_condition = _walk_condition(traversal) is not None
-    return has_condition or bool(traversal.alternatives) or _max_hops(traversal) is None
+    is_plain = _walk_condition(traversal) is None and traversal.path is None and not traversal.alternatives
+    return not is_plain or _max_hops(traversal) is None
 
 
 def _walk_condition(traversal: CheckedTraversal) -> Operand | None:

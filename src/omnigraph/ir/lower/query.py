@@ -151,7 +151,7 @@ def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operat
 
 def _needs_stages(operator: Operator) -> bool:
     if isinstance(operator, Walk):
-        return operator.binds_edge
+        return operator.binds_edge or operator.path is not None
     return isinstance(operator, UnionScan | Widen | OptionalJoin | Unwind)
 
 

@@ -25,7 +25,7 @@ from omnigraph.ir.model import (
     UnionPlan,
     ValueRef,
 )
-from omnigraph.ir.types import I64, INTERVAL, NULL, TEXT, common_type
+from omnigraph.ir.types import I64, INTERVAL, NULL, PATH, TEXT, common_type
 from omnigraph.lang.gq import ast
 from omnigraph.records import record
 
@@ -274,7 +274,7 @@ class _StageOutput:
     def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
         operand = ordering.operand
         of = _typed(operand)
-        if of.is_list or of.is_vector or of is INTERVAL:
+        if of.is_list or of.is_vector or of in {INTERVAL, PATH}:
             raise behind.refusal(f"rows cannot be ordered by a value of type {of}", operand.span)
         return OrderKey(key=behind.scalar(operand), descending=ordering.descending, nulls_first=ordering.nulls_first)
 
@@ -328,7 +328,7 @@ def _value(output: Output) -> Scalarlike:
 
 
 def _is_orderable(of: PropertyType) -> bool:
-    return not of.is_list and not of.is_vector
+    return not of.is_list and not of.is_vector and of is not PATH
 
 
 def _typed(operand: Operand) -> PropertyType:

@@ -122,6 +122,9 @@ class Walk:
     that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
     ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
     node, and fails beyond the number of hops that the options of the read allow.
+
+    ``path`` names the least of the shortest ways to each node, or all of them. It is found from the written source;
+    ``goal`` is then where it ends, if that is bound before.
     """
 
     source: str
@@ -136,6 +139,9 @@ class Walk:
     condition: Predicate | None = None
     binds_edge: bool = False
     is_backward: bool = False
+    path: str | None = None
+    keeps_all_paths: bool = False
+    goal: str | None = None
 
     @property
     def edge(self) -> str:
@@ -149,7 +155,9 @@ class Walk:
 
     def __str__(self) -> str:
         over = "" if self.condition is None else f" over edges with {self.condition}"
-        return f"walk{_route(self)}{over}"
+        path = "" if self.path is None else f" {'all paths' if self.keeps_all_paths else 'path'} {self.path}:"
+        goal = "" if self.goal is None else f" that is ${self.goal}"
+        return f"walk{path}{_route(self)}{goal}{over}"
 
 
 def _route(step: Expand | Walk) -> str:

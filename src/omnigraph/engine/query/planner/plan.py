@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.join_order import order_joins
 from omnigraph.engine.query.predicates import read_columns
@@ -58,7 +58,7 @@ from omnigraph.ir.model import (
     Widen,
     inner_values,
 )
-from omnigraph.ir.types import item_type
+from omnigraph.ir.types import PATH, item_type
 from omnigraph.values import meant
 
 
@@ -376,9 +376,7 @@ def _block(operator: AntiJoin | OptionalJoin | BlockValue, steps: tuple[Step, ..
         case AntiJoin():
             return AntiJoinStep(outer=operator.outer, steps=steps, variables=inner)
         case OptionalJoin():
-            items = {
-                step.name: item_type(step.items.type) for step, _ in walk(steps, inner) if isinstance(step, Unwind)
-            }
+            items = dict(_introduced_values(steps, inner))
             return OptionalStep(
                 outer=operator.outer,
                 steps=steps,
@@ -390,6 +388,14 @@ def _block(operator: AntiJoin | OptionalJoin | BlockValue, steps: tuple[Step, ..
             return BlockStep(name=operator.name, kind=operator.kind, outer=operator.outer, steps=steps, variables=inner)
         case _:
             assert_never(operator)
+
+
+def _introduced_values(steps: tuple[Step, ...], variables: Mapping[str, str]) -> Iterator[tuple[str, PropertyType]]:
+    for step, _ in walk(steps, variables):
+        if isinstance(step, Unwind):
+            yield step.name, item_type(step.items.type)
+        elif isinstance(step, Walk) and step.path is not None:
+            yield step.path, PATH
 
 
 def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dict[str, str]:
