@@ -132,7 +132,7 @@ def _check_condition(expression: ast.Logical | ast.Not | ast.Comparison | ast.Nu
             parts = (check_condition(operand, scope),)
         case ast.NullTest(operand=operand):
             tested = check_expression(operand, scope)
-            if not tested.is_node:
+            if not (tested.is_node or tested.is_edge):
                 value_type(tested, scope)
             parts = (tested,)
         case ast.Comparison():

@@ -165,3 +165,48 @@ def test_explain_shows_where_a_variable_is_of_one_type():
         "expand $t <-WorksIn- $#4: Person",
         "widen $#4: Person to $y: Person | Team",
     ]
+
+
+@pytest.mark.parametrize("mode", ["indexed", "csr"])
+@pytest.mark.parametrize(
+    ("clause", "expected"),
+    [
+        ("path $w: $p knows|likes{1,2} $q", [("a", "b", ["k"]), ("a", "c", ["k", "k"]), ("b", "c", ["k"])]),
+        ('path $w: $p <knows|likes>{2,} $q  $q.slug != "a"', [("a", "c", ["k", "k"])]),
+        ("path $w: $p $e:knows|likes{1,} $q where $e.weight < 2", [("a", "b", ["k"])]),
+    ],
+)
+def test_paths_go_over_several_edges(mixed, clause, expected, mode):
+    body = f"match {{ $p: Person  {clause} }} return {{ $p, $q, edges($w) as e }}"
+    assert rows(mixed, body, mode=mode) == expected
+
+
+@pytest.mark.parametrize("mode", ["indexed", "csr"])
+def test_a_path_is_the_least_from_its_start_whichever_end_is_bound(session, mode):
+    body = 'match { $q: Person { name: "p13" }  path $w: $p knows{3,3} $q } return { $p, nodes($w) as n }'
+    # Among the ways from p8, p10 comes before p9 in the order of texts.
+    assert rows(session, body, mode=mode) == [
+        ("p7", ["p7", "p9", "p11", "p13"]),
+        ("p8", ["p8", "p10", "p11", "p13"]),
+    ]
+
+
+def test_all_paths_are_counted(session):
+    # Nine places in five hops: four of two and one of one, in any order.
+    ends = '$p: Person { name: "p10" }  $q: Person { name: "p19" }'
+    body = f"match {{ {ends}  path all $w: $p knows{{1,9}} $q }} return {{ count(*) as n, max(length($w)) as l }}"
+    assert rows(session, body) == [(5, 5)]
+
+
+def test_what_a_path_is_not(mixed):
+    for wrong in ("$w = $w", "lower($w) is null", "$w in [$w]"):
+        with pytest.raises(QueryTypeError):
+            rows(mixed, f"match {{ $p: Person  path $w: $p knows $q  {wrong} }} return {{ $p }}")
+    for wrong in ("min($w)", "collect($w)", "coalesce($w, $w)", "nodes($p)"):
+        with pytest.raises(QueryTypeError):
+            rows(mixed, f"match {{ $p: Person  path $w: $p knows $q }} return {{ {wrong} as x }}")
+
+
+def test_an_edge_that_an_optional_block_did_not_find_is_null(mixed):
+    body = "match { $p: Person  optional { $p $e:knows|likes $q }  $e is null } return { $p }"
+    assert rows(mixed, body) == [("c",)]
