@@ -239,10 +239,12 @@ def _length(_: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> p
 def _by_argument(arguments: list[pa.Array], act: Callable[..., pa.Array], one: Callable[..., Any]) -> pa.Array:
     """Act on texts by further arguments: at once where those are the same in all rows, else row by row."""
     texts, *rest = arguments
+    if not len(texts):
+        return texts
     known = [_only(array) for array in rest]
     if all(same for same, _ in known):
         values = [value for _, value in known]
-        return pa.nulls(len(texts), pa.string()) if None in values and len(texts) else act(texts, *values)
+        return pa.nulls(len(texts), pa.string()) if None in values else act(texts, *values)
     rows = zip(*(array.to_pylist() for array in arguments), strict=True)
     return pa.array([None if None in row else one(*row) for row in rows], pa.string())
 

@@ -385,7 +385,7 @@ def _identity(value: Scalarlike) -> Scalarlike:
 
 
 def _is_orderable(of: PropertyType) -> bool:
-    return not of.is_list and not of.is_vector and of is not PATH
+    return not of.is_vector
 
 
 def _typed(operand: Operand) -> PropertyType:
