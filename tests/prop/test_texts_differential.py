@@ -1,7 +1,4 @@
-"""Random reads of the second edition over random graphs: the engine and the naive evaluator come to the same.
-
-They run when ``OMNIGRAPH_SECOND_EDITION=1``: until the engine is built, they are left out.
-"""
+"""Random reads of the second edition over random graphs: the engine and the naive evaluator come to the same."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 5_000 if LONG else 500
 STEP = 50
 MODES = ("indexed", "csr")
-STARTS = range(0, COUNT, STEP) if os.environ.get("OMNIGRAPH_SECOND_EDITION") == "1" else ()
+STARTS = range(0, COUNT, STEP)
 
 
 @pytest.fixture(scope="module")

@@ -161,7 +161,8 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
     for clause in clauses:
         match clause:
             case CheckedBinding():
-                yield _use(clause.node)
+                names = clause.types or (clause.node.name,)
+                yield from (TypeUse(is_edge=False, type_name=name) for name in names)
                 for condition in clause.conditions:
                     yield from _operand_uses(condition)
             case CheckedTraversal():

@@ -14,7 +14,19 @@ from omnigraph.records import record
 
 # What an argument may be. ``Time`` is a Date or a DateTime; ``Text`` is known before any row is read.
 Wanted = Literal[
-    "String", "Text", "Number", "Integer", "Bool", "Date", "DateTime", "Time", "Interval", "List", "Any", "Entity"
+    "String",
+    "Text",
+    "Number",
+    "Integer",
+    "Bool",
+    "Date",
+    "DateTime",
+    "Time",
+    "Interval",
+    "List",
+    "Any",
+    "Entity",
+    "Path",
 ]
 # What comes out. ``same`` is the common type of all arguments, ``first`` the first one's, ``wide`` the first number
 # as I64 or F64.
@@ -75,7 +87,7 @@ _ALL = (
     _text("lower", "String", "the text in lower case", 'lower("ÄB") = "äb"'),
     _text("upper", "String", "the text in upper case", 'upper("äb") = "ÄB"'),
     _text("trim", "String", "the text without white space around it", 'trim("  a b ") = "a b"'),
-    _text("length", "I64", "how many characters the text has", 'length("naïve") = 5'),
+    _text("length", "I64", "how many characters the text has, or edges the path", 'length("naïve") = 5'),
     _text(
         "substring",
         "String",
@@ -192,6 +204,12 @@ _ALL = (
     Function(name="id", takes=("Entity",), gives="String", about="the id of an entity", example="id($p) = id($p)"),
     Function(
         name="type", takes=("Entity",), gives="String", about="the type of an entity", example="type($p) = type($p)"
+    ),
+    Function(
+        name="nodes", takes=("Path",), gives="[String]", about="the ids of the nodes of a path", example="nodes($w)[0]"
+    ),
+    Function(
+        name="edges", takes=("Path",), gives="[String]", about="the ids of the edges of a path", example="edges($w)[0]"
     ),
 )
 

@@ -42,8 +42,20 @@ class _IntervalType(PropertyType):
         return "Interval"
 
 
+class _PathType(PropertyType):
+    """The nodes and edges of a walk. It has no order and is not compared; its parts are lists of ids."""
+
+    @property
+    def is_text(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "Path"
+
+
 NULL = _NullType(scalar=Scalar.STRING, nullable=True)
 INTERVAL = _IntervalType(scalar=Scalar.I64, nullable=True)
+PATH = _PathType(scalar=Scalar.STRING, nullable=True)
 
 MAX_DIMENSION = (1 << 31) - 1
 
@@ -54,6 +66,8 @@ def are_comparable(left: PropertyType, right: PropertyType) -> bool:
     >>> are_comparable(I64, PropertyType(scalar=Scalar.F32)), are_comparable(DATE, DATETIME)
     (True, False)
     """
+    if left is PATH or right is PATH:
+        return False
     if left is NULL or right is NULL:
         return True
     if left is INTERVAL or right is INTERVAL:
@@ -73,6 +87,8 @@ def common_type(types: Sequence[PropertyType]) -> PropertyType | None:
     if not known:
         return NULL
     first = known[0]
+    if any(of is PATH for of in known):
+        return None
     if any(of is INTERVAL for of in known):
         return INTERVAL if all(of is INTERVAL for of in known) else None
     if any(of.is_list != first.is_list or of.dimension != first.dimension for of in known):

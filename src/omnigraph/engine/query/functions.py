@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType, Scalar
-from omnigraph.engine.query.kernels import Kernel, cast_to, failure, finite, is_whole, numbers, value_arrow_type
+from omnigraph.engine.query.kernels import (
+    PATH_TYPE,
+    Kernel,
+    cast_to,
+    failure,
+    finite,
+    is_whole,
+    numbers,
+    value_arrow_type,
+)
 from omnigraph.engine.query.moments import (
     UNITS_MS,
     count_interval,
@@ -34,7 +43,7 @@ from omnigraph.engine.query.moments import (
 from omnigraph.engine.query.predicates import compare_arrays
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
 from omnigraph.ir.model import Apply
-from omnigraph.ir.types import INTERVAL
+from omnigraph.ir.types import INTERVAL, PATH
 from omnigraph.values.temporal import MS_PER_DAY, format_date, format_datetime, parse_date, parse_datetime
 
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
@@ -217,13 +226,25 @@ def _upper(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Ar
     return pc.if_else(kept, pc.replace_substring(upper, pattern="ẞ", replacement="ß"), upper)
 
 
+def _on_path(part: str) -> Kernel:
+    return lambda _, arguments, __: pc.struct_field(cast_to(arguments[0], PATH_TYPE), part)
+
+
+def _length(_: Apply, arguments: list[pa.Array], types: list[PropertyType]) -> pa.Array:
+    if types[0] is PATH:
+        return pc.list_value_length(pc.struct_field(arguments[0], "edges"))
+    return pc.utf8_length(cast_to(arguments[0], pa.string()))
+
+
 def _by_argument(arguments: list[pa.Array], act: Callable[..., pa.Array], one: Callable[..., Any]) -> pa.Array:
     """Act on texts by further arguments: at once where those are the same in all rows, else row by row."""
     texts, *rest = arguments
+    if not len(texts):
+        return texts
     known = [_only(array) for array in rest]
     if all(same for same, _ in known):
         values = [value for _, value in known]
-        return pa.nulls(len(texts), pa.string()) if None in values and len(texts) else act(texts, *values)
+        return pa.nulls(len(texts), pa.string()) if None in values else act(texts, *values)
     rows = zip(*(array.to_pylist() for array in arguments), strict=True)
     return pa.array([None if None in row else one(*row) for row in rows], pa.string())
 
@@ -461,7 +482,9 @@ KERNELS: dict[str, Kernel] = {
     "lower": _on_text(pc.utf8_lower),
     "upper": _upper,
     "trim": _on_text(pc.utf8_trim_whitespace),
-    "length": _on_text(pc.utf8_length),
+    "length": _length,
+    "nodes": _on_path("nodes"),
+    "edges": _on_path("edges"),
     "reverse": _on_text(pc.utf8_reverse),
     "substring": _substring,
     "replace": _replace,

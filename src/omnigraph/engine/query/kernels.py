@@ -12,7 +12,7 @@ from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.comparison import one_array
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply
-from omnigraph.ir.types import INTERVAL, NULL
+from omnigraph.ir.types import INTERVAL, NULL, PATH
 
 _SHOWN = 100
 
@@ -20,12 +20,16 @@ Kernel = Callable[[Apply, list[pa.Array], list[PropertyType]], pa.Array]
 
 # A span of time: whole months, whose length depends on the calendar, and milliseconds.
 INTERVAL_TYPE = pa.struct([pa.field("months", pa.int64()), pa.field("ms", pa.int64())])
+# A way over edges: the ids of its nodes, and those of its edges.
+PATH_TYPE = pa.struct([pa.field("nodes", pa.list_(pa.string())), pa.field("edges", pa.list_(pa.string()))])
 
 
 def value_arrow_type(of: PropertyType) -> pa.DataType:
     """Return the Arrow type of computed values."""
     if of is INTERVAL:
         return INTERVAL_TYPE
+    if of is PATH:
+        return PATH_TYPE
     return pa.null() if of is NULL else arrow_type(of)
 
 

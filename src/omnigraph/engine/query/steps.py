@@ -11,13 +11,16 @@ from omnigraph.ir.model import (
     Direction,
     Expand,
     Filter,
+    Narrow,
     NodeScan,
     OutputPlan,
     ParameterRef,
     Predicate,
     ReadPlan,
+    UnionScan,
     Unwind,
     Walk,
+    Widen,
 )
 from omnigraph.records import record
 
@@ -117,7 +120,7 @@ class BlockStep:
 
 
 Block = AntiJoinStep | OptionalStep | BlockStep
-Step = Scan | Expand | Walk | Filter | LinkTest | CountExpand | AntiJoinStep | OptionalStep | BlockStep | Unwind
+Step = Scan | UnionScan | Narrow | Widen | Expand | Walk | Filter | LinkTest | CountExpand | Block | Unwind
 
 
 def is_one_hop(step: Block) -> bool:

@@ -25,7 +25,7 @@ from omnigraph.ir.check.tree import (
     Operand,
 )
 from omnigraph.ir.check.values import check_inline_value
-from omnigraph.ir.types import are_comparable, item_type
+from omnigraph.ir.types import PATH, are_comparable, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import Span
 
@@ -40,17 +40,21 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
     if isinstance(bound, EdgeType):
         raise scope.violation("T23", f"'${name}' is already an edge variable", binding.variable.span)
     written = binding.type_name.text
-    node = scope.catalog.node(written)
+    node = scope.catalog.node(written) or _shared_node(written, scope)
     if node is None:
         message = f"unknown node type '{written}'"
         if written in scope.catalog.edges:
             message = f"'{written}' is an edge type, but a binding needs a node type"
-        suggestion = did_you_mean(written, scope.catalog.nodes)
+        suggestion = did_you_mean(written, [*scope.catalog.nodes, *scope.catalog.interfaces])
         raise scope.violation("T1", message, binding.type_name.span, suggestion=suggestion)
     if bound is not None and bound.name != node.name:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
+    types = scope.types_of(name)
+    if not types and node.name not in scope.catalog.nodes:
+        message = f"no node type implements interface '{written}'"
+        raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
     conditions: list[Operand] = []
     for predicate in binding.predicates:
@@ -63,7 +67,13 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions))
+    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+
+
+def _shared_node(written: str, scope: Scope) -> NodeType | None:
+    """Return what is known of a node of any type that implements an interface."""
+    interface = scope.catalog.interfaces.get(written)
+    return None if interface is None else NodeType(name=interface.name, properties=interface.properties)
 
 
 def _is_plain_value(value: ast.Expression, scope: Scope) -> bool:
@@ -79,8 +89,24 @@ def _inline_condition(binding: ast.Binding, match: ast.PropertyMatch, prop: Prop
     return _matched_condition(ast.Comparison(left=left, op=op, right=right, op_span=match.span, span=match.span), scope)
 
 
-def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
-    """Check a traversal and bring the variables it introduces into scope."""
+def check_path(clause: ast.PathClause, scope: Scope) -> CheckedTraversal:
+    """Check a traversal whose ways have a name."""
+    _check_new_name(clause.variable, scope)
+    walk = check_traversal(clause.traversal, scope, is_path=True)
+    name = clause.variable.name
+    _check_new_name(clause.variable, scope)
+    scope.values[f"${name}"] = PATH
+    return replace(walk, path=name, keeps_all_paths=clause.is_all)
+
+
+def _check_new_name(variable: ast.Variable, scope: Scope) -> None:
+    name = variable.name
+    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
+        raise scope.violation(None, f"'${name}' already stands for something", variable.span)
+
+
+def check_traversal(traversal: ast.Traversal, scope: Scope, *, is_path: bool = False) -> CheckedTraversal:
+    """Check a traversal and bring the variables it introduces into scope; the edge of a path is not among them."""
     edges = _resolve_edges(traversal, scope)
     edge = edges[0]
     if _is_anonymous(traversal.source) and _is_anonymous(traversal.destination):
@@ -92,7 +118,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         suggestion = f"write {_lower_first(edge.name)} without < >"
         raise scope.violation("T22", message, traversal.edge.span, suggestion=suggestion)
     is_single = (low, high) == (1, 1)
-    _check_edge_variable(traversal, scope, is_single=is_single)
+    _check_edge_variable(traversal, scope, may_be_any=is_single or is_path)
     _refuse_edge_ends(traversal, scope)
     condition = _walk_condition(traversal, edges, scope)
     direction, source_type, destination_type = _orient(traversal, edge, scope)
@@ -100,7 +126,7 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
     _bind(traversal.destination, destination_type, scope)
     walked = _edge_name(traversal)
     # Of several hops no edge is the one that a later clause could mean.
-    variable = walked if is_single else None
+    variable = walked if is_single and not is_path else None
     if variable is not None:
         scope.entities[variable] = _any_of(edges)
     return CheckedTraversal(
@@ -116,6 +142,8 @@ def check_traversal(traversal: ast.Traversal, scope: Scope) -> CheckedTraversal:
         walked_edge=walked,
         condition=condition,
         alternatives=edges[1:],
+        source_types=scope.types_of(traversal.source.name),
+        destination_types=scope.types_of(traversal.destination.name),
     )
 
 
@@ -194,11 +222,11 @@ def _check_hops(traversal: ast.Traversal, scope: Scope) -> tuple[int, int | None
     return hops.minimum, hops.maximum
 
 
-def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, is_single: bool) -> None:
+def _check_edge_variable(traversal: ast.Traversal, scope: Scope, *, may_be_any: bool) -> None:
     variable = traversal.edge_variable
     if variable is None:
         return
-    if not is_single and traversal.where is None and traversal.hops is not None:
+    if not may_be_any and traversal.where is None and traversal.hops is not None:
         message = "an edge variable names one edge and cannot be combined with hop bounds"
         suggestion = f"add 'where' with a condition on ${variable.name} for every edge of the walk"
         raise scope.violation("T23", message, traversal.hops.span, suggestion=suggestion)
@@ -218,34 +246,35 @@ def _refuse_edge_ends(traversal: ast.Traversal, scope: Scope) -> None:
 
 def _orient(traversal: ast.Traversal, edge: EdgeType, scope: Scope) -> tuple[Direction, str, str]:
     """Infer the direction from the ends that are bound earlier in the text; with none, it is outward."""
-    source = _bound_type(traversal.source, scope)
-    destination = _bound_type(traversal.destination, scope)
+    source, destination = _bound_types(traversal.source, scope), _bound_types(traversal.destination, scope)
     outward = (edge.from_type, edge.to_type)
-    if source is not None:
-        is_inward = source != edge.from_type
+    if source:
+        is_inward = edge.from_type not in source
         known, ends = traversal.source, (edge.to_type, edge.from_type) if is_inward else outward
-        fits = source == ends[0]
-    elif destination is not None:
-        is_inward = destination != edge.to_type
+        fits = ends[0] in source
+    elif destination:
+        is_inward = edge.to_type not in destination
         known, ends = traversal.destination, (edge.to_type, edge.from_type) if is_inward else outward
-        fits = destination == ends[1]
+        fits = ends[1] in destination
     else:
         known, ends, is_inward, fits = traversal.source, outward, False, True
     if not fits:
-        bound = source if source is not None else destination
+        bound = scope.entities[known.name].name
         message = f"'${known.name}' is a '{bound}', but edge '{edge.name}' connects {edge.from_type} -> {edge.to_type}"
         raise scope.violation("T5", message, known.span)
-    other = ends[0] if traversal.source.name == traversal.destination.name else destination
-    if other is not None and other != ends[1]:
+    is_one = traversal.source.name == traversal.destination.name
+    others = destination or (ends[:1] if is_one else ())
+    if others and ends[1] not in others:
+        other = scope.entities[traversal.destination.name].name if destination else ends[0]
         message = f"edge '{edge.name}' leads to a '{ends[1]}' here, but '${traversal.destination.name}' is a '{other}'"
         raise scope.violation("T5", message, traversal.destination.span)
     direction: Direction = "both" if traversal.is_undirected else ("in" if is_inward else "out")
     return direction, *ends
 
 
-def _bound_type(end: ast.Variable, scope: Scope) -> str | None:
+def _bound_types(end: ast.Variable, scope: Scope) -> tuple[str, ...]:
     bound = None if _is_anonymous(end) else scope.entities.get(end.name)
-    return None if bound is None else bound.name
+    return () if bound is None else scope.types_of(end.name) or (bound.name,)
 
 
 def _bind(end: ast.Variable, type_name: str, scope: Scope) -> None:
@@ -370,7 +399,7 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
         case ast.Each():
             return _check_each(clause, scope)
         case ast.PathClause():
-            raise scope.violation(None, "path is not supported yet", clause.span)
+            return check_path(clause, scope)
         case _:
             assert_never(clause)
 
@@ -413,8 +442,7 @@ def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptiona
 
 def _check_each(each: ast.Each, scope: Scope) -> CheckedEach:
     name = each.variable.name
-    if name == ast.ANONYMOUS or name in scope.parameters or name in scope.entities or f"${name}" in scope.values:
-        raise scope.violation(None, f"'${name}' already stands for something", each.variable.span)
+    _check_new_name(each.variable, scope)
     items = check_expression(each.items, scope)
     refuse_aggregates(items, scope)
     of = value_type(items, scope)

@@ -26,6 +26,7 @@ from omnigraph.ir.types import (
     I64,
     INTERVAL,
     NULL,
+    PATH,
     TEXT,
     are_comparable,
     common_type,
@@ -304,6 +305,7 @@ def _check_argument(function: Function, want: str, part: Operand, scope: Scope) 
     of = value_type(part, scope)
     fits = (
         of is NULL
+        or (of is PATH and function.name == "length")
         or {
             "String": _is_text(of),
             "Text": _is_text(of) and _is_given(part),
@@ -315,7 +317,8 @@ def _check_argument(function: Function, want: str, part: Operand, scope: Scope) 
             "Time": _is_moment(of),
             "Interval": of is INTERVAL,
             "List": of.is_list,
-            "Any": not of.is_list and not of.is_vector and of is not INTERVAL,
+            "Any": not of.is_list and not of.is_vector and of not in {INTERVAL, PATH},
+            "Path": of is PATH,
         }[want]
     )
     if not fits:
@@ -395,7 +398,7 @@ def _require(fits: bool, what: str, call: ast.Aggregate, argument: Operand, scop
 
 
 def _is_single(of: PropertyType) -> bool:
-    return of is NULL or not (of.is_list or of.is_vector or of is INTERVAL)
+    return of is NULL or not (of.is_list or of.is_vector or of in {INTERVAL, PATH})
 
 
 def _numbers(function: Function) -> str:
@@ -431,4 +434,4 @@ def _is_given(operand: Operand) -> bool:
 
 
 def _nullable(of: PropertyType) -> PropertyType:
-    return of if of in {NULL, INTERVAL} else replace(of, nullable=True)
+    return of if of in {NULL, INTERVAL, PATH} else replace(of, nullable=True)

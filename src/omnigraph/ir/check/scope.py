@@ -39,6 +39,15 @@ class Scope:
             raise self.violation(None, "a block cannot be used here", span)
         return self.block_checker(self, clauses, span)
 
+    def types_of(self, variable: str) -> tuple[str, ...]:
+        """Return the types of an entity that ranges over several, and none for any other."""
+        bound = self.entities.get(variable)
+        if isinstance(bound, EdgeType):
+            return () if bound.name in self.catalog.edges else tuple(bound.name.split("|"))
+        if bound is None or bound.name in self.catalog.nodes:
+            return ()
+        return tuple(name for name, node in self.catalog.nodes.items() if bound.name in node.implements)
+
     def nested(self) -> Scope:
         """Return a scope for the inside of a negation."""
         return replace(self, entities=dict(self.entities), values=dict(self.values), nullable=set(self.nullable))

@@ -51,12 +51,13 @@ class CheckedMatch:
 
 @record
 class CheckedBinding:
-    """A binding with its node type."""
+    """A binding with its node type; with ``types`` it ranges over all of them, and ``node`` is what they share."""
 
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
     conditions: tuple[Operand, ...] = ()
+    types: tuple[str, ...] = ()
 
 
 @record
@@ -65,7 +66,9 @@ class CheckedTraversal:
 
     ``condition`` is what every edge satisfies; it knows the edge as ``walked_edge``. ``edge_variable`` is the name by
     which later clauses know the edge as well. ``max_hops`` is None for a walk without an upper bound.
-    ``alternatives`` are the other edges that may be used as well, all with the same ends.
+    ``alternatives`` are the other edges that may be used as well, all with the same ends. ``source_types`` and
+    ``destination_types`` are the types of an end that ranges over several, which the traversal narrows to one.
+    ``path`` is the name of the shortest way to each destination.
     """
 
     source: str
@@ -80,6 +83,10 @@ class CheckedTraversal:
     walked_edge: str | None = None
     condition: Operand | None = None
     alternatives: tuple[EdgeType, ...] = ()
+    path: str | None = None
+    keeps_all_paths: bool = False
+    source_types: tuple[str, ...] = ()
+    destination_types: tuple[str, ...] = ()
 
     @property
     def edges(self) -> tuple[EdgeType, ...]:
@@ -173,7 +180,7 @@ class CheckedStage:
     """A match with what is made of its rows.
 
     ``variables`` are the entities that are bound when the match has ended, ``nullable`` those of them that may be
-    missing.
+    missing, and ``mixed`` those that are of several types.
     """
 
     clauses: tuple[CheckedClause, ...]
@@ -186,6 +193,7 @@ class CheckedStage:
     offset: ast.Amount | None = None
     per: tuple[Operand, ...] = ()
     nullable: frozenset[str] = frozenset()
+    mixed: frozenset[str] = frozenset()
 
 
 @record

@@ -33,6 +33,7 @@ from omnigraph.ir.model import (
     Expand,
     Filter,
     ListContains,
+    Narrow,
     NodeScan,
     Operator,
     OptionalJoin,
@@ -41,9 +42,11 @@ from omnigraph.ir.model import (
     Scalarlike,
     TextMatch,
     Truth,
+    UnionScan,
     Unwind,
     ValueRef,
     Walk,
+    Widen,
     operands_of,
 )
 from omnigraph.ir.types import BOOL, item_type
@@ -261,13 +264,21 @@ class _Pipeline:
 
     def _start(self, component: Component) -> list[CheckedTraversal]:
         if component.first_binding is not None:
-            self._scan(component.first_binding.variable, component.first_binding.node.name)
+            self._scan_binding(component.first_binding)
             return component.traversals
         first, *rest = component.traversals
         if first.source == ANONYMOUS:
             first = replace(first, source=self.lowering.names.fresh())
         self._scan(first.source, first.source_type)
         return [first, *rest]
+
+    def _scan_binding(self, binding: CheckedBinding) -> None:
+        if not binding.types:
+            self._scan(binding.variable, binding.node.name)
+            return
+        filters = tuple(self.pushed.pop(binding.variable, ()))
+        self.operators.append(UnionScan(variable=binding.variable, type_names=binding.types, filters=filters))
+        self.bound.add(binding.variable)
 
     def _scan(self, variable: str, type_name: str) -> None:
         filters = tuple(self.pushed.pop(variable, ()))
@@ -278,23 +289,65 @@ class _Pipeline:
         if traversal.source in self.bound:
             self._expand_forward(traversal)
         elif traversal.destination in self.bound:
-            name = self.lowering.names.fresh() if traversal.source == ANONYMOUS else traversal.source
-            self._add_expand(traversal, name, is_backward=True)
+            self._expand_backward(traversal)
         else:
             return False
         return True
 
-    def _expand_forward(self, traversal: CheckedTraversal) -> None:
-        is_test = traversal.destination in self.bound
-        is_private = is_test or traversal.destination == ANONYMOUS
-        reached = self.lowering.names.fresh() if is_private else traversal.destination
-        self._add_expand(traversal, reached, is_backward=False)
-        if is_test:
-            self.operators.append(Filter(predicate=SameEntity(left=reached, right=traversal.destination)))
+    def _expand_backward(self, traversal: CheckedTraversal) -> None:
+        if traversal.path is not None:
+            # Ways are compared from their start on: find the starts first, then walk from there.
+            start = self.lowering.names.fresh() if traversal.source == ANONYMOUS else traversal.source
+            traversal = replace(traversal, source=start)
+            self._expand_backward(replace(traversal, path=None))
+            self._expand_forward(traversal)
+            return
+        source = traversal.source
+        if traversal.destination_types:
+            narrowed = self._narrow(traversal.destination, traversal.destination_type)
+            traversal = replace(traversal, destination=narrowed)
+        is_private = source == ANONYMOUS or bool(traversal.source_types)
+        self._add_expand(traversal, self.lowering.names.fresh() if is_private else source, is_backward=True)
+        if traversal.source_types:
+            self._widen(source, traversal.source_types, traversal.source_type)
 
-    def _add_expand(self, traversal: CheckedTraversal, reached: str, *, is_backward: bool) -> None:
+    def _narrow(self, variable: str, type_name: str) -> str:
+        name = self.lowering.names.fresh()
+        self.operators.append(Narrow(variable=variable, type_name=type_name, name=name))
+        self.bound.add(name)
+        return name
+
+    def _widen(self, variable: str, types: tuple[str, ...], type_name: str) -> None:
+        """Give what the last operator reached its name, and test there what is asked of the name."""
+        reached = self.operators[-1]
+        assert isinstance(reached, Expand | Walk)  # noqa: S101 - as added
+        self.operators.append(Widen(variable=variable, type_names=types, name=reached.destination, type_name=type_name))
+        self.operators.extend(Filter(predicate=predicate) for predicate in self.pushed.pop(variable, ()))
+        self.bound.add(variable)
+
+    def _expand_forward(self, traversal: CheckedTraversal) -> None:
+        destination = traversal.destination
+        is_test = destination in self.bound
+        is_mixed = bool(traversal.destination_types) and not is_test
+        if traversal.source_types:
+            traversal = replace(traversal, source=self._narrow(traversal.source, traversal.source_type))
+        if traversal.destination_types and is_test:
+            destination = self._narrow(destination, traversal.destination_type)
+        is_private = is_test or is_mixed or destination == ANONYMOUS
+        reached = self.lowering.names.fresh() if is_private else destination
+        goal = destination if is_test and traversal.path is not None else None
+        self._add_expand(traversal, reached, is_backward=False, goal=goal)
+        if is_test and goal is None:
+            self.operators.append(Filter(predicate=SameEntity(left=reached, right=destination)))
+        elif is_mixed:
+            self._widen(destination, traversal.destination_types, traversal.destination_type)
+
+    def _add_expand(
+        self, traversal: CheckedTraversal, reached: str, *, is_backward: bool, goal: str | None = None
+    ) -> None:
         if _is_walk(traversal):
-            self.operators.append(self._walk(traversal, reached, is_backward=is_backward))
+            walk = self._walk(traversal, reached, is_backward=is_backward)
+            self.operators.append(replace(walk, goal=goal))
             self.bound.update({reached} if traversal.edge_variable is None else {reached, traversal.edge_variable})
             return
         max_hops = _max_hops(traversal)
@@ -331,6 +384,8 @@ class _Pipeline:
             condition=None if (walked := _walk_condition(traversal)) is None else self.conditions[walked],
             binds_edge=traversal.edge_variable is not None,
             is_backward=is_backward,
+            path=None if traversal.path is None else f"${traversal.path}",
+            keeps_all_paths=traversal.keeps_all_paths,
         )
 
     def _lower_negation(self, negation: CheckedNegation, visible: frozenset[str]) -> AntiJoin:
@@ -357,8 +412,8 @@ def _segments(
 
 def _is_walk(traversal: CheckedTraversal) -> bool:
     """Whether a traversal is more than an expansion with a filter on its edge behind it."""
-    has_condition = _walk_condition(traversal) is not None
-    return has_condition or bool(traversal.alternatives) or _max_hops(traversal) is None
+    is_plain = _walk_condition(traversal) is None and traversal.path is None and not traversal.alternatives
+    return not is_plain or _max_hops(traversal) is None
 
 
 def _walk_condition(traversal: CheckedTraversal) -> Operand | None:

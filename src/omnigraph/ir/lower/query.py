@@ -51,11 +51,13 @@ from omnigraph.ir.model import (
     StagePlan,
     StatementPlan,
     TargetColumn,
+    UnionScan,
     Unwind,
     UpdateMatchedPlan,
     UpdatePlan,
     ValueRef,
     Walk,
+    Widen,
 )
 from omnigraph.ir.types import NULL, TEXT
 from omnigraph.lang.gq import ast
@@ -216,7 +218,9 @@ def _classic_operators(checked: CheckedRead, lowering: Lowering) -> tuple[Operat
 
 
 def _needs_stages(operator: Operator) -> bool:
-    return isinstance(operator, OptionalJoin | Unwind) or (isinstance(operator, Walk) and operator.binds_edge)
+    if isinstance(operator, Walk):
+        return operator.binds_edge or operator.path is not None
+    return isinstance(operator, UnionScan | Widen | OptionalJoin | Unwind)
 
 
 def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowering: Lowering) -> ReadPlan:

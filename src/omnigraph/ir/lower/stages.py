@@ -17,6 +17,7 @@ from omnigraph.ir.model import (
     Constant,
     EntityRef,
     EntityRow,
+    EntityType,
     OrderKey,
     Output,
     OutputPlan,
@@ -26,7 +27,7 @@ from omnigraph.ir.model import (
     UnionPlan,
     ValueRef,
 )
-from omnigraph.ir.types import I64, INTERVAL, NULL, TEXT, common_type
+from omnigraph.ir.types import I64, INTERVAL, NULL, PATH, TEXT, common_type
 from omnigraph.lang.gq import ast
 from omnigraph.records import record
 
@@ -183,7 +184,9 @@ class _StageOutput:
         stage = self.stage
         for operand in self._operands():
             self._refuse_ranking(operand)
-        is_grouped = any(map(has_aggregate, self._operands()))
+        # Nodes of one id and several types are told apart by groups, which have more keys than columns.
+        regroups = stage.is_distinct and stage.having is None and any(True for _ in self._kinds())
+        is_grouped = regroups or any(map(has_aggregate, self._operands()))
         keys = self._keys() if is_grouped else None
         calls = self._calls() if is_grouped else {}
         lowering = self.lowering
@@ -201,9 +204,9 @@ class _StageOutput:
         order = tuple(self._order_key(item, behind) for item in stage.orderings)
         plan = OutputPlan(
             shown=shown,
-            keys=None if keys is None else tuple(pair for name, operand in keys for pair in self._key(name, operand)),
+            keys=None if keys is None else tuple(self._all_keys(keys)),
             aggregates=tuple((ref.name, call) for ref, call in calls.values()),
-            is_distinct=stage.is_distinct,
+            is_distinct=stage.is_distinct and not regroups,
             is_last=self.is_last,
             having=None if stage.having is None else behind.scalar(stage.having),
             order=order,
@@ -232,6 +235,11 @@ class _StageOutput:
                     found.setdefault(part.expression, part)
         return [(f"#key{at}", operand) for at, operand in enumerate(found.values())]
 
+    def _all_keys(self, keys: list[tuple[str, Operand]]) -> Iterator[tuple[str, Scalarlike]]:
+        for name, operand in keys:
+            yield from self._key(name, operand)
+        yield from self._kinds()
+
     def _key(self, name: str, operand: Operand) -> Iterator[tuple[str, Scalarlike]]:
         """Yield a key; an entity that goes on brings its id, by which groups are ordered."""
         expression = operand.expression
@@ -240,6 +248,14 @@ class _StageOutput:
             yield f"{name} id", EntityRef(variable=expression.name, type=TEXT)
         else:
             yield name, self.lowering.scalar(operand)
+
+    def _kinds(self) -> Iterator[tuple[str, Scalarlike]]:
+        """Tell apart what has one id and several types; where rows go on, the row number does that already."""
+        for at, item in enumerate(self.stage.projections if self.is_last else ()):
+            yield from ((f"#kind{at}", EntityType(variable=name, type=TEXT)) for name in self._mixed(item))
+
+    def _mixed(self, item: CheckedProjection) -> Iterator[str]:
+        yield from (name for _, name in _kept(item) if name in self.stage.mixed)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -283,7 +299,7 @@ class _StageOutput:
     def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
         operand = ordering.operand
         of = _typed(operand)
-        if of.is_list or of.is_vector or of is INTERVAL:
+        if of.is_list or of.is_vector or of in {INTERVAL, PATH}:
             raise behind.refusal(f"rows cannot be ordered by a value of type {of}", operand.span)
         return OrderKey(key=behind.scalar(operand), descending=ordering.descending, nulls_first=ordering.nulls_first)
 
@@ -299,7 +315,11 @@ class _StageOutput:
     def _row_order(self) -> tuple[Scalarlike, ...]:
         """The place that an earlier stage gave a row, then its entities by name, then its values by name."""
         place = tuple(value for value in self.values if value.name == PLACE)
-        entities = tuple(EntityRef(variable=name, type=TEXT) for name in self.stage.variables)
+        entities: list[Scalarlike] = []
+        for name in self.stage.variables:
+            entities.append(EntityRef(variable=name, type=TEXT))
+            if name in self.stage.mixed:
+                entities.append(EntityType(variable=name, type=TEXT))
         others = (value for value in self.values if value.name != PLACE and _is_orderable(value.type))
         return (*place, *entities, *others)
 
@@ -365,7 +385,7 @@ def _identity(value: Scalarlike) -> Scalarlike:
 
 
 def _is_orderable(of: PropertyType) -> bool:
-    return not of.is_list and not of.is_vector
+    return not of.is_vector
 
 
 def _typed(operand: Operand) -> PropertyType:

@@ -31,6 +31,53 @@ class NodeScan:
 
 
 @record
+class UnionScan:
+    """The nodes of several types that pass the filters, joined with earlier rows as a cross product."""
+
+    variable: str
+    type_names: tuple[str, ...]
+    filters: tuple[Predicate, ...] = ()
+
+    @property
+    def tables(self) -> str:
+        """The tables of the variable."""
+        return TABLE_MARK.join(f"node:{name}" for name in self.type_names)
+
+    def __str__(self) -> str:
+        return f"scan ${self.variable}: {' | '.join(self.type_names)}{_where(self.filters)}"
+
+
+@record
+class Narrow:
+    """Keeps the rows whose ``variable``, which ranges over several types, is of one type, and names it as one of it."""
+
+    variable: str
+    type_name: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"narrow ${self.variable} to ${self.name}: {self.type_name}"
+
+
+@record
+class Widen:
+    """Gives an entity of one type the name of a variable that ranges over several."""
+
+    variable: str
+    type_names: tuple[str, ...]
+    name: str
+    type_name: str
+
+    @property
+    def tables(self) -> str:
+        """The tables of the variable."""
+        return TABLE_MARK.join(f"node:{name}" for name in self.type_names)
+
+    def __str__(self) -> str:
+        return f"widen ${self.name}: {self.type_name} to ${self.variable}: {' | '.join(self.type_names)}"
+
+
+@record
 class Expand:
     """From each row's ``source`` to the entities it reaches over ``edge``.
 
@@ -62,6 +109,9 @@ class Walk:
     that the row holds; ``binds_edge`` makes a row of every edge, and the variable known behind the walk. Direction and
     ``is_backward`` mean what they mean for :class:`Expand`. Without ``max_hops`` a walk goes on until it meets no new
     node, and fails beyond the number of hops that the options of the read allow.
+
+    ``path`` names the least of the shortest ways to each node, or all of them. It is found from the written source;
+    ``goal`` is then where it ends, if that is bound before.
     """
 
     source: str
@@ -76,6 +126,9 @@ class Walk:
     condition: Predicate | None = None
     binds_edge: bool = False
     is_backward: bool = False
+    path: str | None = None
+    keeps_all_paths: bool = False
+    goal: str | None = None
 
     @property
     def edge(self) -> str:
@@ -89,7 +142,9 @@ class Walk:
 
     def __str__(self) -> str:
         over = "" if self.condition is None else f" over edges with {self.condition}"
-        return f"walk{_route(self)}{over}"
+        path = "" if self.path is None else f" {'all paths' if self.keeps_all_paths else 'path'} {self.path}:"
+        goal = "" if self.goal is None else f" that is ${self.goal}"
+        return f"walk{path}{_route(self)}{goal}{over}"
 
 
 def _route(step: Expand | Walk) -> str:
@@ -174,7 +229,9 @@ class Unwind:
         return f"each {self.name} in {self.items}"
 
 
-Operator = NodeScan | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+Operator = (
+    NodeScan | UnionScan | Narrow | Widen | Expand | Walk | Filter | AntiJoin | OptionalJoin | BlockValue | Unwind
+)
 
 
 def _where(filters: tuple[Predicate, ...]) -> str:

@@ -18,13 +18,16 @@ from omnigraph.ir.model import (
     EntityTies,
     Expand,
     Filter,
+    Narrow,
     OutputExpression,
     Predicate,
     RankingValue,
     ReadPlan,
     SameEntity,
+    UnionScan,
     Unwind,
     Walk,
+    Widen,
     operands_of,
 )
 from omnigraph.records import record
@@ -112,7 +115,7 @@ def uses(step: Step) -> Live:
             return frozenset({(step.expand.source, KEY)})
         case AntiJoinStep():
             return frozenset().union(*(uses(inner) for inner in step.steps), ((name, KEY) for name in _starts(step)))
-        case OptionalStep() | BlockStep() | Unwind() | Walk():
+        case OptionalStep() | BlockStep() | Unwind() | Walk() | UnionScan() | Narrow() | Widen():
             # Turned away before anything is laid out.
             return frozenset()
         case _:

@@ -22,6 +22,7 @@ from omnigraph.ir.model import (
     Bm25Ranking,
     Expand,
     Filter,
+    Narrow,
     NearestRanking,
     Predicate,
     Ranking,
@@ -30,8 +31,10 @@ from omnigraph.ir.model import (
     SameEntity,
     TextMatch,
     Truth,
+    UnionScan,
     Unwind,
     Walk,
+    Widen,
     operands_of,
 )
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
@@ -76,7 +79,7 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return count_expand(reading, match, step, live)
         case AntiJoinStep():
             return _unless(reading, match, step, live)
-        case OptionalStep() | BlockStep() | Unwind() | Walk():
+        case OptionalStep() | BlockStep() | Unwind() | Walk() | UnionScan() | Narrow() | Widen():
             message = f"a step that does not run on Spark: {step}"
             raise InternalError(message)
         case _:
@@ -174,7 +177,7 @@ def _staged(plan: QueryPlan) -> Iterator[str]:
     if plan.read.stages:
         yield "computed, distinct or staged rows"
     for step, _ in walk(plan.steps, plan.variables):
-        if isinstance(step, OptionalStep | BlockStep | Unwind | Walk):
+        if isinstance(step, OptionalStep | BlockStep | Unwind | Walk | UnionScan | Narrow | Widen):
             yield str(step)
 
 

@@ -12,7 +12,7 @@ from omnigraph.engine.query.frame import MISSING, Frame, Mask
 from omnigraph.engine.query.operators.blocks import anti_join, block_value, optional_join, unwind
 from omnigraph.engine.query.operators.expand import count_expand, expand_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
-from omnigraph.engine.query.operators.scan import scan
+from omnigraph.engine.query.operators.scan import narrow, scan, union_scan, widen
 from omnigraph.engine.query.operators.walk import walk_rows
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
@@ -24,7 +24,7 @@ from omnigraph.engine.query.steps import (
     Step,
 )
 from omnigraph.engine.query.topology import are_linked
-from omnigraph.ir.model import Expand, Filter, Unwind, Walk
+from omnigraph.ir.model import Expand, Filter, Narrow, UnionScan, Unwind, Walk, Widen
 
 
 def filter_rows(context: QueryContext, step: Filter, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -86,6 +86,8 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
     match step:
         case Scan():
             return scan(context, step, frames)
+        case UnionScan() | Narrow() | Widen():
+            return _apply_mixed(context, step, frames)
         case Expand():
             return expand_rows(context, step, _present(context, frames, step.source))
         case Walk():
@@ -98,6 +100,18 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
             return count_expand(context, step, frames)
         case AntiJoinStep() | OptionalStep() | BlockStep() | Unwind():
             return _apply_block(context, step, frames)
+        case _:
+            assert_never(step)
+
+
+def _apply_mixed(context: QueryContext, step: UnionScan | Narrow | Widen, frames: Iterator[Frame]) -> Iterator[Frame]:
+    match step:
+        case UnionScan():
+            return union_scan(context, step, frames)
+        case Narrow():
+            return narrow(context, step, frames)
+        case Widen():
+            return widen(step, frames)
         case _:
             assert_never(step)
 
@@ -130,7 +144,7 @@ def _reading_early(context: QueryContext, step: Step, frames: Iterator[Frame]) -
 
 
 def _bound(step: Step) -> tuple[str, ...]:
-    if isinstance(step, Scan):
+    if isinstance(step, Scan | UnionScan):
         return (step.variable,)
     if isinstance(step, Walk) and not step.binds_edge:
         return (step.destination,)

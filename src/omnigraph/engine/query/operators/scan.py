@@ -10,11 +10,11 @@ import pyarrow as pa
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.entities import Entities
-from omnigraph.engine.query.frame import Frame, RowIds
+from omnigraph.engine.query.frame import Frame, RowIds, tagged, untagged
 from omnigraph.engine.query.predicates import evaluate, read_columns, storage_filter
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.model import TextMatch
+from omnigraph.ir.model import Narrow, TextMatch, UnionScan, Widen
 from omnigraph.ir.types import fit_assigned
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.table import index_coverage
@@ -46,6 +46,43 @@ def scan(context: QueryContext, step: Scan, frames: Iterator[Frame]) -> Iterator
             yield from _product(context, frame, step.variable, found)
     finally:
         context.limits.hold(-held_bytes)
+
+
+def union_scan(context: QueryContext, step: UnionScan, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Join every incoming row with every node of several types that passes."""
+    found: RowIds | None = None
+    try:
+        for frame in frames:
+            if found is None:
+                found = np.concatenate([_find_one(context, step, number) for number in range(len(step.type_names))])
+                context.limits.hold(found.nbytes)
+            yield from _product(context, frame, step.variable, found)
+    finally:
+        context.limits.hold(0 if found is None else -found.nbytes)
+
+
+def _find_one(context: QueryContext, step: UnionScan, number: int) -> RowIds:
+    type_name = step.type_names[number]
+    one = Scan(variable=step.variable, type_name=type_name, filters=step.filters, is_pushed=True)
+    inner = context.within({**context.variables, step.variable: f"node:{type_name}"})
+    return tagged(_find(inner, one), number)
+
+
+def narrow(context: QueryContext, step: Narrow, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Keep the rows in which a variable is of one type, and name it as one of that type."""
+    number = context.tables_of(step.variable).index(f"node:{step.type_name}")
+    for frame in frames:
+        numbers, plain = untagged(frame.ids[step.variable])
+        kept = frame.binding({step.name: plain}).keep(numbers == number)
+        if kept.length:
+            yield kept
+
+
+def widen(step: Widen, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Give an entity of one type the name of a variable that ranges over several."""
+    number = step.type_names.index(step.type_name)
+    for frame in frames:
+        yield frame.binding({step.variable: tagged(frame.ids[step.name], number)})
 
 
 def _product(context: QueryContext, frame: Frame, variable: str, found: RowIds) -> Iterator[Frame]:

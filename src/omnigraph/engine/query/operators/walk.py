@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from omnigraph.engine.query.context import QueryContext
-from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged
+from omnigraph.engine.query.entities import EntityUnion
+from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged, untagged
+from omnigraph.engine.query.kernels import PATH_TYPE
 from omnigraph.engine.query.operators.expand import passing_destinations
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods
+from omnigraph.engine.query.operators.paths import PathSearch, id_ranks, listed, shortest_paths
 from omnigraph.engine.query.predicates import read_variables, reads_values
 from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply, Condition, Predicate, Walk, operands_of
 from omnigraph.records import record
+from omnigraph.store.tables.pinned import KEY
 
 # Rows that are walked together.
 _WALKED_ROWS = 8192
@@ -53,6 +58,9 @@ def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Ite
             context.limits.check()
             network = _network(context, step, piece.ids[step.source]) if whole is None else whole
             whole = network if network.near.is_whole else None
+            if step.path is not None:
+                yield from _path_rows(context, step, network, piece)
+                continue
             rows, found, edges = _reached(context, step, network, piece)
             targets = network.near.target_ids(found)
             kept = passing_destinations(context, step, targets)
@@ -150,11 +158,64 @@ def _reached(
         )
         return rows, found, None
 
-    def allows(rows: Positions, edges: Positions) -> Mask:
-        return _asked(context, step, piece.take(rows), network.edges[edges])
-
+    allows = partial(_allowed, context, step, network, piece)
     walk = _ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type)
     return *walk.run(context, codes), None
+
+
+def _allowed(
+    context: QueryContext, step: Walk, network: _Network, piece: Frame, rows: Positions, edges: Positions
+) -> Mask:
+    if network.is_filtered:
+        return np.ones(len(edges), dtype=np.bool_)
+    return _asked(context, step, piece.take(rows), network.edges[edges])
+
+
+def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Frame) -> Iterator[Frame]:
+    """Make a row of every path that is kept."""
+    near = network.near
+    tables = [context.entities(f"edge:{name}") for name in step.edges]
+    names = EntityUnion(tables) if len(tables) > 1 else tables[0]
+    starts = piece.ids[step.source]
+
+    def is_wanted(rows: Positions, nodes: Positions) -> Mask:
+        targets = near.target_ids(nodes)
+        wanted = np.ones(len(rows), dtype=np.bool_) if step.goal is None else piece.ids[step.goal][rows] == targets
+        passing = np.zeros(len(rows), dtype=np.bool_)
+        passing[passing_destinations(context, step, targets)] = True
+        return wanted & passing
+
+    def edge_ranks(edges: Positions) -> Positions:
+        row_ids = network.edges[edges]
+        numbers, _ = untagged(row_ids)
+        by_name = np.argsort(np.argsort(np.array(step.edges)))
+        return id_ranks(names.values(row_ids, KEY)) * len(step.edges) + by_name[numbers]
+
+    search = PathSearch(
+        adjacency=network.adjacency,
+        min_hops=step.min_hops,
+        max_hops=_most_hops(context, step),
+        is_same_type=context.catalog.edges[step.edges[0]].is_same_type,
+        keeps_all=step.keeps_all_paths,
+        allows=partial(_allowed, context, step, network, piece),
+        node_ranks=lambda nodes: id_ranks(near.to_entities.values(near.target_ids(nodes), KEY)),
+        edge_ranks=edge_ranks,
+        is_wanted=is_wanted,
+        check=context.limits.check,
+        on_new_nodes=partial(_check_hops, context, step),
+    )
+    for found in shortest_paths(search, near.source_codes(starts)):
+        if not len(found.rows):
+            continue
+        nodes = [near.to_entities.values(near.target_ids(column), KEY) for column in found.nodes]
+        parts = [
+            listed([near.from_entities.values(starts[found.rows], KEY), *nodes]),
+            listed([names.values(network.edges[column], KEY) for column in found.edges]),
+        ]
+        context.limits.check(sum(part.nbytes for part in parts))
+        paths = pa.StructArray.from_arrays(parts, fields=list(PATH_TYPE))
+        bound = piece.take(found.rows).binding({step.destination: near.target_ids(found.nodes[-1])})
+        yield bound.carrying({str(step.path): paths})
 
 
 @record

@@ -17,6 +17,7 @@ from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.context import MatchedRows
 from omnigraph.engine.query.frame import Frame, Positions, RowIds, concatenate
+from omnigraph.engine.query.kernels import PATH_TYPE
 from omnigraph.engine.query.values import repeated
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
@@ -32,6 +33,7 @@ from omnigraph.ir.model import (
     ReadPlan,
     Scalarlike,
 )
+from omnigraph.ir.types import PATH
 from omnigraph.store.tables.pinned import KEY
 
 
@@ -51,7 +53,7 @@ def scalar_column(context: MatchedRows, frame: Frame, expression: Scalarlike) ->
 
 def output_type(of: PropertyType) -> pa.DataType:
     """Return the Arrow type that values of a type have in results."""
-    return arrow_type(of)
+    return PATH_TYPE if of is PATH else arrow_type(of)
 
 
 # So many rows are grouped or sorted in one call, some hundredths of a second.

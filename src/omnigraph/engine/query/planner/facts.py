@@ -19,7 +19,20 @@ from omnigraph.engine.query.steps import (
     Scan,
     Step,
 )
-from omnigraph.ir.model import Column, Compare, Expand, Filter, Predicate, SameEntity, TextMatch, Unwind, Walk
+from omnigraph.ir.model import (
+    Column,
+    Compare,
+    Expand,
+    Filter,
+    Narrow,
+    Predicate,
+    SameEntity,
+    TextMatch,
+    UnionScan,
+    Unwind,
+    Walk,
+    Widen,
+)
 from omnigraph.records import record
 
 # Shares of rows that pass, where nothing is known of the values.
@@ -28,6 +41,8 @@ _EQUAL, _RANGE, _WORDS, _OTHER = 0.05, 0.3, 0.02, 0.1
 _HOPS = 8
 # Items of a list, where nothing is known of it.
 _ITEMS = 5
+# The share of a variable over several types that is of one type.
+_NARROWED = 0.5
 
 
 @record
@@ -73,28 +88,34 @@ class Facts:
         """Return how many rows a step looks at to make its own."""
         return rows * self.fanout(step) if isinstance(step, Expand | Walk) else self.estimate(step, rows)
 
+    def _estimate_all(self, steps: tuple[Step, ...], rows: float) -> float:
+        for step in steps:
+            rows = self.estimate(step, rows)
+        return rows
+
     def estimate(self, step: Step, rows: float) -> float:
         """Return how many rows a step makes of ``rows``."""
         match step:
             case Scan():
                 found = self.node_count(step.type_name) * self.passing(step.type_name, step.filters)
                 return rows * (found if step.limit is None else min(found, step.limit))
+            case UnionScan():
+                return rows * sum(self.node_count(name) * self.passing(name, step.filters) for name in step.type_names)
             case Expand() | Walk():
                 return rows * self.fanout(step) * self.passing(step.destination_type, step.filters)
             case Filter():
                 return rows * _share(step.predicate)
+            case Narrow():
+                return rows * _NARROWED
             case LinkTest():
                 pairs = max(1, self.node_count(self.source_type(step))) ** 2
                 return rows * min(1.0, self.edge_count(step.edge) / pairs)
             case Unwind():
                 return rows * _ITEMS
-            case CountExpand() | AntiJoinStep() | BlockStep():
+            case CountExpand() | AntiJoinStep() | BlockStep() | Widen():
                 return rows
             case OptionalStep():
-                found = rows
-                for inner in step.steps:
-                    found = self.estimate(inner, found)
-                return max(rows, found)
+                return max(rows, self._estimate_all(step.steps, rows))
             case _:
                 assert_never(step)
 

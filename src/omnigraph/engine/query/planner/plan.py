@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from omnigraph.catalog.model import EdgeType, NodeType, Scalar
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
 from omnigraph.engine.query.planner.join_order import order_joins
 from omnigraph.engine.query.predicates import read_columns
@@ -36,6 +36,7 @@ from omnigraph.ir.model import (
     EntityRef,
     Expand,
     Filter,
+    Narrow,
     NearestRanking,
     NodeScan,
     Operator,
@@ -51,11 +52,13 @@ from omnigraph.ir.model import (
     SameEntity,
     Scalarlike,
     StagePlan,
+    UnionScan,
     Unwind,
     Walk,
+    Widen,
     inner_values,
 )
-from omnigraph.ir.types import item_type
+from omnigraph.ir.types import PATH, item_type
 from omnigraph.values import meant
 
 
@@ -106,7 +109,7 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | Expand | Walk):
+    elif isinstance(step, Scan | UnionScan | Expand | Walk):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
@@ -374,9 +377,7 @@ def _block(operator: AntiJoin | OptionalJoin | BlockValue, steps: tuple[Step, ..
         case AntiJoin():
             return AntiJoinStep(outer=operator.outer, steps=steps, variables=inner)
         case OptionalJoin():
-            items = {
-                step.name: item_type(step.items.type) for step, _ in walk(steps, inner) if isinstance(step, Unwind)
-            }
+            items = dict(_introduced_values(steps, inner))
             return OptionalStep(
                 outer=operator.outer,
                 steps=steps,
@@ -390,12 +391,24 @@ def _block(operator: AntiJoin | OptionalJoin | BlockValue, steps: tuple[Step, ..
             assert_never(operator)
 
 
+def _introduced_values(steps: tuple[Step, ...], variables: Mapping[str, str]) -> Iterator[tuple[str, PropertyType]]:
+    for step, _ in walk(steps, variables):
+        if isinstance(step, Unwind):
+            yield step.name, item_type(step.items.type)
+        elif isinstance(step, Walk) and step.path is not None:
+            yield step.path, PATH
+
+
 def _variables(operators: tuple[Operator, ...], outer: Mapping[str, str]) -> dict[str, str]:
     """Return the table of every variable that stands in these operators or outside of them."""
     tables = dict(outer)
     for operator in operators:
         if isinstance(operator, NodeScan):
             tables[operator.variable] = f"node:{operator.type_name}"
+        elif isinstance(operator, UnionScan | Widen):
+            tables[operator.variable] = operator.tables
+        elif isinstance(operator, Narrow):
+            tables[operator.name] = f"node:{operator.type_name}"
         elif isinstance(operator, Expand):
             tables[operator.destination] = f"node:{operator.destination_type}"
             if operator.edge_variable is not None:
