@@ -27,6 +27,7 @@ from omnigraph.ir.check.tree import (
 from omnigraph.ir.check.values import check_inline_value
 from omnigraph.ir.types import PATH, are_comparable, item_type
 from omnigraph.lang.gq import ast
+from omnigraph.lang.gq.build_clauses import edge_reading
 from omnigraph.lang.source import Span
 
 
@@ -393,7 +394,7 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
         case ast.Negation():
             return check_block(scope, clause.clauses, clause.span)
         case ast.Condition():
-            return CheckedCondition(condition=_matched_condition(clause.expression, scope))
+            return _check_condition_clause(clause, scope)
         case ast.OptionalBlock():
             return _check_optional(clause, scope)
         case ast.Each():
@@ -402,6 +403,23 @@ def _check_clause(clause: ast.Clause, scope: Scope) -> CheckedClause:
             return check_path(clause, scope)
         case _:
             assert_never(clause)
+
+
+def _check_condition_clause(clause: ast.Condition, scope: Scope) -> CheckedClause:
+    walked = _walked_by_word(clause.expression, scope)
+    if walked is not None:
+        return check_traversal(walked, scope)
+    return CheckedCondition(condition=_matched_condition(clause.expression, scope))
+
+
+def _walked_by_word(condition: ast.Expression, scope: Scope) -> ast.Traversal | None:
+    """Return a condition as the traversal that it is where the schema has an edge called like its operator."""
+    reading = edge_reading(condition)
+    if reading is None or scope.catalog.edge(reading.edge.text) is None:
+        return None
+    ends = (reading.source, reading.destination)
+    is_value = any(end.name in scope.parameters or f"${end.name}" in scope.values for end in ends)
+    return None if is_value else reading
 
 
 def _matched_condition(expression: ast.Expression, scope: Scope) -> Operand:
