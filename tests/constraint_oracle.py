@@ -148,7 +148,7 @@ class _Oracle:
                 if kept is None:
                     self.add("endpoint", owner, end, row[end], text)
                 else:
-                    self.add("orphan", owner, end, row[end], f"{text} edge={kept!r}")
+                    self.add("orphan", owner, end, row[end], f"{text}, used by edge {kept!r}")
 
     def cardinality(self, owner):
         minimum, maximum = owner.cardinality.minimum, owner.cardinality.maximum

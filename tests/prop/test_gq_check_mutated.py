@@ -8,7 +8,18 @@ from random import Random
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import compile_query
-from omnigraph.ir.model import AntiJoin, Expand, Filter, NodeScan, Operator, ReadPlan, SameEntity
+from omnigraph.ir.model import (
+    AntiJoin,
+    BlockValue,
+    Expand,
+    Filter,
+    NodeScan,
+    Operator,
+    OptionalJoin,
+    ReadPlan,
+    SameEntity,
+    Walk,
+)
 from omnigraph.lang.gq import ast
 from tests.corpus.cases import load_cases
 from tests.corpus.schemas import compile_text
@@ -50,19 +61,20 @@ def test_a_mutated_query_gives_a_plan_or_one_of_our_errors() -> None:
 
 
 def check_nothing_is_lost(clauses: tuple[ast.Clause, ...], plan: ReadPlan) -> None:
-    operators = list(walk(plan.operators))
-    predicates = sum(len(item.filters) for item in operators if isinstance(item, NodeScan | Expand))
+    matched = plan.stages[-1].operators if plan.stages else plan.operators
+    operators = list(walk(matched))
+    predicates = sum(len(item.filters) for item in operators if isinstance(item, NodeScan | Expand | Walk))
     on_rows = [item for item in operators if isinstance(item, Filter) and not isinstance(item.predicate, SameEntity)]
     assert predicates + len(on_rows) == count_predicates(clauses)
-    assert sum(isinstance(item, Expand) for item in operators) == count_traversals(clauses)
-    private = [item.destination for item in operators if isinstance(item, Expand) and "#" in item.destination]
+    assert sum(isinstance(item, Expand | Walk) for item in operators) == count_traversals(clauses)
+    private = [item.destination for item in operators if isinstance(item, Expand | Walk) and "#" in item.destination]
     assert len(private) == len(set(private))
 
 
 def walk(operators: tuple[Operator, ...]) -> Iterator[Operator]:
     for operator in operators:
         yield operator
-        if isinstance(operator, AntiJoin):
+        if isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
             yield from walk(operator.inner)
 
 
@@ -72,9 +84,9 @@ def count_predicates(clauses: tuple[ast.Clause, ...]) -> int:
         match clause:
             case ast.Binding():
                 total += len(clause.predicates)
-            case ast.Filter() | ast.TextSearch():
+            case ast.Filter() | ast.TextSearch() | ast.Condition():
                 total += 1
-            case ast.Negation():
+            case ast.Negation() | ast.OptionalBlock():
                 total += count_predicates(clause.clauses)
             case ast.Traversal():
                 pass
@@ -82,5 +94,6 @@ def count_predicates(clauses: tuple[ast.Clause, ...]) -> int:
 
 
 def count_traversals(clauses: tuple[ast.Clause, ...]) -> int:
-    nested = sum(count_traversals(clause.clauses) for clause in clauses if isinstance(clause, ast.Negation))
+    blocks = (clause for clause in clauses if isinstance(clause, ast.Negation | ast.OptionalBlock))
+    nested = sum(count_traversals(clause.clauses) for clause in blocks)
     return nested + sum(isinstance(clause, ast.Traversal) for clause in clauses)

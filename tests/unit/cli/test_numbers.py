@@ -22,6 +22,7 @@ READ = ["-e", "query q() { match { $p: Person } return { $p.name } }"]
 NEEDED = {
     "query": READ,
     "explain": READ,
+    "mutate": ["-e", 'query q() { insert Person { name: "y" } }'],
     "blame": ["Person", "x"],
     "cleanup": [],
     "commit list": [],
