@@ -75,7 +75,7 @@ def _tokens(*parts: st.SearchStrategy | str) -> st.SearchStrategy:
 def _flat(parts: object) -> Tokens:
     if isinstance(parts, str):
         return [parts] if parts else []
-    return [token for part in parts for token in _flat(part)]  # type: ignore[attr-defined]
+    return [token for part in parts for token in _flat(part)]  # type: ignore[attr-defined] # parts nest
 
 
 def _maybe(*parts: st.SearchStrategy | str) -> st.SearchStrategy:

@@ -192,7 +192,7 @@ def _with(stage: ast.Stage, scope: Scope, rows: list[Row]) -> tuple[Scope, list[
             takes.append(lambda line, name=name, index=index: (f"#{name}", line.values[index]))
         else:
             following.variables[name] = bound
-            source = item.expression.name  # type: ignore[union-attr]
+            source = item.expression.name  # type: ignore[union-attr] # a variable, as asked
             takes.append(lambda line, name=name, source=source: (name, line.seen["@first"][source]))
     if len(following.names) + len(following.variables) < len(stage.projections):
         raise Illegal("a name twice in a with")
@@ -217,7 +217,7 @@ class _Columns:
         self._projections = projections
         self._kinds = kinds
         self.names = {
-            item.alias.text if item.alias is not None else item.expression.name: kind  # type: ignore[union-attr]
+            item.alias.text if item.alias is not None else item.expression.name: kind  # type: ignore[union-attr] # a variable, as asked
             for item, kind in zip(projections, kinds, strict=True)
             if item.alias is not None or isinstance(item.expression, ast.AliasRef)
         }
@@ -302,7 +302,7 @@ def _projected(part: Part, item: ast.Projection, scope: Scope) -> Typed:
     """A stage may hand on an edge, which has no value of its own."""
     bound = scope.bound(item.expression)
     if isinstance(part, ast.Stage) and bound is not None and bound.form == "edge":
-        name = item.expression.name  # type: ignore[union-attr]
+        name = item.expression.name  # type: ignore[union-attr] # a variable, as asked
         return Typed(kind=Kind(scalar="String"), value=lambda row: None if row[name] is None else row[name][1])
     return check(item.expression, scope)
 

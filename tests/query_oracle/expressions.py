@@ -267,7 +267,7 @@ def _null_test(expression: ast.NullTest, scope: Scope) -> Typed:
     if bound is None:
         value = check(expression.operand, scope).value
     else:
-        name = expression.operand.name  # type: ignore[union-attr]
+        name = expression.operand.name  # type: ignore[union-attr] # a variable, as asked
 
         def value(row: Row) -> Any:
             return row[name]
@@ -399,7 +399,7 @@ def _entity(function: str, argument: ast.Expression, scope: Scope) -> Typed:
     bound = scope.bound(argument)
     if bound is None or bound.form not in {"node", "edge"}:
         raise Illegal(f"{function} of no node or edge")
-    name, place = argument.name, ("type", "id").index(function)  # type: ignore[union-attr]
+    name, place = argument.name, ("type", "id").index(function)  # type: ignore[union-attr] # a variable, as asked
     return Typed(kind=TEXT, value=lambda row: None if row[name] is None else row[name][place])
 
 

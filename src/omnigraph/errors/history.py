@@ -128,7 +128,7 @@ class HistoryGoneError(VersionMissingError):
 
 
 class TagMissingError(OmnigraphError, KeyError):
-    """There is no tag with that name."""
+    """No tag has that name."""
 
     row = ErrorRow(code="tag.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 

@@ -52,7 +52,7 @@ class StorageCorruptError(OmnigraphError):
 
 
 class TableMissingError(OmnigraphError):
-    """There is no such dataset, or no such branch of it, at that location."""
+    """The dataset, or a branch of it, does not exist at that location."""
 
     row = ErrorRow(code="storage.table_missing", kind=Kind.NOT_FOUND, details=TableRef)
 

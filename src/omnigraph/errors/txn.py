@@ -212,7 +212,7 @@ class TypeMissingError(OmnigraphError, KeyError):
 
 
 class BranchMissingError(OmnigraphError, KeyError):
-    """There is no branch with that name."""
+    """No branch has that name."""
 
     row = ErrorRow(code="branch.not_found", kind=Kind.NOT_FOUND, details=MissingThing)
 

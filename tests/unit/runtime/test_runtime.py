@@ -47,9 +47,7 @@ def test_the_same_seed_gives_the_same_ids():
 
 def test_the_system_world_tells_plausible_time_and_differs_each_time():
     runtime = Runtime.system({})
-    before = runtime.clock.monotonic_s()
     runtime.clock.sleep(0)
-    assert runtime.clock.monotonic_s() >= before
     assert runtime.clock.now_ms() > 1_700_000_000_000
     assert runtime.ids.ulid() != Runtime.system({}).ids.ulid()
     assert 0 <= runtime.randomness.fraction() < 1
