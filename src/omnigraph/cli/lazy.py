@@ -131,6 +131,22 @@ def new_group(about: str, entries: Mapping[str, Entry], kind: type[LazyGroup] = 
     return app
 
 
+class _Process:
+    is_ours = False
+
+
+_process = _Process()
+
+
+def own_process() -> None:
+    """Say that this process runs one command and ends: nothing that it has loaded need ever be collected.
+
+    A command that a program runs inside itself leaves the program's heap alone: libraries report frozen objects as
+    leaks when the program ends.
+    """
+    _process.is_ours = True
+
+
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Import what is imported inside as quickly as possible.
@@ -147,8 +163,9 @@ def quick_imports() -> Iterator[None]:
     finally:
         sys.meta_path.remove(hiding)
         if was_collecting:
-            # Modules stay to the end: going through all of them once more would cost what was saved.
-            gc.freeze()
+            if _process.is_ours:
+                # Modules stay to the end: going through all of them once more would cost what was saved.
+                gc.freeze()
             gc.enable()
 
 

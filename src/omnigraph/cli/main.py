@@ -22,7 +22,7 @@ import typer
 from typer.main import get_command
 
 from omnigraph import __version__
-from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app
+from omnigraph.cli.lazy import Capability, Entry, LazyGroup, new_app, own_process
 from omnigraph.cli.output import Output, choose_output, write_line
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import BadValue, FileAccessError, InternalError, OmnigraphError, UsageError
@@ -226,6 +226,8 @@ def _options(
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command that the arguments name and end the process with its exit code."""
+    if argv is None:
+        own_process()
     arguments = list(sys.argv[1:] if argv is None else argv)
     _write_utf8(sys.stdout)
     _write_utf8(sys.stderr)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 
 import pytest
 
-from omnigraph.cli.main import run
+from omnigraph.cli.main import main, run
 from omnigraph.errors import BY_CODE, Kind, SourceTooLargeError
 from omnigraph.lang.pg import parse_schema
 
@@ -70,3 +71,12 @@ def test_bug_in_json_is_one_document(capsys: pytest.CaptureFixture[str]):
     shown = capsys.readouterr()
     assert json.loads(shown.out)["error"]["code"] == "internal"
     assert shown.err == ""
+
+
+def test_command_inside_a_program_leaves_the_program_s_heap_alone(capsys: pytest.CaptureFixture[str]):
+    frozen = gc.get_freeze_count()
+    with pytest.raises(SystemExit) as ended:
+        main(["query", "--help"])
+    assert ended.value.code == 0
+    assert "Usage" in capsys.readouterr().out
+    assert gc.get_freeze_count() == frozen
