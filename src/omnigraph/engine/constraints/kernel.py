@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from omnigraph.engine.constraints.set_rules import SetRule
+from omnigraph.engine.relational import open_connection
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError, LimitExceeded, MemoryBudgetError
 from omnigraph.records import record
@@ -45,6 +46,10 @@ class KernelSettings:
         check_whole("threads", self.threads, least=1, most=_MAX_THREADS)
         check_whole("parallel_from_rows", self.parallel_from_rows)
         check_flag("uses_proofs", self.uses_proofs)
+
+    def connect(self, folder: ScratchFolder) -> duckdb.DuckDBPyConnection:
+        """Open an engine that keeps to these settings and spills into ``folder``."""
+        return open_connection(folder, memory_bytes=self.memory_limit_bytes, threads=self.threads)
 
 
 class Kernel:
@@ -110,28 +115,8 @@ class Kernel:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             self._folder = ScratchFolder.make("check")
-            self._connection = open_connection(self.settings, self._folder)
+            self._connection = self.settings.connect(self._folder)
         return self._connection
-
-
-def open_connection(settings: KernelSettings, folder: ScratchFolder) -> duckdb.DuckDBPyConnection:
-    """Open an engine that keeps to the settings, spills into ``folder`` and reads nothing that it is not given."""
-    # Loading the engine takes longer than most writes, and most writes are proven clean.
-    import duckdb  # noqa: PLC0415 - see above
-
-    config: dict[str, Any] = {
-        "threads": settings.threads,
-        "memory_limit": f"{max(settings.memory_limit_bytes // _MIB, 1)}MiB",
-        "temp_directory": str(folder.path),
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        # A relation is what was registered, never a variable of some caller or a file of that name.
-        "python_enable_replacements": False,
-    }
-    connection = duckdb.connect(":memory:", config=config)
-    # Refuses the temporary folder when it is given in the same breath.
-    connection.execute("SET enable_external_access = false")
-    return connection
 
 
 @contextmanager
@@ -141,7 +126,7 @@ def translated(rule: str, settings: KernelSettings, size: Callable[[], int]) -> 
     Raises:
         MemoryBudgetError: the relations do not fit the budget, not even with spilling.
     """
-    import duckdb  # noqa: PLC0415 - as in open_connection
+    import duckdb  # noqa: PLC0415 - loaded with the first text that is run
 
     try:
         yield

@@ -17,7 +17,7 @@ from omnigraph.catalog.model import INTEGERS, EdgeType, NodeType
 from omnigraph.engine.comparison import comparable, one_of
 from omnigraph.engine.constraints.evaluation import column_type, tuple_parts, tuples_of
 from omnigraph.engine.constraints.evaluator import narrowest
-from omnigraph.engine.constraints.kernel import KernelSettings, open_connection, translated
+from omnigraph.engine.constraints.kernel import KernelSettings, translated
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import OmnigraphError
 from omnigraph.spark.keys import ROW, keys_schema
@@ -118,7 +118,7 @@ class DuckRules:
         self._change = change
         self._settings = settings
         self._folder = ScratchFolder.make("rules")
-        self._connection: duckdb.DuckDBPyConnection = open_connection(settings, self._folder)
+        self._connection: duckdb.DuckDBPyConnection = settings.connect(self._folder)
         # Every text says the order it needs, and keeping another one takes memory.
         self._connection.execute("SET preserve_insertion_order = false")
         self._keys: dict[str, str] = {}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
-from omnigraph.engine.constraints.kernel import KernelSettings, open_connection
 from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.relational import open_connection
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import (
     BadValue,
@@ -107,8 +107,7 @@ class RelationalKernel:
     """One read's connection, opened with the first text that has to be run."""
 
     def __init__(self, memory_bytes: int, limits: Limits) -> None:
-        # One thread: sums of floats then come out the same every time.
-        self._settings = KernelSettings(memory_limit_bytes=memory_bytes, threads=1)
+        self._memory_bytes = memory_bytes
         self._limits = limits
         self._folder: ScratchFolder | None = None
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -186,7 +185,8 @@ class RelationalKernel:
     def _open(self) -> duckdb.DuckDBPyConnection:
         if self._connection is None:
             self._folder = ScratchFolder.make("query")
-            self._connection = open_connection(self._settings, self._folder)
+            # One thread: sums of floats then come out the same every time.
+            self._connection = open_connection(self._folder, memory_bytes=self._memory_bytes, threads=1)
         return self._connection
 
     @contextmanager
@@ -204,7 +204,7 @@ class RelationalKernel:
         import duckdb  # noqa: PLC0415 - as above
 
         if isinstance(error, duckdb.OutOfMemoryException):
-            limit = self._settings.memory_limit_bytes
+            limit = self._memory_bytes
             needs = LimitExceeded(resource="query memory in bytes", limit=limit, actual=limit)
             return QueryMemoryError(f"the query needs more memory than the limit of {limit} bytes", details=needs)
         if isinstance(error, duckdb.ConversionException | duckdb.OutOfRangeException):
