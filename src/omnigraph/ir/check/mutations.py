@@ -60,9 +60,6 @@ def check_mutation(
         else:
             checked.append(_check_statement(statement, scope, matched))
     last = checked[-1]
-    if isinstance(last, CheckedMatchStatement):
-        message = "a match needs a statement behind it that uses what it finds"
-        raise scope.violation(None, message, body.statements[-1].span)
     if not body.projections:
         return tuple(checked), ()
     inner = _returned_scope(body, last, scope, matched)
