@@ -1,7 +1,7 @@
 """The pages about the query language: their examples, and the graph of the sailing club that these are run on.
 
 A ``gq`` block is an example. Lines such as ``// $slug = "ada"`` at its top are its parameters, the ``text`` block
-behind it is what it gives, and ``fails=CODE`` says that it fails. A ``sql`` or ``cypher`` block asks the same in other words.
+behind it is what it gives, and ``fails=CODE`` says that it fails. A ``sql`` or ``cypher`` block asks the same.
 """
 
 from __future__ import annotations
