@@ -59,7 +59,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
     if bound is None:
         message, suggestion = scope.unbound(variable.name)
         known = [*scope.entities, *scope.parameters]
-        if variable.name != ast.ANONYMOUS:
+        if variable.name != ast.ANONYMOUS and variable.name not in scope.mixed:
             message = f"variable '${variable.name}' is neither a parameter nor bound here"
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)

@@ -7,7 +7,7 @@ on to the next stage, each under the name of the value that stands for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from omnigraph.engine.query.output.relational import (
 )
 from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.query.values import compute, passing
+from omnigraph.engine.relational import EnginePool
 from omnigraph.ir.model import Condition, ReadPlan, Scalarlike
 from omnigraph.records import record
 from omnigraph.spark.query.layout import VALUE, Layout
@@ -42,11 +43,12 @@ _POSITION = "#position"
 @contextmanager
 def _kernel(given: TaskParameters) -> Iterator[RelationalKernel]:
     context = TaskContext(given)
-    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits)
-    try:
-        yield kernel
-    finally:
-        kernel.close()
+    with closing(EnginePool()) as engines:
+        kernel = RelationalKernel(engines, context.options.most_memory_bytes, context.limits)
+        try:
+            yield kernel
+        finally:
+            kernel.close()
 
 
 @record
