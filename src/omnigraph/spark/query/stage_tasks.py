@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.query.kernels import cast_to
 from omnigraph.engine.query.output.relational import (
@@ -87,10 +88,17 @@ class ComputeTask:
             columns = []
             for (owner, prop), (_, of) in self.kept.columns.items():
                 if owner == VALUE:
-                    columns.append(cast_to(encoded(compute(self.values[prop], rows)), of))
+                    columns.append(cast_to(_one_nan(encoded(compute(self.values[prop], rows))), of))
                 else:
                     columns.append(table.column(self.layout.name(self.entities[owner], prop)))
             yield encode(pa.Table.from_arrays(columns, schema=self.kept.schema))
+
+
+def _one_nan(values: pa.Array) -> pa.Array:
+    """Return values in which every NaN has the same bits, by which rows are told apart on their way."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
 
 
 @record
@@ -112,7 +120,7 @@ class MarkTask:
 
 @record
 class StageGroupsTask:
-    """Makes groups of computed rows, all of which are in this part.
+    """Makes groups of the computed rows of a part: whole ones, or some that are merged later.
 
     Args:
         given: what the request brought.
