@@ -38,6 +38,7 @@ class _Solutions:
         nulls: those of them in which NULL is a value like others.
         found: the solutions.
         layout: their columns.
+        most: how many of them there are at most.
     """
 
     match: Match
@@ -46,6 +47,7 @@ class _Solutions:
     nulls: tuple[str, ...]
     found: Relation
     layout: Layout
+    most: float
 
 
 def _solve(reading: Reading, match: Match, step: Block, live: Live, run: RunSteps) -> _Solutions:
@@ -61,8 +63,8 @@ def _solve(reading: Reading, match: Match, step: Block, live: Live, run: RunStep
         start = start.select({name: name for name, _ in used.values()}).distinct(list(keys))
         begin = replace(match, relation=start, layout=Layout(columns=used, types=match.layout.types))
     told = frozenset(key for key in used if key[1] in {KEY, TYPE} or key[0] == VALUE)
-    match_found, found = reading.rows(run(reading, begin, step.steps, told | block_wants(step, live)))
-    return _Solutions(match=match, rows=rows, keys=keys, nulls=nulls, found=found, layout=match_found.layout)
+    inner, found = reading.rows(run(reading, begin, step.steps, told | block_wants(step, live)))
+    return _Solutions(match=match, rows=rows, keys=keys, nulls=nulls, found=found, layout=inner.layout, most=inner.most)
 
 
 def unless(reading: Reading, match: Match, step: AntiJoinStep, live: Live, run: RunSteps) -> Match:
@@ -101,12 +103,12 @@ def optional(reading: Reading, match: Match, step: OptionalStep, live: Live, run
     new = solved.layout.only(wanted).columns
     columns = {name: name for name in (*solved.keys, *(name for name, _ in new.values()))}
     found = solved.found.select(columns) if columns else solved.found
-    build = reading.sizes.build(_UNKNOWN, match.estimate, _UNKNOWN, "left")
+    build = reading.sizes.build(match.most, match.estimate, solved.most, "left")
     joined = solved.rows.join(found, _same(solved.keys), how="left", build=build, nulls=solved.nulls)
     types = {name: of for name, of in solved.layout.types.items() if name in step.introduced}
     layout = match.layout.plus(Layout(columns=new, types=types))
     estimate = reading.facts.estimate(step, match.estimate)
-    return match.holding(joined, layout, live, most=_UNKNOWN, estimate=estimate)
+    return match.holding(joined, layout, live, most=match.most * max(1.0, solved.most), estimate=estimate)
 
 
 def _same(names: tuple[str, ...]) -> dict[str, str]:

@@ -46,11 +46,9 @@ from omnigraph.spark.query.walks import walk
 from omnigraph.store.tables.pinned import KEY
 
 
-def lower_match(
-    reading: Reading, steps: tuple[Step, ...], last: Live, start: Match | None = None
-) -> tuple[Relation, Layout]:
-    """Return the rows of a match, with what ``last`` looks at; ``start`` are those that it begins with."""
-    found, relation = reading.rows(run_steps(reading, start or Match(), steps, last))
+def lower_match(reading: Reading, steps: tuple[Step, ...], last: Live) -> tuple[Relation, Layout]:
+    """Return the rows of a match, with what ``last`` looks at."""
+    found, relation = reading.rows(run_steps(reading, Match(), steps, last))
     return relation, found.layout
 
 

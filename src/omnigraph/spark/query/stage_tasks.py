@@ -7,10 +7,11 @@ on to the next stage, each under the name of the value that stands for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.engine.query.kernels import cast_to
 from omnigraph.engine.query.output.relational import (
@@ -24,6 +25,7 @@ from omnigraph.engine.query.output.relational import (
 )
 from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.query.values import compute, passing
+from omnigraph.engine.relational import EnginePool
 from omnigraph.ir.model import Condition, ReadPlan, Scalarlike
 from omnigraph.records import record
 from omnigraph.spark.query.layout import VALUE, Layout
@@ -41,11 +43,12 @@ _POSITION = "#position"
 @contextmanager
 def _kernel(given: TaskParameters) -> Iterator[RelationalKernel]:
     context = TaskContext(given)
-    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits)
-    try:
-        yield kernel
-    finally:
-        kernel.close()
+    with closing(EnginePool()) as engines:
+        kernel = RelationalKernel(engines, context.options.most_memory_bytes, context.limits)
+        try:
+            yield kernel
+        finally:
+            kernel.close()
 
 
 @record
@@ -85,10 +88,17 @@ class ComputeTask:
             columns = []
             for (owner, prop), (_, of) in self.kept.columns.items():
                 if owner == VALUE:
-                    columns.append(cast_to(encoded(compute(self.values[prop], rows)), of))
+                    columns.append(cast_to(_one_nan(encoded(compute(self.values[prop], rows))), of))
                 else:
                     columns.append(table.column(self.layout.name(self.entities[owner], prop)))
             yield encode(pa.Table.from_arrays(columns, schema=self.kept.schema))
+
+
+def _one_nan(values: pa.Array) -> pa.Array:
+    """Return values in which every NaN has the same bits, by which rows are told apart on their way."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), values.type), values)
 
 
 @record
@@ -110,7 +120,7 @@ class MarkTask:
 
 @record
 class StageGroupsTask:
-    """Makes groups of computed rows, all of which are in this part.
+    """Makes groups of the computed rows of a part: whole ones, or some that are merged later.
 
     Args:
         given: what the request brought.

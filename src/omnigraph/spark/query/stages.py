@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.kernels import value_arrow_type
+from omnigraph.engine.query.output.relational import Measure
 from omnigraph.engine.query.planner.plan import output_values
 from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.query.stages import Arrangement, GroupColumns, amount, arrangement, encoded_type
@@ -27,10 +30,11 @@ from omnigraph.ir.model import (
     ValueRef,
 )
 from omnigraph.ir.types import BOOL, TEXT
+from omnigraph.lang.gq.ast import AggregateFunction
 from omnigraph.records import record
 from omnigraph.spark.query.layout import TYPE, VALUE, Layout, Live, Match
 from omnigraph.spark.query.liveness import live_at_start, value_uses
-from omnigraph.spark.query.lowering import lower_match
+from omnigraph.spark.query.lowering import run_steps
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
 from omnigraph.spark.query.stage_tasks import (
@@ -52,11 +56,12 @@ _TRUE = Constant(value=True, type=BOOL)
 
 @record
 class _Rows:
-    """Computed rows: where they are, their columns, and the task that orders them in one place, if one has to."""
+    """Computed rows, at most so many: where they are, their columns, and the task that orders them, if one has to."""
 
     relation: Relation
     layout: Layout
     ordering: ArrangeTask | None = None
+    most: float = _UNKNOWN
 
     @property
     def settled(self) -> Relation:
@@ -135,7 +140,8 @@ def _output_uses(output: OutputPlan, live: Live) -> Live:
 
 def _lower_stage(reading: Reading, stage: StageSteps, start: Match, live: Live) -> _Rows:
     start = replace(start, nullable=stage.nullable)
-    rows, layout = lower_match(reading, stage.steps, _output_uses(stage.output, live), start)
+    found, rows = reading.rows(run_steps(reading, start, stage.steps, _output_uses(stage.output, live)))
+    layout = found.layout
     wanted = {f"{ROW_MARK}{name}": properties(name, live) | {KEY, TYPE} for name, _ in stage.output.kept}
     if stage.output.keys is not None:
         of_keys = {
@@ -144,7 +150,8 @@ def _lower_stage(reading: Reading, stage: StageSteps, start: Match, live: Live) 
             if shown.name in wanted and isinstance(shown.expression, ValueRef)
         }
         rows, layout = _group(reading, stage.output, rows, layout, of_keys)
-    return _arrange(reading, stage.output, rows, layout, live)
+    # No stage makes more rows than its match; without keys there is always one group.
+    return replace(_arrange(reading, stage.output, rows, layout, live), most=max(1.0, found.most))
 
 
 def _next(reading: Reading, output: OutputPlan, made: _Rows, live: Live) -> Match:
@@ -167,8 +174,8 @@ def _next(reading: Reading, output: OutputPlan, made: _Rows, live: Live) -> Matc
         columns[VALUE, PLACE] = (reading.names.fresh(), pa.int64())
     kept = Layout(columns=columns, types=types).keeping(live)
     relation = made.settled.map(BindTask(layout=layout, kept=kept, copies=copies))
-    limit = amount(TaskContext(reading.given), output.limit, "limit")
-    most = _UNKNOWN if limit is None or output.per else float(limit)
+    limit = None if output.per else amount(TaskContext(reading.given), output.limit, "limit")
+    most = made.most if limit is None else min(made.most, float(limit))
     return Match(relation=relation, layout=kept, most=most, estimate=most)
 
 
@@ -207,12 +214,6 @@ def _group(
     )
     if not keys:
         rows = rows.union(reading.relations.read(MarkTask(layout=computed), 1))
-    named = {name: value_arrow_type(key.type) for name, key in plain}
-    named |= {name: value_arrow_type(call.type) for name, call in output.aggregates}
-    kept = {(VALUE, name): (reading.names.fresh(), of) for name, of in named.items()}
-    for name in entities:
-        kept |= {(name, prop): (reading.names.fresh(), of) for prop, (_, of) in computed.of(name).items()}
-    groups = Layout(columns=kept, types=computed.types)
     task = StageGroupsTask(
         given=reading.given,
         layout=computed,
@@ -220,9 +221,42 @@ def _group(
         measures=tuple(plan.measures),
         order=tuple(plan.order),
         mark=None if keys else _MARK,
-        kept=groups,
+        kept=_groups_layout(reading, computed, plain, output.aggregates, encoded_type),
     )
-    return rows.spread([computed.name(VALUE, name) for name, _ in plain]).map(task), groups
+    if all(_can_merge(call) for _, call in calls):
+        rows = rows.map(task)
+        merges = tuple(_merge(measure) for measure in plan.measures)
+        task = replace(task, layout=task.kept, measures=merges, mark=None)
+    task = replace(task, kept=_groups_layout(reading, computed, plain, output.aggregates, value_arrow_type))
+    return rows.spread([task.layout.name(VALUE, name) for name, _ in plain]).map(task), task.kept
+
+
+def _groups_layout(
+    reading: Reading,
+    computed: Layout,
+    keys: Iterable[tuple[str, Scalarlike]],
+    calls: Iterable[tuple[str, AggregateCall]],
+    type_of: Callable[[PropertyType], pa.DataType],
+) -> Layout:
+    """Return columns for the keys and aggregates of groups, and for the entities that are keys."""
+    values: Iterator[tuple[str, Scalarlike | AggregateCall]] = chain(keys, calls)
+    columns = {(VALUE, name): (reading.names.fresh(), type_of(value.type)) for name, value in values}
+    for name in computed.variables:
+        columns |= {(name, prop): (reading.names.fresh(), of) for prop, (_, of) in computed.of(name).items()}
+    return Layout(columns=columns, types=computed.types)
+
+
+def _can_merge(call: AggregateCall) -> bool:
+    """Whether the groups of parts can be made first and then merged, with the same result."""
+    return call.function in {"count", "min", "max", "any", "every"} and not call.is_distinct
+
+
+def _merge(measure: Measure) -> Measure:
+    """Return the measure that merges what this one made of the rows of each part."""
+    function: AggregateFunction = "sum_int" if measure.call.function == "count" else measure.call.function
+    argument = ValueRef(name=measure.name, type=measure.call.type)
+    call = AggregateCall(function=function, argument=argument, type=measure.call.type)
+    return Measure(name=measure.name, call=call, argument=measure.name, where=None)
 
 
 def _by_identity(call: AggregateCall) -> AggregateCall:

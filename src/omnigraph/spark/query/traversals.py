@@ -36,7 +36,16 @@ def expand(reading: Reading, match: Match, step: Expand, live: Live) -> Match:
     if needs_nodes:
         relation, layout = meet(reading, match, step, relation, layout, live)
     estimate = reading.facts.estimate(step, match.estimate)
-    return match.holding(relation, layout, live, most=_UNKNOWN, estimate=estimate)
+    return match.holding(relation, layout, live, most=_most(reading, match, step), estimate=estimate)
+
+
+def _most(reading: Reading, match: Match, step: Expand) -> float:
+    """Return how many rows a traversal makes at most: every row with every edge, or with every node."""
+    edges = reading.walked_rows(reading.facts.catalog.edges[step.edge], step.direction)
+    if (step.min_hops, step.max_hops) != (1, 1):
+        return match.most * reading.facts.node_count(step.destination_type)
+    # Each edge is met from where it begins, once.
+    return edges if match.whole is not None and match.whole.variable == step.source else match.most * edges
 
 
 def _hop(reading: Reading, match: Match, step: Expand, end: Layout, live: Live) -> tuple[Relation, Layout]:

@@ -41,7 +41,8 @@ def walk(reading: Reading, match: Match, step: Walk, live: Live) -> Match:
     if needs_nodes:
         relation, layout = meet(reading, match, step, relation, layout, live)
     estimate = reading.facts.estimate(step, match.estimate)
-    return match.holding(relation, layout, live, most=_UNKNOWN, estimate=estimate)
+    reached = _walked_rows(reading, step) if step.binds_edge else reading.facts.node_count(step.destination_type)
+    return match.holding(relation, layout, live, most=match.most * reached, estimate=estimate)
 
 
 def _edge_types(reading: Reading, step: Walk) -> list[EdgeType]:

@@ -19,7 +19,14 @@ from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
 
 # Type of ours, and the type of the same width in which its bits travel.
-_SAME_BITS = {pa.uint64(): pa.int64(), pa.date32(): pa.int32(), pa.date64(): pa.int64()}
+# Floats travel so as well: Spark takes every NaN, and both zeros, for the same where it compares.
+_SAME_BITS = {
+    pa.uint64(): pa.int64(),
+    pa.date32(): pa.int32(),
+    pa.date64(): pa.int64(),
+    pa.float32(): pa.int32(),
+    pa.float64(): pa.int64(),
+}
 # Spark has no such numbers, and a column that is NULL throughout has to have a type.
 _WIDER = {pa.uint32(): pa.int64(), pa.null(): pa.bool_()}
 
