@@ -10,7 +10,16 @@ from typing import assert_never
 import pyarrow as pa
 
 from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import AntiJoinStep, BlockStep, CountExpand, LinkTest, OptionalStep, Scan, Step
+from omnigraph.engine.query.steps import (
+    AntiJoinStep,
+    BlockStep,
+    CountExpand,
+    Intersect,
+    LinkTest,
+    OptionalStep,
+    Scan,
+    Step,
+)
 from omnigraph.ir.model import (
     AggregateCall,
     Column,
@@ -111,6 +120,8 @@ def uses(step: Step) -> Live:
             return predicate_uses(step.predicate)
         case LinkTest():
             return frozenset({(step.source, KEY), (step.destination, KEY)})
+        case Intersect():
+            return frozenset().union(*(uses(part) for part in step.parts))
         case CountExpand():
             return frozenset({(step.expand.source, KEY)})
         case AntiJoinStep():

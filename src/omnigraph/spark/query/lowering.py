@@ -10,6 +10,7 @@ from omnigraph.engine.query.steps import (
     AntiJoinStep,
     BlockStep,
     CountExpand,
+    Intersect,
     LinkTest,
     OptionalStep,
     QueryPlan,
@@ -75,6 +76,9 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return _filter(reading, match, step.predicate, live)
         case LinkTest():
             return link_test(reading, match, step, live)
+        case Intersect():
+            # Joins of Spark do without lists of neighbours.
+            return _run(reading, match, step.parts, live)
         case CountExpand():
             return count_expand(reading, match, step, live)
         case AntiJoinStep():
@@ -188,7 +192,7 @@ def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
         predicates: tuple[Predicate, ...] = ()
         if isinstance(step, Filter):
             predicates = (step.predicate,)
-        elif isinstance(step, Scan | Expand):
+        elif isinstance(step, Scan | Expand | Intersect):
             predicates = step.filters
         elif isinstance(step, CountExpand):
             predicates = step.expand.filters
