@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.topology import TopologyCache
+from omnigraph.engine.relational import RelationalEngines
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
@@ -37,11 +39,17 @@ from omnigraph.ir.model import (
     BlockValue,
     BoundEntity,
     Expand,
+    Filter,
     MatchPlan,
+    Narrow,
     NodeScan,
     Operator,
     OptionalJoin,
     Scalarlike,
+    UnionScan,
+    Unwind,
+    Walk,
+    Widen,
 )
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters
@@ -142,20 +150,34 @@ class Matcher:
         # What is made of copies is of no use to anybody else.
         if self.memory is not None and not state.copies:
             return self.memory
-        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
+        engines = RelationalEngines(most_idle=0) if self.memory is None else self.memory.engines
+        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), engines=engines)
 
     def _tables(self, plan: MatchPlan) -> dict[str, NodeType | EdgeType]:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}
 
     def _owners(self, operators: Iterable[Operator]) -> Iterator[NodeType | EdgeType]:
         for operator in operators:
-            if isinstance(operator, NodeScan):
-                yield self.catalog.nodes[operator.type_name]
-            elif isinstance(operator, Expand):
-                edge = self.catalog.edges[operator.edge]
-                yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
-            elif isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
-                yield from self._owners(operator.inner)
+            match operator:
+                case NodeScan():
+                    yield self.catalog.nodes[operator.type_name]
+                case UnionScan():
+                    yield from (self.catalog.nodes[name] for name in operator.type_names)
+                case Expand():
+                    yield from self._walked(operator.edge)
+                case Walk():
+                    for name in operator.edges:
+                        yield from self._walked(name)
+                case AntiJoin() | OptionalJoin() | BlockValue():
+                    yield from self._owners(operator.inner)
+                case Filter() | Narrow() | Widen() | Unwind():
+                    pass
+                case _:
+                    assert_never(operator)
+
+    def _walked(self, edge_name: str) -> Iterator[NodeType | EdgeType]:
+        edge = self.catalog.edges[edge_name]
+        yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
 
 
 def _embed_nothing(*asked: object) -> Sequence[float]:

@@ -23,6 +23,7 @@ from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
+from omnigraph.engine.relational import RelationalEngines
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
@@ -41,6 +42,7 @@ class ReadMemory:
     topology: TopologyCache
     texts: TextIndexes
     demand: Demand
+    engines: RelationalEngines
 
 
 class MatchedRows(Protocol):

@@ -19,6 +19,7 @@ from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
+from omnigraph.engine.relational import RelationalEngines
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
@@ -66,7 +67,13 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = _PlannedReads()
-        self.memory = ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
+        self.memory = ReadMemory(
+            topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), engines=RelationalEngines()
+        )
+
+    def close(self) -> None:
+        """Let go of what waits for the next read."""
+        self.memory.engines.close()
 
     def run(self, call: ReadCall) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""

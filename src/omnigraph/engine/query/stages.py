@@ -49,15 +49,17 @@ _PIECE_ROWS = 1 << 16
 
 def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a read of stages, in batches of bounded size."""
-    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits)
+    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits, context.memory.engines)
+    is_done = False
     try:
         first, *others = plan.stages
         rows = _run_sequence(context, first, kernel, schema)
         if plan.read.united is not None:
             rows = _unite(context, plan, rows, others, kernel, schema)
         yield from rows
+        is_done = True
     finally:
-        kernel.close()
+        kernel.close(has_failed=not is_done)
 
 
 def _run_sequence(

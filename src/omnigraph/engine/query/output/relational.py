@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.relational import open_connection
-from omnigraph.engine.scratch import ScratchFolder
+from omnigraph.engine.relational import RelationalEngine, RelationalEngines
 from omnigraph.errors import (
     BadValue,
     InternalError,
@@ -104,22 +103,23 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class RelationalKernel:
-    """One read's connection, opened with the first text that has to be run."""
+    """What runs the texts of one read, on an engine that is taken for the first of them."""
 
-    def __init__(self, memory_bytes: int, limits: Limits) -> None:
+    def __init__(self, memory_bytes: int, limits: Limits, engines: RelationalEngines) -> None:
         self._memory_bytes = memory_bytes
         self._limits = limits
-        self._folder: ScratchFolder | None = None
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._engines = engines
+        self._engine: RelationalEngine | None = None
 
-    def close(self) -> None:
-        """End the connection and remove what was spilled."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._folder is not None:
-            self._folder.close()
-            self._folder = None
+    def close(self, *, has_failed: bool) -> None:
+        """Give the engine back; after a failure it ends."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        if has_failed:
+            engine.close()
+        else:
+            self._engines.give_back(engine)
 
     def group(
         self, rows: RowStream, keys: Sequence[str], measures: Sequence[Measure], order: Sequence[str]
@@ -183,11 +183,9 @@ class RelationalKernel:
         return found
 
     def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            self._folder = ScratchFolder.make("query")
-            # One thread: sums of floats then come out the same every time.
-            self._connection = open_connection(self._folder, memory_bytes=self._memory_bytes, threads=1)
-        return self._connection
+        if self._engine is None:
+            self._engine = self._engines.take(self._memory_bytes)
+        return self._engine.connection
 
     @contextmanager
     def _translated(self, rows: RowStream) -> Iterator[None]:
