@@ -8,12 +8,8 @@ from itertools import count
 
 import pyarrow as pa
 
-from omnigraph.engine.query.steps import (
-    Scan,
-)
-from omnigraph.ir.model import (
-    PRIVATE_MARK,
-)
+from omnigraph.engine.query.steps import Scan
+from omnigraph.ir.model import PRIVATE_MARK
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Relation
 from omnigraph.spark.query.wire import wire_schema

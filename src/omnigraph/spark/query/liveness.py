@@ -10,6 +10,7 @@ from omnigraph.engine.query.steps import (
     Block,
     BlockStep,
     CountExpand,
+    Intersect,
     LinkTest,
     OptionalStep,
     Scan,
@@ -83,6 +84,9 @@ def _made(step: Step) -> Iterator[str | Property]:
             yield from ((VALUE, name) for name in step.values)
         case BlockStep() | Unwind():
             yield VALUE, step.name
+        case Intersect():
+            for part in step.parts:
+                yield from _made(part)
         case Filter() | LinkTest() | CountExpand() | AntiJoinStep():
             return
         case _:
@@ -94,16 +98,16 @@ def uses(step: Step, live: Live = frozenset()) -> Live:
     match step:
         case Scan() | UnionScan():
             return frozenset()
-        case Expand():
-            return frozenset({(step.source, KEY)})
-        case Walk():
+        case Expand() | Walk():
             return _walk_uses(step)
+        case CountExpand():
+            return uses(step.expand)
         case Filter():
             return predicate_uses(step.predicate)
         case LinkTest():
             return frozenset({(step.source, KEY), (step.destination, KEY)})
-        case CountExpand():
-            return frozenset({(step.expand.source, KEY)})
+        case Intersect():
+            return live_at_start(step.parts, frozenset())
         case Narrow() | Widen():
             return frozenset(_source_uses(step, live))
         case Unwind():
@@ -114,8 +118,10 @@ def uses(step: Step, live: Live = frozenset()) -> Live:
             assert_never(step)
 
 
-def _walk_uses(step: Walk) -> Live:
-    asked = frozenset() if step.condition is None else predicate_uses(step.condition)
+def _walk_uses(step: Expand | Walk) -> Live:
+    if isinstance(step, Expand) or step.condition is None:
+        return frozenset({(step.source, KEY)})
+    asked = predicate_uses(step.condition)
     return _told_apart({(step.source, KEY), *(item for item in asked if item[0] != step.edge_variable)})
 
 

@@ -10,6 +10,7 @@ from omnigraph.engine.query.steps import (
     Block,
     BlockStep,
     CountExpand,
+    Intersect,
     LinkTest,
     OptionalStep,
     Scan,
@@ -69,6 +70,9 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return _filter(reading, match, step.predicate, live)
         case LinkTest():
             return link_test(reading, match, step, live)
+        case Intersect():
+            # Joins of Spark do without lists of neighbours.
+            return run_steps(reading, match, step.parts, live)
         case CountExpand():
             return count_expand(reading, match, step, live)
         case AntiJoinStep() | OptionalStep() | BlockStep():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omnigraph.engine.query.planner.plan import output_values
-from omnigraph.engine.query.steps import CountExpand, QueryPlan, Scan, Step, walk
+from omnigraph.engine.query.steps import CountExpand, Intersect, QueryPlan, Scan, Step, walk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.ir.model import (
     AggregateCall,
@@ -61,7 +61,7 @@ def _predicates(step: Step) -> tuple[Predicate, ...]:
         return step.expand.filters
     if isinstance(step, Walk):
         return step.filters if step.condition is None else (*step.filters, step.condition)
-    return step.filters if isinstance(step, Scan | UnionScan | Expand) else ()
+    return step.filters if isinstance(step, Scan | UnionScan | Expand | Intersect) else ()
 
 
 def _values(plan: QueryPlan) -> Iterator[Scalarlike]:
