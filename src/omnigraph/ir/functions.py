@@ -206,6 +206,13 @@ _ALL = (
         name="type", takes=("Entity",), gives="String", about="the type of an entity", example="type($p) = type($p)"
     ),
     Function(
+        name="version",
+        takes=("Entity",),
+        gives="String",
+        about="the id of the commit that last changed the entity",
+        example="version($p) = version($p)",
+    ),
+    Function(
         name="nodes", takes=("Path",), gives="[String]", about="the ids of the nodes of a path", example="nodes($w)[0]"
     ),
     Function(

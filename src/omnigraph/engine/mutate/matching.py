@@ -19,7 +19,7 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
-from omnigraph.engine.query.context import QueryContext, ReadMemory
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsVersions
 from omnigraph.engine.query.entities import Demand
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
@@ -30,6 +30,7 @@ from omnigraph.engine.query.run import result_schema, run_plan
 from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.scratch import ScratchFolder
+from omnigraph.engine.versions import known_versions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     NOW_PARAMETER,
@@ -101,6 +102,7 @@ class Matcher:
     catalog: Catalog
     staging: MutationStaging
     runtime: Runtime
+    versions: SupportsVersions
     memory: ReadMemory | None = None
 
     def run(self, plan: MatchPlan, given: RequestValues) -> Matched:
@@ -124,6 +126,7 @@ class Matcher:
                 plan=steps,
                 trace=start_trace(steps, facts, counters),
                 embed=_embed_nothing,
+                versions=self.versions,
             )
             found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
         names = [f"#{at}" for at in range(found.num_columns)]
@@ -142,7 +145,7 @@ class Matcher:
         # What is made of copies is of no use to anybody else.
         if self.memory is not None and not state.copies:
             return self.memory
-        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
+        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), versions=known_versions())
 
     def _tables(self, plan: MatchPlan) -> dict[str, NodeType | EdgeType]:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}

@@ -20,6 +20,7 @@ from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.engine.versions import EntityVersions, known_versions
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
@@ -66,7 +67,9 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = _PlannedReads()
-        self.memory = ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
+        self.memory = ReadMemory(
+            topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), versions=known_versions()
+        )
 
     def run(self, call: ReadCall) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
@@ -120,6 +123,7 @@ class QueryRunner:
             plan=plan,
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
+            versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
         )
         return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 

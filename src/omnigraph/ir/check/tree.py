@@ -259,6 +259,7 @@ class CheckedUpdate:
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
     predicate: CheckedPredicate | Operand
+    version: Operand | None = None
 
 
 @record
@@ -267,6 +268,7 @@ class CheckedDelete:
 
     target: NodeType | EdgeType
     predicate: CheckedPredicate | Operand
+    version: Operand | None = None
 
 
 @record
@@ -286,6 +288,7 @@ class CheckedUpdateMatched:
     variable: str
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
+    version: Operand | None = None
 
 
 @record
@@ -293,6 +296,7 @@ class CheckedDeleteMatched:
     """A delete of the entities of variables."""
 
     targets: Mapping[str, NodeType | EdgeType]
+    version: Operand | None = None
 
 
 CheckedStatement = (

@@ -20,6 +20,7 @@ from omnigraph.ir.model import (
     Constant,
     EntityRef,
     EntityType,
+    EntityVersion,
     ListContains,
     ParameterRef,
     Predicate,
@@ -38,6 +39,11 @@ from omnigraph.values.temporal import parse_date, parse_datetime
 
 NOW = ParameterRef(name=NOW_PARAMETER, type=DATETIME)
 _DEFAULT_EDITS = Constant(value=2, type=I64)
+_ENTITY_FUNCTIONS: Mapping[str, type[EntityRef | EntityType | EntityVersion]] = {
+    "id": EntityRef,
+    "type": EntityType,
+    "version": EntityVersion,
+}
 _PLAIN = (Column, ParameterRef, Constant)
 _OPERATIONS: Mapping[type, str] = {
     ast.Not: "not",
@@ -138,10 +144,10 @@ class Lowering:
         return Apply(function=function, arguments=tuple(map(self.scalar, operand.parts)), type=_typed(operand))
 
     def _call(self, name: str, operand: Operand) -> Scalarlike:
-        if name in {"id", "type"}:
+        kind = _ENTITY_FUNCTIONS.get(name)
+        if kind is not None:
             variable = operand.parts[0].expression
             if isinstance(variable, ast.Variable):
-                kind = EntityRef if name == "id" else EntityType
                 return kind(variable=variable.name, type=_typed(operand))
         if name == "today":
             return Apply(function="today", arguments=(NOW,), type=_typed(operand))

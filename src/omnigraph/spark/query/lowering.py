@@ -35,6 +35,7 @@ from omnigraph.ir.model import (
     Unwind,
     Walk,
     Widen,
+    asks_versions,
     operands_of,
 )
 from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
@@ -166,6 +167,10 @@ def check_lowerable(plan: QueryPlan) -> None:
         function, text = found
         details = BadValue(what="construct", value=function, expected="a read without text or vector search")
         raise SparkUnsupportedError(f"{function} does not run on Spark: {text}", details=details)
+    if asks_versions(plan.read):
+        details = BadValue(what="construct", value="version", expected="a read without versions")
+        message = "version does not run on Spark: it asks the history of the graph"
+        raise SparkUnsupportedError(message, details=details, hint="run it on the local engine: --engine local")
     staged = next(_staged(plan), None)
     if staged is not None:
         details = BadValue(what="construct", value=staged, expected="one match with plain columns, groups and order")

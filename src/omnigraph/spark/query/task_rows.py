@@ -84,7 +84,7 @@ class CarriedRows:
         message = f"a value among carried rows: {name}"
         raise InternalError(message)
 
-    entity_rows = entity_types = value
+    entity_rows = entity_types = entity_versions = value
 
 
 class TaskRows:
