@@ -41,7 +41,7 @@ def _encode(value: Any) -> Any:
         return {"kind": _INNER_CAPITAL.sub("_", type(value).__name__).lower(), **to_json(value)}
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
-    return value
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 EntityKind = Literal["node", "edge"]
