@@ -285,7 +285,9 @@ def _property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> Propert
 def _unknown_property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> QueryTypeError:
     known = [item.name for item in target.properties] + (list(ENDS) if isinstance(target, EdgeType) else [])
     message = f"type '{target.name}' has no property '{name.text}'"
-    return scope.violation("T11", message, name.span, suggestion=did_you_mean(name.text, known))
+    written = _WRITTEN.get(name.text) if isinstance(target, EdgeType) else None
+    suggestion = did_you_mean(name.text, known) if written is None else f"write '{written}'"
+    return scope.violation("T11", message, name.span, suggestion=suggestion)
 
 
 def _check_complete(
