@@ -45,6 +45,33 @@ class Entry:
         return get_command(getattr(import_module(module), name))
 
 
+# Options that may stand before the command too, and whether a value follows them. They mean what they mean behind it.
+_LEADING: Mapping[str, bool] = {
+    "--store": True,
+    "--profile": True,
+    "--as": True,
+    "--yes": False,
+    "--quiet": False,
+    "--json": False,
+}
+_HELD = "omnigraph.leading_options"
+
+
+def split_leading(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options that stand before the name of the command, and what follows them.
+
+    >>> split_leading(["--store", "g", "--json", "query", "--as", "me"])
+    (['--store', 'g', '--json'], ['query', '--as', 'me'])
+    """
+    place = 0
+    while place < len(arguments):
+        flag, equals, _ = arguments[place].partition("=")
+        if flag not in _LEADING:
+            break
+        place += 2 if _LEADING[flag] and not equals else 1
+    return list(arguments[:place]), list(arguments[place:])
+
+
 class HelpfulGroup(TyperGroup):
     """A group that shows its help when it is given no argument at all."""
 
@@ -66,6 +93,12 @@ class LazyGroup(HelpfulGroup):
     """A group whose commands stand in ``entries``."""
 
     entries: ClassVar[Mapping[str, Entry]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the arguments of the group itself; options that stand before the command are kept for the command."""
+        leading, rest = split_leading(args)
+        ctx.meta[_HELD] = [*ctx.meta.get(_HELD, ()), *leading]
+        return super().parse_args(ctx, rest)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of help."""
@@ -93,6 +126,7 @@ class LazyGroup(HelpfulGroup):
         if command is not None and not isinstance(command, TyperGroup):
             from omnigraph.cli.options import refuse_flags  # noqa: PLC0415 - the help of a group needs none of it
 
+            rest = [*ctx.meta.get(_HELD, ()), *rest]
             words = [*ctx.command_path.split()[1:], command.name or ""]
             refuse_flags(" ".join(words), command, rest)
         return name, command, rest

@@ -12,6 +12,7 @@ from typer.main import get_command
 from omnigraph.cli import main
 from omnigraph.cli.options import refuse_flags
 from omnigraph.errors import UsageError
+from tests.session_graph import create_graph
 
 READS = ("--store", "--profile")
 WRITES = ("--store", "--as", "--profile")
@@ -111,3 +112,15 @@ def test_alias_tells_all_of_them_at_once():
 
 def test_what_stands_behind_two_dashes_is_no_option():
     refuse_flags("alias", COMMANDS["alias"], ["who", "--", "--store", "x"])
+
+
+def test_flags_before_the_command_are_those_of_the_command(tmp_path, capsys):
+    create_graph(tmp_path / "g", "node Person { name: String @key }\n")
+    for arguments in (["--store", f"{tmp_path}/g", "--json", "branch", "list"], [f"--store={tmp_path}/g", "status"]):
+        assert main.run(lambda arguments=arguments: main._invoke(arguments), arguments) == 0
+    assert capsys.readouterr().out.startswith('{\n  "branches": [\n    "main"\n  ]\n}\nbranch main: ')
+
+
+def test_flags_before_the_command_are_refused_by_commands_that_do_not_take_them():
+    with pytest.raises(UsageError, match="`branch list` is a graph command; --as names who writes"):
+        main._invoke(["--as", "zoe", "branch", "list", "--store", "g"])

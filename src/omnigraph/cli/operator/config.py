@@ -37,9 +37,13 @@ MAX_COLUMN_WIDTH = 10_000
 
 @record
 class Profile:
-    """A graph by name. Whether it names one is looked at when it is used, not when the file is read."""
+    """A graph by name. Whether it names one is looked at when it is used, not when the file is read.
+
+    ``binding`` is the graph as the file writes it, ``store`` the address that this leads to.
+    """
 
     name: str
+    binding: str | None = None
     store: str | None = None
     place: Place | None = None
 
@@ -239,6 +243,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
+        binding=section.text("store"),
         store=_store(section, folder),
         place=section.place,
     )

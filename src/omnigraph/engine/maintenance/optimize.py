@@ -60,9 +60,13 @@ class OptimizedTable:
     head_version: int
     has_committed: bool = False
 
+    @property
+    def pending_indexes(self) -> tuple[IndexOutcome, ...]:
+        """The indexes that still do not cover every row, each with the reason why it was left alone."""
+        return tuple(item for item in self.indexes if item.action == "skipped" and item.reason not in _SETTLED)
+
     def to_json(self) -> dict[str, Any]:
         """Return the table as every result shows it."""
-        pending = [item for item in self.indexes if item.action == "skipped" and item.reason not in _SETTLED]
         return {
             "type_key": self.table_key,
             "fragments_before": self.fragments_before,
@@ -78,7 +82,7 @@ class OptimizedTable:
                 for item in self.indexes
                 if item.action != "skipped"
             ],
-            "pending_indexes": [{"property": item.column, "reason": item.reason} for item in pending],
+            "pending_indexes": [{"property": item.column, "reason": item.reason} for item in self.pending_indexes],
         }
 
 

@@ -149,7 +149,9 @@ def _done(table: OptimizedTable) -> Iterator[str]:
         if columns:
             indexes = counted(len(columns), "index", "indexes")
             yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
-    if not table.fragments_removed and not made:
+    for index in table.pending_indexes:
+        yield f"index on {index.column} pending ({index.reason})"
+    if not table.fragments_removed and not made and not table.pending_indexes:
         yield "up to date"
 
 

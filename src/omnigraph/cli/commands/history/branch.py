@@ -116,11 +116,11 @@ def list_branches(
     graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
-    """List the branches, main first, then by name."""
+    """List the branches by name; with --verbose, JSON holds an object per branch instead of its name."""
     with open_graph(graph.address(), mode="read_only") as backend:
-        found = backend.execute(ListBranchesRequest())
+        found = sorted(backend.execute(ListBranchesRequest()), key=lambda status: status.name)
     report = PlainReport(
-        document={"branches": [status.to_json() for status in found]},
+        document={"branches": [status.to_json() if verbose else str(status.name) for status in found]},
         lines=[_told(status) if verbose else str(status.name) for status in found],
     )
     choose_output(as_json=as_json).show(report)

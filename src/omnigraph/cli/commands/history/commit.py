@@ -324,7 +324,7 @@ def snapshot(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show a state of the graph: its commit, and the dataset, version and row count of each type."""
+    """Show a state of the graph: its commit, and the dataset, version and entity count of each type."""
     with open_graph(graph_address(uri, store), mode="read_only") as backend:
         state = backend.execute(ReadStateRequest(branch=branch, at=at)).state
     datasets = [_dataset(state.tables[key]) for key in sorted(state.tables)]
@@ -342,10 +342,12 @@ def snapshot(
 
 
 def _dataset(entry: TableEntry) -> dict[str, Any]:
+    kind, _, name = entry.table_key.partition(":")
     return {
-        "type_key": entry.table_key,
+        "entity_kind": kind,
+        "type_name": name,
         "dataset_path": entry.pin.location,
-        "dataset_branch": entry.pin.branch,
-        "dataset_version": entry.pin.version,
-        "row_count": entry.row_count,
+        "published_dataset_version": entry.pin.version,
+        "native_dataset_branch": entry.pin.branch,
+        "entity_count": entry.row_count,
     }

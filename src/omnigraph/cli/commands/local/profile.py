@@ -29,7 +29,7 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` is what it names, ``target`` the address that this leads to.
+    """One profile: ``binding`` is the graph as the file writes it, ``target`` the address that this leads to.
 
     A profile names the storage of one graph, so that there is no ``default_graph`` to choose.
     """
@@ -83,7 +83,7 @@ def _describe(profile: Profile, active: str | None) -> ProfileLine:
         error = problem.message
     return ProfileLine(
         name=profile.name,
-        binding=target,
+        binding=profile.binding,
         scope_kind="store" if error is None else "invalid",
         target=target,
         valid=error is None,
@@ -109,7 +109,8 @@ _NO_SCOPE = "none"
 class ProfileReport:
     """What a profile or the defaults lead to, and how rows read from it are written.
 
-    Storage has no ``endpoint``, and holds one graph only; both stay empty for it.
+    Storage is read directly: its ``endpoint`` is the address itself, and it holds one graph, so that there is no
+    ``default_graph`` to choose.
     """
 
     name: str
@@ -124,8 +125,9 @@ class ProfileReport:
         return asdict(self)
 
     def to_lines(self) -> Iterable[str]:
-        """A line per member that says something."""
-        return [f"{name}: {value}" for name, value in asdict(self).items() if value is not None]
+        """A line per member that says something of its own."""
+        shown = {name: value for name, value in asdict(self).items() if name != "endpoint" or value != self.target}
+        return [f"{name}: {value}" for name, value in shown.items() if value is not None]
 
     def to_remarks(self) -> Iterable[str]:
         """Nothing accompanies it."""
@@ -148,7 +150,7 @@ def show(
         name=wanted or _DEFAULTS,
         scope_kind=_NO_SCOPE if target is None else "store",
         target=target,
-        endpoint=None,
+        endpoint=target,
         default_graph=None,
         output_format=config.defaults.output or "table",
     )
