@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, get_args
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from omnigraph.records import record
@@ -143,6 +143,29 @@ class LazyGroup(HelpfulGroup):
                     formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in listed])
 
 
+class GraphCommand(TyperCommand):
+    """A command whose first argument is the graph, unless something else names it."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the arguments, which knows which of them is the graph."""
+        from omnigraph.cli.options import place_graph  # noqa: PLC0415 - the help of a group needs none of it
+
+        parser: Any = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_placed(args: list[str]) -> Any:
+            given, rest, order = parse(args)
+            return place_graph(self.params, given), rest, order
+
+        parser.parse_args = parse_placed
+        return parser
+
+
+class _App(typer.Typer):
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        return super().command(name, **{"cls": GraphCommand, **settings})
+
+
 def new_app(**settings: Any) -> typer.Typer:
     """Return an application with the settings all of ours share: plain help, no completion flags."""
     shared: dict[str, Any] = {
@@ -151,7 +174,7 @@ def new_app(**settings: Any) -> typer.Typer:
         "rich_markup_mode": None,
         "context_settings": {"help_option_names": ["-h", "--help"]},
     }
-    return typer.Typer(**{**shared, **settings})
+    return _App(**{**shared, **settings})
 
 
 def new_group(about: str, entries: Mapping[str, Entry], kind: type[LazyGroup] = LazyGroup) -> typer.Typer:

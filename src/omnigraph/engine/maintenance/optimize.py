@@ -133,6 +133,7 @@ class Optimization:
         *,
         policy: CompactionPolicy | None = None,
         actor: str | None = None,
+        message: str | None = None,
         is_stopped: Stopped = lambda: False,
     ) -> None:
         self._authority = branch_writer
@@ -140,6 +141,7 @@ class Optimization:
         self._runner = runner
         self._policy = policy or CompactionPolicy()
         self._actor = actor
+        self._message = message
         self._is_stopped = is_stopped
         self._tables: dict[str, _Progress] = {}
         self._commits: list[Commit] = []
@@ -227,7 +229,7 @@ class Optimization:
         again: list[str] = []
         waiting: dict[str, CompactedTable | BuiltIndexes] = dict(made)
         while waiting:
-            txn = self._authority.begin(kind, actor=self._actor)
+            txn = self._authority.begin(kind, actor=self._actor, message=self._message)
             if base.state.version < txn.snapshot.state.head.orphan_floor:
                 # A cleanup may have removed what was written, which nothing names yet.
                 return [*again, *waiting]

@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.operator.config import Profile, active_profile, find_named, operator_config
+from omnigraph.cli.operator.config import (
+    STORE_VARIABLE,
+    Profile,
+    active_profile,
+    environment_store,
+    find_named,
+    operator_config,
+)
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
@@ -102,6 +109,7 @@ def _line(profile: ProfileLine, widest: int) -> str:
 show_app = new_app()
 
 _DEFAULTS = "(defaults)"
+_ENVIRONMENT = f"({STORE_VARIABLE})"
 _NO_SCOPE = "none"
 
 
@@ -144,8 +152,11 @@ def show(
 ) -> int:
     """Show what a profile resolves to; without one, what commands work on by default."""
     config = operator_config()
+    stored = environment_store() if name is None else None
     wanted = name or active_profile()
     target = config.defaults.store if wanted is None else find_named(config, "profile", wanted).storage()
+    if stored is not None:
+        wanted, target = _ENVIRONMENT, stored
     report = ProfileReport(
         name=wanted or _DEFAULTS,
         scope_kind=_NO_SCOPE if target is None else "store",
