@@ -20,15 +20,12 @@ from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
 from omnigraph.engine.query.context import QueryContext, ReadMemory
-from omnigraph.engine.query.entities import Demand
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
-from omnigraph.engine.query.search import TextIndexes
-from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
@@ -139,10 +136,10 @@ class Matcher:
         )
 
     def _memory(self, state: OverlaidState) -> ReadMemory:
-        # What is made of copies is of no use to anybody else.
-        if self.memory is not None and not state.copies:
-            return self.memory
-        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand())
+        if self.memory is None:
+            return ReadMemory.empty()
+        # What is made of copies is of no use to any other read.
+        return ReadMemory.empty(self.memory.engines) if state.copies else self.memory
 
     def _tables(self, plan: MatchPlan) -> dict[str, NodeType | EdgeType]:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}

@@ -23,6 +23,7 @@ from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
+from omnigraph.engine.relational import EnginePool
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
@@ -41,6 +42,12 @@ class ReadMemory:
     topology: TopologyCache
     texts: TextIndexes
     demand: Demand
+    engines: EnginePool
+
+    @classmethod
+    def empty(cls, engines: EnginePool | None = None) -> ReadMemory:
+        """Return what reads begin with, with engines that others use as well if there are any."""
+        return cls(topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), engines=engines or EnginePool())
 
 
 class MatchedRows(Protocol):

@@ -49,7 +49,7 @@ _PIECE_ROWS = 1 << 16
 
 def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a read of stages, in batches of bounded size."""
-    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits)
+    kernel = RelationalKernel(context.memory.engines, context.options.most_memory_bytes, context.limits)
     try:
         first, *others = plan.stages
         rows = _run_sequence(context, first, kernel, schema)
