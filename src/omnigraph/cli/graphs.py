@@ -46,12 +46,12 @@ def open_graph(address: str, *, mode: OpenMode = "read_write") -> LocalBackend:
     return LocalBackend(OpenGraph.open(Storage.open(address), mode=mode), mode)
 
 
-def read_catalog(backend: Backend, branch: str = "main") -> Catalog:
-    """Return the schema that a branch follows."""
+def read_catalog(backend: Backend, branch: str = "main", at: str | None = None) -> Catalog:
+    """Return the schema that a branch follows, or that an earlier state followed."""
     from omnigraph.engine.accepted import catalog_of  # noqa: PLC0415 - the graph is open, so that it is loaded
     from omnigraph.operations.reads import ReadStateRequest  # noqa: PLC0415 - see above
 
-    return catalog_of(backend.execute(ReadStateRequest(branch=branch)).state.schema)
+    return catalog_of(backend.execute(ReadStateRequest(branch=branch, at=at)).state.schema)
 
 
 def _stored(address: str) -> str:

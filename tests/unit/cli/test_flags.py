@@ -25,6 +25,7 @@ MATRIX = {
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "shell": WRITES,
     "alias": NOTHING,
     "branch create": WRITES,
     "branch list": READS,

@@ -134,14 +134,14 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             max_affected=max_affected,
             source_name=source.name,
         )
-        result = _execute(backend, request, asks=max_affected is None and not as_json)
+        result = backend.execute(request) if as_json else execute_asking(backend, request)
     show_mutation(result, as_json=as_json)
     return 0
 
 
-def _execute(backend: Backend, request: MutateRequest, *, asks: bool) -> MutationResult:
-    """Run a mutation; on a terminal, ask before it changes very many entities."""
-    if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
+def execute_asking(backend: Backend, request: MutateRequest) -> MutationResult:
+    """Run a mutation; on a terminal, ask before it changes very many entities, unless it says how many it may."""
+    if request.max_affected is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return backend.execute(request)
     try:
         return backend.execute(replace(request, max_affected=_ASKED_ABOVE))
