@@ -55,7 +55,7 @@ def test_every_noun_has_a_short_repr_that_needs_no_storage(graph):
     assert repr(graph.branch("main")) == f"<Branch main of {graph.uri!r}>"
     assert repr(before) == f"<Snapshot {before.commit.id} of main in {graph.uri!r}>"
     assert repr(graph.schema) == "<Schema: 2 node types, 2 edge types>"
-    assert repr(graph.log(limit=1)) == "<Log of main: 1 commits, more follow>"
+    assert repr(graph.log(limit=1)) == "<Log of main: 1 commit, more follow>"
     assert repr(graph.diff(before)) == f"<Diff from {before.commit.id} to {graph.at('main').commit.id}>"
 
 

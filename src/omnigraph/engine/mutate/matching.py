@@ -20,7 +20,7 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
-from omnigraph.engine.query.context import QueryContext, ReadMemory
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsVersions
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
 from omnigraph.engine.query.limits import Limits
@@ -105,6 +105,7 @@ class Matcher:
     catalog: Catalog
     staging: MutationStaging
     runtime: Runtime
+    versions: SupportsVersions
     memory: ReadMemory | None = None
 
     def run(self, plan: MatchPlan, given: RequestValues) -> Matched:
@@ -128,6 +129,7 @@ class Matcher:
                 plan=steps,
                 trace=start_trace(steps, facts, counters),
                 embed=_embed_nothing,
+                versions=self.versions,
             )
             found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
         names = [f"#{at}" for at in range(found.num_columns)]

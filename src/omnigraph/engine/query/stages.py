@@ -412,4 +412,4 @@ class _TableRows:
         message = f"an entity of a group: {variable}"
         raise InternalError(message)
 
-    entity_rows = entity_types = entity_ids
+    entity_rows = entity_types = entity_versions = entity_ids

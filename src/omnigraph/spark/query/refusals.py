@@ -23,6 +23,7 @@ from omnigraph.ir.model import (
     UnionScan,
     Unwind,
     Walk,
+    asks_versions,
     inner_values,
     operands_of,
 )
@@ -35,12 +36,16 @@ def check_lowerable(plan: QueryPlan) -> None:
         SparkUnsupportedError: names the construct.
     """
     for construct, text in _refused(plan):
-        details = BadValue(what="construct", value=construct, expected="a read without search, ranking or path")
+        details = BadValue(
+            what="construct", value=construct, expected="a read without search, ranking, path or version"
+        )
         raise SparkUnsupportedError(f"{construct} does not run on Spark: {text}", details=details)
 
 
 def _refused(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     """Yield every construct that does not run, with its text."""
+    if asks_versions(plan.read):
+        yield "version", "it asks the history of the graph"
     if plan.read.ranking is not None:
         yield _function(plan.read.ranking), str(plan.read.ranking)
     for step, _ in walk(plan.steps, plan.variables):

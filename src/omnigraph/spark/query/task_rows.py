@@ -105,6 +105,11 @@ class CarriedRows:
         """Return a number for each entity, which is that of the first of these rows that holds it."""
         return pa.array(first_rows([self._rows.column(name) for name in self._layout.identity(variable)]), pa.int64())
 
+    def entity_versions(self, variable: str) -> pa.Array:
+        """Refuse: what asks for it was turned away before anything ran."""
+        message = f"versions among carried rows: {variable}"
+        raise InternalError(message)
+
     def value(self, name: str) -> pa.Array:
         """Return a value that travels with the rows."""
         return one_array(self._rows.column(self._layout.name(VALUE, name)))
