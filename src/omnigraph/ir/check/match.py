@@ -24,7 +24,7 @@ from omnigraph.ir.check.tree import (
     Direction,
     Operand,
 )
-from omnigraph.ir.check.values import check_inline_value
+from omnigraph.ir.check.values import check_inline_value, expect_members
 from omnigraph.ir.types import PATH, are_comparable, item_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.build_clauses import edge_reading
@@ -316,6 +316,7 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         if operand.definition is not None and is_blob(operand):
             raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)
     _check_sides(clause, _comparand(left, scope), _comparand(right, scope), scope)
+    expect_members(left, clause.op, right, scope)
     return CheckedFilter(left=left, op=clause.op, right=right, span=clause.span)
 
 

@@ -24,7 +24,12 @@ from omnigraph.ir.check.tree import (
     CheckedUpdateMatched,
     Operand,
 )
-from omnigraph.ir.check.values import check_assigned_value, check_computed_value, check_tested_value
+from omnigraph.ir.check.values import (
+    check_assigned_value,
+    check_computed_value,
+    check_tested_member,
+    check_tested_value,
+)
 from omnigraph.ir.model import InsertMode
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
@@ -310,4 +315,5 @@ def _check_predicate(
     if prop.type.is_list or prop.type.is_vector:
         message = f"'{prop.name}' is {prop.type}, which cannot be compared"
         raise scope.violation("T7", message, predicate.property.span)
+    check_tested_member(prop, predicate.op, predicate.value, scope)
     return CheckedPredicate(property=prop, op=predicate.op, value=check_tested_value(prop, predicate.value, scope))

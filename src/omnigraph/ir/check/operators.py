@@ -17,6 +17,7 @@ from omnigraph.ir.check.expressions import (
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
+from omnigraph.ir.check.values import expect_members
 from omnigraph.ir.functions import DATE_UNITS, FOREIGN, FUNCTIONS, MOMENT_UNITS, Function
 from omnigraph.ir.types import (
     BOOL,
@@ -145,6 +146,7 @@ def _check_condition(expression: ast.Logical | ast.Not | ast.Comparison | ast.Nu
 def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand, Operand]:
     left, right = check_expression(expression.left, scope), check_expression(expression.right, scope)
     first, second = value_type(left, scope), value_type(right, scope)
+    expect_members(left, expression.op, right, scope)
     match expression.op:
         case "in" | "not in":
             _check_member(expression, second, first, scope)

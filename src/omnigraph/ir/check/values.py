@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
@@ -152,12 +153,45 @@ def _check_vector(prop: PropertyDef, value: ast.Literal, given: PropertyType, sc
         raise scope.violation("T3", message, value.span)
 
 
-def _check_enum(prop: PropertyDef, value: ast.Literal, scope: Scope) -> None:
-    allowed = prop.type.enum_values
+def _check_enum(prop: PropertyDef, value: ast.Expression, scope: Scope) -> None:
+    _expect_member(f"'{prop.name}'", prop.type.enum_values, value, scope)
+
+
+# Comparisons that only a member of an enum can pass, or fail.
+_EQUALITIES = frozenset({"=", "!=", "in", "not in", "contains"})
+
+
+def expect_members(left: Operand, op: str, right: Operand, scope: Scope) -> None:
+    """Refuse a literal that an enum is compared with and can never be, on either side.
+
+    Raises:
+        QueryTypeError: it is none of the values.
+    """
+    is_part_of_text = op == "contains" and left.type is not None and not left.type.is_list
+    if op not in _EQUALITIES or is_part_of_text:
+        return
+    for operand, other in ((left, right.expression), (right, left.expression)):
+        allowed = None if operand.type is None else operand.type.enum_values
+        what = str(operand.type) if operand.definition is None else f"'{operand.definition.name}'"
+        for item in other.items if isinstance(other, ast.ListLiteral | ast.ListExpression) else (other,):
+            _expect_member(what, allowed, item, scope)
+
+
+def _expect_member(what: str, allowed: Sequence[str] | None, value: ast.Expression, scope: Scope) -> None:
     if allowed is None or not isinstance(value, ast.StringLiteral) or value.value in allowed:
         return
-    message = f"'{value.value}' is not a value of '{prop.name}': expected {', '.join(allowed)}"
+    message = f"'{value.value}' is not a value of {what}: expected {', '.join(allowed)}"
     raise scope.violation("T3", message, value.span, suggestion=did_you_mean(value.value, allowed))
+
+
+def check_tested_member(prop: PropertyDef, op: str, value: ast.Expression, scope: Scope) -> None:
+    """Refuse a literal that the property of a ``where`` can never be.
+
+    Raises:
+        QueryTypeError: the property is an enum, and this is none of its values.
+    """
+    if op in _EQUALITIES:
+        _check_enum(prop, value, scope)
 
 
 def _now(prop: PropertyDef, value: ast.Now, scope: Scope) -> Operand:
