@@ -88,9 +88,10 @@ class EnginePool:
         return idle
 
     def give_back(self, engine: RelationalEngine) -> None:
-        """Keep an engine that has finished for the next read, or end it where enough are kept."""
+        """Keep an engine that has finished for the next read, unless it has spilled or enough are kept."""
+        has_spilled = any(engine.folder.path.iterdir())
         with self._lock:
-            is_kept = not self._is_closed and len(self._idle) < _MOST_IDLE
+            is_kept = not self._is_closed and not has_spilled and len(self._idle) < _MOST_IDLE
             if is_kept:
                 self._idle.append(engine)
         if not is_kept:

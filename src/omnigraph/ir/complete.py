@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, Scalar
-from omnigraph.ir.functions import FUNCTIONS
+from omnigraph.ir.functions import FUNCTIONS, GRAMMAR_FUNCTIONS
 from omnigraph.ir.visible_names import Owner, VisibleNames, read_names
 from omnigraph.lang.gq.parser import scan_queries, words_of
 from omnigraph.lang.lalr import Scan
@@ -23,33 +22,6 @@ _STRING_OR_COMMENT = re.compile(
     r"""|//[^\n]*(?:\n|(?P<open3>\Z))|/\*[\s\S]*?(?:\*/|(?P<open4>\Z))"""
 )
 
-# Functions that the grammar knows by name: what they take, and one line about them.
-_GRAMMAR_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "now": ("now()", "the moment of the request"),
-        "date": ('date("…")', "a Date"),
-        "datetime": ('datetime("…")', "a DateTime"),
-        "nearest": ("nearest($x.vector, query)", "how near a vector is, to order by"),
-        "bm25": ("bm25($x.text, query)", "how well a text fits words, to order by"),
-        "rrf": ("rrf(ranking, ranking, [k])", "two rankings as one"),
-        "search": ("search($x.text, query)", "whether a text has all the words"),
-        "match_text": ("match_text($x.text, query)", "whether a text has any of the words"),
-        "fuzzy": ("fuzzy($x.text, query, [edits])", "whether a text has words like these"),
-        "count": ("count([distinct] any)", "how many values are not NULL, or rows: count(*)"),
-        "sum": ("sum([distinct] number)", "the sum as F64"),
-        "sum_int": ("sum_int([distinct] integer)", "the exact sum as I64"),
-        "avg": ("avg([distinct] number)", "the mean"),
-        "min": ("min(any)", "the least value"),
-        "max": ("max(any)", "the greatest value"),
-        "collect": ("collect([distinct] any)", "the values as a list"),
-        "median": ("median(number)", "the middle value"),
-        "percentile": ("percentile(number, fraction)", "the value below which a fraction lies"),
-        "stddev": ("stddev(number)", "the standard deviation of a sample"),
-        "variance": ("variance(number)", "the variance of a sample"),
-        "any": ("any(condition)", "whether the condition is true for a row"),
-        "every": ("every(condition)", "whether the condition is true for every row"),
-    }
-)
 _AGGREGATES = frozenset({"COUNT", "AGGREGATE"})
 _FUNCTION_TERMINALS = _AGGREGATES | {"NOW", "NEAREST", "BM25", "RRF", "TEXT_FUNCTION", "FUZZY", "DATE", "DATETIME"}
 _BLOCKS = frozenset({"EXISTS", "NOT", "COUNT", "CASE"})
@@ -222,7 +194,7 @@ class _Place:
             terminals -= _AGGREGATES
         for terminal in sorted(terminals):
             for word in words_of(terminal):
-                signature, about = _GRAMMAR_FUNCTIONS[word]
+                signature, about = GRAMMAR_FUNCTIONS[word]
                 yield self._item(word, "function", signature, about)
 
     def _keywords(self) -> Iterator[Completion]:

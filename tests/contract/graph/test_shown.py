@@ -127,6 +127,36 @@ def test_rows_become_networks_of_what_the_query_found(graph):
     assert list(either.edges()) == [(("Person", "bo"), ("Person", HOSTILE))]
 
 
+@pytest.mark.parametrize(
+    ("clauses", "projections", "nodes", "edges"),
+    [
+        ("$p: Person $p.name = 'bo' or $p.name = 'x' $p knows $q", "$p, $q", 2, [("Knows", 0)]),
+        ("$p: Person $p.name = 'bo' optional { $p worksIn $t }", "$p, $t", 1, []),
+        ("$p: Person optional { $p $w:worksIn $t }", "$p, $t, $w.key", 3, [("WorksIn", 0), ("WorksIn", 1)]),
+        ("$p: Person $p $w:worksIn $t where $w.key = 'boss'", "$p, $t", 2, [("WorksIn", 0)]),
+        ("$p: Person { name: 'bo' } path $w: $p knows{1,2} $q", "$p, $q, length($w) as n", 2, [("Knows{1,2}", 0)]),
+        ("$p: Person $p worksIn $t", "$t, count($p) as n", 1, []),
+    ],
+)
+def test_rows_of_every_kind_of_match_become_a_network(graph, clauses, projections, nodes, edges):
+    found = rows(graph, clauses, projections).to_networkx()
+    assert len(found) == nodes
+    assert sorted(key for _, _, key in found.edges(keys=True)) == edges
+
+
+def test_rows_of_stages_become_a_network_of_the_last_one(graph):
+    text = "query q() { match { $p: Person } with { $p as who } match { $who worksIn $t } return { $who, $t } }"
+    found = graph.query(text).to_networkx()
+    assert sorted(found.nodes) == [("Person", HOSTILE), ("Team", "lab")]
+    assert [key for _, _, key in found.edges(keys=True)] == [("WorksIn", 0)]
+
+
+def test_nodes_of_a_union_are_not_told_apart(graph):
+    text = "query q() { match { $p: Person } return { $p } union match { $t: Team } return { $t } }"
+    with pytest.raises(ResultWithoutNodesError):
+        graph.query(text).to_networkx()
+
+
 def test_a_whole_state_becomes_a_network(graph):
     everything = graph.to_networkx()
     assert everything.nodes["Person", "bo"] == {"name": "bo"}

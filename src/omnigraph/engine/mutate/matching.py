@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
-from omnigraph.engine.query.context import QueryContext, ReadMemory
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsVersions
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
 from omnigraph.engine.query.limits import Limits
@@ -34,11 +35,17 @@ from omnigraph.ir.model import (
     BlockValue,
     BoundEntity,
     Expand,
+    Filter,
     MatchPlan,
+    Narrow,
     NodeScan,
     Operator,
     OptionalJoin,
     Scalarlike,
+    UnionScan,
+    Unwind,
+    Walk,
+    Widen,
 )
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters
@@ -98,6 +105,7 @@ class Matcher:
     catalog: Catalog
     staging: MutationStaging
     runtime: Runtime
+    versions: SupportsVersions
     memory: ReadMemory | None = None
 
     def run(self, plan: MatchPlan, given: RequestValues) -> Matched:
@@ -121,6 +129,7 @@ class Matcher:
                 plan=steps,
                 trace=start_trace(steps, facts, counters),
                 embed=_embed_nothing,
+                versions=self.versions,
             )
             found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
         names = [f"#{at}" for at in range(found.num_columns)]
@@ -145,14 +154,28 @@ class Matcher:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}
 
     def _owners(self, operators: Iterable[Operator]) -> Iterator[NodeType | EdgeType]:
+        """Yield every type that the operators look at: the match depends on it, and sees what is pending in it."""
         for operator in operators:
-            if isinstance(operator, NodeScan):
-                yield self.catalog.nodes[operator.type_name]
-            elif isinstance(operator, Expand):
-                edge = self.catalog.edges[operator.edge]
-                yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
-            elif isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
-                yield from self._owners(operator.inner)
+            match operator:
+                case NodeScan():
+                    yield self.catalog.nodes[operator.type_name]
+                case UnionScan():
+                    yield from (self.catalog.nodes[name] for name in operator.type_names)
+                case Expand():
+                    yield from self._walked([operator.edge])
+                case Walk():
+                    yield from self._walked(operator.edges)
+                case AntiJoin() | OptionalJoin() | BlockValue():
+                    yield from self._owners(operator.inner)
+                case Narrow() | Widen() | Filter() | Unwind():
+                    pass
+                case _:
+                    assert_never(operator)
+
+    def _walked(self, edges: Iterable[str]) -> Iterator[NodeType | EdgeType]:
+        for name in edges:
+            edge = self.catalog.edges[name]
+            yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
 
 
 def _embed_nothing(*asked: object) -> Sequence[float]:

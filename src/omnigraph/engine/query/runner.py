@@ -17,6 +17,7 @@ from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.engine.versions import EntityVersions
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
@@ -121,6 +122,7 @@ class QueryRunner:
             plan=plan,
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
+            versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
         )
         return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 

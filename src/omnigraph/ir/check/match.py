@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_text, is_blob, text_rule
+from omnigraph.ir.check.expressions import check_text, identity_hint, is_blob, text_rule
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
@@ -62,7 +62,8 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         prop = node.get(predicate.property.text)
         if prop is None:
             message = f"type '{node.name}' has no property '{predicate.property.text}'"
-            suggestion = did_you_mean(predicate.property.text, [item.name for item in node.properties])
+            suggestion = identity_hint(predicate.property.text, name, node)
+            suggestion = suggestion or did_you_mean(predicate.property.text, [item.name for item in node.properties])
             raise scope.violation("T2", message, predicate.property.span, suggestion=suggestion)
         if _is_plain_value(predicate.value, scope):
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
@@ -330,7 +331,7 @@ def _comparand(operand: Operand, scope: Scope) -> PropertyType:
         message = f"node variable '${operand.expression.name}' cannot be compared"
         raise scope.violation("T7", message, operand.span, suggestion="compare one of its properties")
     if operand.type is None or isinstance(operand.expression, ast.AliasRef):
-        raise scope.violation("T7", "an alias has no value in match", operand.span)
+        raise scope.violation("T7", "an alias has no value in match", operand.span, suggestion=operand.hint)
     return operand.type
 
 

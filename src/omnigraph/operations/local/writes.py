@@ -88,6 +88,7 @@ def _mutate(
             schema_hash=schema.hash,
             embedder=graph.embedder,
             memory=graph.reads.memory,
+            history=graph.store.refs,
             max_affected=request.max_affected,
         )
 
