@@ -24,7 +24,11 @@ from omnigraph.ir.check.tree import (
     CheckedUpdateMatched,
     Operand,
 )
-from omnigraph.ir.check.values import check_assigned_value, check_computed_value, check_tested_value
+from omnigraph.ir.check.values import (
+    check_assigned_value,
+    check_computed_value,
+    check_tested_value,
+)
 from omnigraph.ir.model import InsertMode
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -372,7 +373,25 @@ def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[s
         if not (equals and owner and path):
             raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
         sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
+    _refuse_unused(mapped, sources)
     return sources
+
+
+def _refuse_unused(mapped: Mapping[str, Mapping[str, str]], sources: Sequence[Source]) -> None:
+    """Refuse columns of a type that no file with columns is given for."""
+    tabular = [source for source in sources if not (source.path == STDIN or source.is_jsonl)]
+    known = [source.type_name or source.stem for source in tabular]
+    for owner, columns in mapped.items():
+        if owner in known:
+            continue
+        value = f"{owner}.{next(iter(columns))}"
+        if not tabular:
+            message, hint = "only CSV and Parquet files have columns", "leave --column out: JSONL names the properties"
+        else:
+            near = difflib.get_close_matches(owner, known, n=1)
+            message = f"no CSV or Parquet file of type '{owner}' is given"
+            hint = f"did you mean '{near[0]}'?" if near else f"give it with --table {owner}=FILE"
+        raise usage_error(f"--column {value}: {message}", value=value, expected="a column of a file", hint=hint)
 
 
 def read_clusters(texts: Sequence[str]) -> ClusterBy | None:

@@ -157,14 +157,14 @@ def _done(table: OptimizedTable) -> Iterator[str]:
         yield "up to date"
 
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw])")
 
 
 def parse_duration(text: str) -> int:
-    """Return how many seconds a number with a unit is; without one it is seconds.
+    """Return how many seconds a number with a unit is.
 
-    >>> parse_duration("90"), parse_duration("2h")
+    >>> parse_duration("90s"), parse_duration("2h")
     (90, 7200)
 
     Raises:
@@ -192,7 +192,7 @@ def cleanup(
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="TIME", help="Keep states that were current within this period, such as 30d."
+            "--older-than", metavar="TIME", help="Keep states that were current within this period, such as 12h or 30d."
         ),
     ] = None,
     confirm: Annotated[

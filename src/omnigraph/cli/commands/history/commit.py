@@ -45,6 +45,7 @@ from omnigraph.operations.history import (
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.values.formats import STORAGE_FORMAT
+from omnigraph.values.temporal import format_datetime
 
 app = new_group(
     "List and show commits, and what they changed.",
@@ -131,10 +132,13 @@ def show(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit of any branch; times are in microseconds since 1970 (UTC)."""
+    """Show one commit of any branch; times are UTC, in JSON microseconds since 1970."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
-        document = backend.execute(GetCommitRequest(commit_id=commit_id)).to_json()
-    lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
+        found = backend.execute(GetCommitRequest(commit_id=commit_id))
+    document = found.to_json()
+    moments = {"created_at": found.created_at_ms, "published_at": found.published_at_ms}
+    shown = document | {key: format_datetime(moment_ms) for key, moment_ms in moments.items()}
+    lines = [f"{key}: {_text(value)}" for key, value in shown.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
     return 0
 
