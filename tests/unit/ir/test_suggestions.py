@@ -152,7 +152,7 @@ edge MemberOf: Person -> Team { role: String? }
         ("match { $p: Person } return { $p.name as label } limit 3 per { labl }", "did you mean 'label'?"),
         ("match { $p: Person } with { count(*) as total } having totl > 1 return { total }", "did you mean 'total'?"),
         (
-            "match { $p: Person } return { $p.age as label } union match { $q: Person } return { $q.age } order { labl }",
+            "match { $p: Team } return { $p.name as label } union match { $p: Team } return { $p.name } order { labl }",
             "did you mean 'label'?",
         ),
         ("match { $p: Person age > 1 } return { $p }", "did you mean '$p.age'?"),
