@@ -6,7 +6,7 @@ hold everything from the text of a question to its rows as Python values. The co
 from opening the database to the rows of the first question. No figure makes it fail: they depend on the machine, whose
 load is printed with them.
 
-Usage: python bench/query.py [--size S|M|XS] [--rounds N] [--data DIR]
+Usage: python bench/query.py [--size S|M|XS] [--rounds N] [--data DIR] [--only TEXT]
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="S")
     parser.add_argument("--rounds", type=int, default=5, help="ask for every key so many times")
     parser.add_argument("--data", type=Path, metavar="DIR", help="keep the generated files here")
+    parser.add_argument("--only", metavar="TEXT", default="", help="ask only what has this in its title")
     parser.add_argument("--load", metavar="ENGINE", help=argparse.SUPPRESS)
     parser.add_argument("--cold", nargs=2, metavar=("ENGINE", "TITLE"), help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -85,20 +86,26 @@ def _report(arguments: argparse.Namespace, dataset: Dataset, data: Path, work: P
     console.print(_cold_table(names, arguments, work))
     engines = {name: ENGINES[name](work) for name in names}
     try:
-        console.print(_warm_table(engines, parameters_of(dataset), arguments.rounds))
+        cases = [case for case in CASES if arguments.only in case.title]
+        console.print(_warm_table(cases, engines, parameters_of(dataset), arguments.rounds))
     finally:
         for engine in engines.values():
             engine.close()
     console.print(_machine_load())
 
 
-def _warm_table(engines: Mapping[str, Engine], parameters: Mapping[KeyKind, list[Parameters]], rounds: int) -> Table:
+def _warm_table(
+    cases: Sequence[Case],
+    engines: Mapping[str, Engine],
+    parameters: Mapping[KeyKind, list[Parameters]],
+    rounds: int,
+) -> Table:
     table = Table("warm, ms", title_justify="left")
     for name in engines:
         table.add_column(f"{name} median", justify="right")
         table.add_column("p95", justify="right")
     table.add_column("x best other", justify="right")
-    for case in CASES:
+    for case in cases:
         asked = {name: engine for name, engine in engines.items() if engine.text_of(case) is not None}
         keys = parameters[case.keys]
         agreed = _compare(case, asked, keys)
@@ -117,7 +124,7 @@ def _cold_table(names: Sequence[str], arguments: argparse.Namespace, work: Path)
     for name in names:
         table.add_column(name, justify="right")
     table.add_column("x best other", justify="right")
-    for title in COLD_TITLES:
+    for title in (title for title in COLD_TITLES if arguments.only in title):
         took = {name: _child("--cold", [name, title], arguments, work) * 1000 for name in names}
         table.add_row(title, *(_shown(value) for value in took.values()), _ratio(took))
     return table

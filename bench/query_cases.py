@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from bench.generate import Dataset, Stream
 
-KeyKind = Literal["person", "text", "vector", "hybrid", "none"]
+KeyKind = Literal["person", "pair", "text", "vector", "hybrid", "day", "none"]
 GraphName = Literal["social", "items"]
 Parameters = dict[str, object]
 
@@ -25,6 +25,8 @@ DIMENSION = 128
 _DEGREE_RANKS = (0.01, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0)
 _TEXTS = ("quiet river", "writes letter", "graph", "early morning bridge", "every number")
 _SEED = 7
+# What an update writes: every time something else, so that no engine is spared the work.
+_DAYS = tuple(f"2025-01-{day:02}" for day in range(1, 9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Case:
         keys: what its parameters are.
         graph: which graph it is asked of.
         is_ordered: whether the rows come in one order only.
+        is_write: whether it changes the graph; its answer is how many entities it changed.
     """
 
     title: str
@@ -48,6 +51,7 @@ class Case:
     keys: KeyKind = "none"
     graph: GraphName = "social"
     is_ordered: bool = False
+    is_write: bool = False
 
 
 def _from_person(body: str) -> str:
@@ -62,6 +66,12 @@ def _hops(count: int) -> str:
         met = f'SELECT DISTINCT "to" AS n FROM Knows SEMI JOIN h{hop - 1} ON "from" = n'  # noqa: S608 - numbers only
         parts.append(f"h{hop} AS MATERIALIZED (SELECT n FROM ({met}) {before} WHERE n <> $slug)")  # noqa: S608 - as above
     return "WITH " + ", ".join(parts)
+
+
+def _distance(most: int) -> str:
+    """Return the SQL that finds how many hops one person is from another, up to so many."""
+    met = " UNION ALL ".join(f"SELECT {hop} AS d FROM h{hop} WHERE n = $other" for hop in range(1, most + 1))  # noqa: S608 - numbers only
+    return f"{_hops(most)} SELECT d FROM ({met})"  # noqa: S608 - as above
 
 
 def _nearest_after(hops: int) -> str:
@@ -176,6 +186,70 @@ CASES = (
         graph="items",
         is_ordered=True,
     ),
+    Case(
+        title="friends of everybody, none counts too, first 20",
+        gq="query q() { match { $p: Person  optional { $p knows $f } } return { $p.slug, count($f) as n }"
+        " order { n, $p.slug } limit 20 }",
+        cypher="MATCH (p:Person) OPTIONAL MATCH (p)-[:Knows]->(f:Person) WITH p, count(DISTINCT f) AS n"
+        " RETURN p.slug, n ORDER BY n, p.slug LIMIT 20",
+        sql='SELECT slug, count(DISTINCT "to") AS n FROM Person LEFT JOIN Knows ON "from" = slug'
+        " GROUP BY slug ORDER BY n, slug LIMIT 20",
+        is_ordered=True,
+    ),
+    Case(
+        title="distinct ends of two hops",
+        gq=_from_person("$p knows $f  $f knows $c") + " return distinct { $c.slug as slug } }",
+        cypher="MATCH (p:Person {slug: $slug})-[:Knows]->(:Person)-[:Knows]->(c:Person) RETURN DISTINCT c.slug",
+        sql='SELECT DISTINCT "to" FROM Knows WHERE "from" IN (SELECT "to" FROM Knows WHERE "from" = $slug)',
+        keys="person",
+    ),
+    Case(
+        title="the 3 oldest employees of every organisation",
+        gq="query q() { match { $p: Person  $p worksAt $o  $p.age is not null }"
+        " return { $o.slug as org, $p.slug as person, $p.age as age }"
+        " order { $p.age desc, $p.slug } limit 3 per { $o.slug } }",
+        cypher="MATCH (p:Person)-[:WorksAt]->(o:Organisation) WHERE p.age IS NOT NULL"
+        " WITH o, list_sort(collect(concat(CAST(999 - p.age AS STRING), p.slug))) AS best UNWIND best[1:3] AS one"
+        " RETURN o.slug, substring(one, 4, 100), 999 - CAST(substring(one, 1, 3) AS INT64)",
+        sql='SELECT "to", slug, age FROM Person JOIN WorksAt ON "from" = slug WHERE age IS NOT NULL'
+        ' QUALIFY row_number() OVER (PARTITION BY "to" ORDER BY age DESC, slug) <= 3',
+    ),
+    Case(
+        title="shortest path between two persons, 1..6",
+        gq="query q($slug: String, $other: String) { match { $a: Person { slug: $slug }  $b: Person { slug: $other }"
+        "  path $p: $a knows{1,6} $b } return { length($p) as n } }",
+        cypher="MATCH (a:Person {slug: $slug})-[e:Knows* SHORTEST 1..6]->(b:Person {slug: $other}) RETURN length(e)",
+        sql=_distance(6),
+        keys="pair",
+    ),
+    Case(
+        title="whole graph: triangles, every edge",
+        gq="query q() { match { $a: Person  $a $x:knows $b  $b $y:knows $c  $a $z:knows $c }"
+        " return { count($c) as n } }",
+        # Its intersection of neighbours counts parallel edges in a way of its own.
+        cypher=None,
+        sql='WITH d AS MATERIALIZED (SELECT "from" AS f, "to" AS t, count(*) AS n FROM Knows GROUP BY ALL)'
+        " SELECT sum(x.n * y.n * z.n) FROM d x JOIN d y ON x.t = y.f JOIN d z ON z.f = x.f AND z.t = y.t",
+    ),
+    Case(
+        title="whole graph: triangles, linked persons",
+        gq="query q() { match { $a: Person  $a knows $b  $b knows $c  $a knows $c } return { count($c) as n } }",
+        cypher="MATCH (a:Person)-[:Knows]->(b:Person)-[:Knows]->(c:Person), (a)-[:Knows]->(c)"
+        " WITH DISTINCT a, b, c RETURN count(*)",
+        sql='WITH d AS MATERIALIZED (SELECT DISTINCT "from" AS f, "to" AS t FROM Knows)'
+        " SELECT count(*) FROM d x JOIN d y ON x.t = y.f JOIN d z ON z.f = x.f AND z.t = y.t",
+    ),
+    Case(
+        title="update by pattern, about 10,000 edges of size S",
+        gq='query q($day: Date) { match { $p: Person { country: "at" }  $p $e:knows $f  $f.age < 50 }'
+        " update $e set { since: $day } }",
+        cypher="MATCH (p:Person {country: 'at'})-[e:Knows]->(f:Person) WHERE f.age < 50"
+        " SET e.since = date($day) RETURN count(*)",
+        sql='UPDATE Knows SET since = $day::DATE FROM Person p, Person f WHERE "from" = p.slug AND "to" = f.slug'
+        " AND p.country = 'at' AND f.age < 50",
+        keys="day",
+        is_write=True,
+    ),
 )
 
 
@@ -184,8 +258,11 @@ def parameters_of(dataset: Dataset) -> dict[KeyKind, list[Parameters]]:
     vectors = np.round(Stream(_SEED).fractions(len(_TEXTS) * DIMENSION), 3).reshape(-1, DIMENSION).tolist()
     texts = [{"text": text} for text in _TEXTS]
     nearest = [{"vec": vector} for vector in vectors]
+    persons = _persons_by_degree(dataset)
     return {
-        "person": [{"slug": slug} for slug in _persons_by_degree(dataset)],
+        "person": [{"slug": slug} for slug in persons],
+        "pair": [{"slug": one, "other": other} for one, other in zip(persons, reversed(persons), strict=True)],
+        "day": [{"day": day} for day in _DAYS],
         "text": texts,
         "vector": nearest,
         "hybrid": [{**one, **other} for one, other in zip(texts, nearest, strict=True)],

@@ -78,7 +78,10 @@ class _Omnigraph(Engine):
                 _build_indexes(session)
 
     def ask(self, case: Case, parameters: Parameters) -> Rows:
-        result = self._session(case.graph).query(case.gq, parameters)
+        session = self._session(case.graph)
+        if case.is_write:
+            return [(session.mutate(case.gq, parameters).updated,)]
+        result = session.query(case.gq, parameters)
         return [tuple(row.values()) for row in result.rows()]
 
     def close(self) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.planner import RULES
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import decode_parameter_text
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Runtime
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
+from tests.corpus.ways import ways_to_read
 from tests.query_graph import build_indexes
 from tests.query_oracle import Fault, Graph, Illegal, Kind, evaluate, read_schema
 from tests.query_oracle.agreement import arrow_kind, table_rows
@@ -32,7 +31,6 @@ SCHEMA, SEED = ((FOLDER / f"graph{suffix}").read_text(encoding="utf-8") for suff
 CASES = load_cases(FOLDER)
 # The instant at which seeded worlds stand still.
 NOW_MS = 1_700_000_000_000
-MODES = ("indexed", "csr")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -66,7 +64,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_engine_gives_what_the_case_says(case: Case, session: Session) -> None:
     expected = read_expectation(case.sections["expect"])
-    for options in _ways():
+    for options in ways_to_read(session, case.sections["query"], _parameters(case)):
         if expected.verdict.startswith("error "):
             with pytest.raises(OmnigraphError) as caught:
                 _query(session, case, options).to_arrow()
@@ -88,12 +86,6 @@ def _query(session: Session, case: Case, options: QueryOptions) -> Any:
     return session.query(
         case.sections["query"], _parameters(case), params_form="strict", options=options, source_name=case.id
     )
-
-
-def _ways() -> Iterator[QueryOptions]:
-    """Both modes with every rule, then without each rule, the modes in turns."""
-    yield from (QueryOptions(mode=mode) for mode in MODES)
-    yield from (QueryOptions(mode=mode, rules_off=frozenset({rule})) for rule, mode in zip(RULES, cycle(MODES)))
 
 
 def _answer(case: Case) -> Any:

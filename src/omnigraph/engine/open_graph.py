@@ -110,6 +110,7 @@ class OpenGraph:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
         self._auto_maintenance.close()
         self.calls.close()
+        self.reads.close()
         self.embedder.close()
         self.store.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +21,13 @@ from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsVersions
-from omnigraph.engine.query.entities import Demand
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
-from omnigraph.engine.query.search import TextIndexes
-from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.scratch import ScratchFolder
-from omnigraph.engine.versions import known_versions
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     NOW_PARAMETER,
@@ -38,11 +35,17 @@ from omnigraph.ir.model import (
     BlockValue,
     BoundEntity,
     Expand,
+    Filter,
     MatchPlan,
+    Narrow,
     NodeScan,
     Operator,
     OptionalJoin,
     Scalarlike,
+    UnionScan,
+    Unwind,
+    Walk,
+    Widen,
 )
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters
@@ -142,23 +145,37 @@ class Matcher:
         )
 
     def _memory(self, state: OverlaidState) -> ReadMemory:
-        # What is made of copies is of no use to anybody else.
-        if self.memory is not None and not state.copies:
-            return self.memory
-        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), versions=known_versions())
+        if self.memory is None:
+            return ReadMemory.empty()
+        # What is made of copies is of no use to any other read.
+        return ReadMemory.empty(self.memory.engines) if state.copies else self.memory
 
     def _tables(self, plan: MatchPlan) -> dict[str, NodeType | EdgeType]:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}
 
     def _owners(self, operators: Iterable[Operator]) -> Iterator[NodeType | EdgeType]:
+        """Yield every type that the operators look at: the match depends on it, and sees what is pending in it."""
         for operator in operators:
-            if isinstance(operator, NodeScan):
-                yield self.catalog.nodes[operator.type_name]
-            elif isinstance(operator, Expand):
-                edge = self.catalog.edges[operator.edge]
-                yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
-            elif isinstance(operator, AntiJoin | OptionalJoin | BlockValue):
-                yield from self._owners(operator.inner)
+            match operator:
+                case NodeScan():
+                    yield self.catalog.nodes[operator.type_name]
+                case UnionScan():
+                    yield from (self.catalog.nodes[name] for name in operator.type_names)
+                case Expand():
+                    yield from self._walked([operator.edge])
+                case Walk():
+                    yield from self._walked(operator.edges)
+                case AntiJoin() | OptionalJoin() | BlockValue():
+                    yield from self._owners(operator.inner)
+                case Narrow() | Widen() | Filter() | Unwind():
+                    pass
+                case _:
+                    assert_never(operator)
+
+    def _walked(self, edges: Iterable[str]) -> Iterator[NodeType | EdgeType]:
+        for name in edges:
+            edge = self.catalog.edges[name]
+            yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
 
 
 def _embed_nothing(*asked: object) -> Sequence[float]:

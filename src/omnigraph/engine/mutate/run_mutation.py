@@ -33,6 +33,7 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
+from omnigraph.values.counts import counted
 
 
 @record
@@ -78,6 +79,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
     parameters: Mapping[str, Any] | ParameterRows,
     *,
     actor: str | None = None,
+    message: str | None = None,
     expected_head: CommitId | None = None,
     on_conflict: OnConflict = "rerun",
     schema_hash: str | None = None,
@@ -98,6 +100,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         plan: the mutation.
         parameters: a decoded value for every declared parameter, for one call or for several.
         actor: who asks for it.
+        message: what the commit says.
         expected_head: the commit that the branch must be at, also when nothing matches.
         on_conflict: ``refuse`` raises instead when rows that it was decided on have changed.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
@@ -121,7 +124,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         plan, calls = embed_inserts(plan, calls, catalog, embedder, branch_writer.services.runtime.clock.now_ms())
     plan, calls = decode_blobs(plan, calls)
     kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
-    txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
+    txn = branch_writer.begin(kind, actor=actor, message=message, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
     run = _Run(
         catalog=catalog,
@@ -217,7 +220,9 @@ class _Run:
         count, most = self.affected.nodes + self.affected.edges, self.max_affected
         if most is not None and count > most:
             details = LimitExceeded(resource="affected entities", limit=most, actual=count)
-            raise AffectedLimitError(f"{count} entities would change, and at most {most} may", details=details)
+            raise AffectedLimitError(
+                f"{counted(count, 'entity', 'entities')} would change, and at most {most} may", details=details
+            )
 
 
 def _is_insert_only(plan: MutationPlan) -> bool:

@@ -23,7 +23,8 @@ from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
-from omnigraph.engine.versions import KnownVersions
+from omnigraph.engine.relational import EnginePool
+from omnigraph.engine.versions import KnownVersions, known_versions
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
@@ -42,7 +43,19 @@ class ReadMemory:
     topology: TopologyCache
     texts: TextIndexes
     demand: Demand
+    engines: EnginePool
     versions: KnownVersions
+
+    @classmethod
+    def empty(cls, engines: EnginePool | None = None) -> ReadMemory:
+        """Return what reads begin with, with engines that others use as well if there are any."""
+        return cls(
+            topology=TopologyCache(),
+            texts=TextIndexes(),
+            demand=Demand(),
+            engines=engines or EnginePool(),
+            versions=known_versions(),
+        )
 
 
 class MatchedRows(Protocol):

@@ -10,17 +10,14 @@ import pyarrow as pa
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.query.context import QueryContext, ReadMemory
-from omnigraph.engine.query.entities import Demand
 from omnigraph.engine.query.explain import Explanation, explain, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
-from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan
-from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.results import ReadInfo, Result
-from omnigraph.engine.versions import EntityVersions, known_versions
+from omnigraph.engine.versions import EntityVersions
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
@@ -67,9 +64,7 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = _PlannedReads()
-        self.memory = ReadMemory(
-            topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), versions=known_versions()
-        )
+        self.memory = ReadMemory.empty()
 
     def run(self, call: ReadCall) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
@@ -91,6 +86,10 @@ class QueryRunner:
             pattern=pattern_of(read),
         )
         return Result(schema, rows, info, context.counters)
+
+    def close(self) -> None:
+        """Let go of what reads have started."""
+        self.memory.engines.close()
 
     def explain(self, call: ReadCall, *, run: bool) -> Explanation:
         """Return the plan of a read; with ``run`` also what its steps did."""

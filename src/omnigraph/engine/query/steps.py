@@ -63,6 +63,42 @@ class LinkTest:
 
 
 @record
+class Link:
+    """An edge from a bound variable to the one that is looked for; ``direction`` is seen from ``source``."""
+
+    source: str
+    edge: str
+    direction: Direction
+    edge_variable: str | None = None
+
+    def __str__(self) -> str:
+        name = self.edge if self.edge_variable is None else f"${self.edge_variable}:{self.edge}"
+        return f"${self.source} " + {"out": f"-{name}->", "in": f"<-{name}-", "both": f"-{name}-"}[self.direction]
+
+
+@record
+class Intersect:
+    """Binds ``destination`` to the nodes that every link leads to, a row for every choice of edges that have names.
+
+    ``parts`` are the steps it stands for: an expansion, and a test for each further link. ``is_counted`` makes no
+    rows of what is found, only a weight.
+    """
+
+    destination: str
+    destination_type: str
+    links: tuple[Link, ...]
+    filters: tuple[Predicate, ...]
+    parts: tuple[Step, ...]
+    is_counted: bool = False
+
+    def __str__(self) -> str:
+        links = " and ".join(str(link) for link in self.links)
+        what = "count intersection" if self.is_counted else "intersect"
+        shown = NodeScan(variable=self.destination, type_name=self.destination_type, filters=self.filters)
+        return f"{what}{str(shown).removeprefix('scan')} of {links}"
+
+
+@record
 class CountExpand:
     """Counts what an expansion would reach, and what would be reached from there, without making the rows."""
 
@@ -120,7 +156,7 @@ class BlockStep:
 
 
 Block = AntiJoinStep | OptionalStep | BlockStep
-Step = Scan | UnionScan | Narrow | Widen | Expand | Walk | Filter | LinkTest | CountExpand | Block | Unwind
+Step = Scan | UnionScan | Narrow | Widen | Expand | Walk | Filter | LinkTest | Intersect | CountExpand | Block | Unwind
 
 
 def is_one_hop(step: Block) -> bool:

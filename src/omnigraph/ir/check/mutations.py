@@ -49,6 +49,7 @@ def check_mutation(
         if isinstance(statement, ast.MatchStatement):
             matched = scope.nested()
             clauses = check_clauses(statement.clauses, matched)
+            matched = _of_one_type(matched)
             checked.append(
                 CheckedMatchStatement(
                     clauses=clauses,
@@ -60,9 +61,6 @@ def check_mutation(
         else:
             checked.append(_check_statement(statement, scope, matched))
     last = checked[-1]
-    if isinstance(last, CheckedMatchStatement):
-        message = "a match needs a statement behind it that uses what it finds"
-        raise scope.violation(None, message, body.statements[-1].span)
     if not body.projections:
         return tuple(checked), ()
     inner = _returned_scope(body, last, scope, matched)
@@ -81,6 +79,13 @@ def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope
         return _with_target(last.target, scope)
     message = "a delete leaves nothing to return"
     raise scope.violation(None, message, body.projections[0].span, suggestion="match what is to be returned first")
+
+
+def _of_one_type(matched: Scope) -> Scope:
+    """Return what statements may use of a match: what they look at and change has one type."""
+    mixed = frozenset(name for name in matched.entities if matched.types_of(name))
+    kept = {name: of for name, of in matched.entities.items() if name not in mixed}
+    return replace(matched, entities=kept, mixed=mixed)
 
 
 def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | None) -> CheckedStatement:
@@ -116,6 +121,9 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
 
 def _matched_target(variable: ast.Variable, scope: Scope, matched: Scope | None) -> NodeType | EdgeType:
     found = None if matched is None else matched.entities.get(variable.name)
+    if matched is not None and variable.name in matched.mixed:
+        message, suggestion = matched.unbound(variable.name)
+        raise scope.violation("T6", message, variable.span, suggestion=suggestion)
     if found is None:
         known = () if matched is None else matched.entities
         message = f"'${variable.name}' is not a variable of a match before this statement"

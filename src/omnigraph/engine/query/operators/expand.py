@@ -11,7 +11,7 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import Frame, Positions, RowIds
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import morsel_rows
-from omnigraph.engine.query.steps import CountExpand
+from omnigraph.engine.query.steps import CountExpand, Intersect
 from omnigraph.engine.query.topology import incident_edges, neighbour_counts, neighbour_sums, neighbours, reach
 from omnigraph.ir.model import Expand, Walk
 
@@ -62,7 +62,7 @@ def reached(
     return rows[kept], targets[kept], None if edges is None else edges[kept]
 
 
-def passing_destinations(context: QueryContext, step: Expand | Walk, targets: RowIds) -> Positions | slice:
+def passing_destinations(context: QueryContext, step: Expand | Walk | Intersect, targets: RowIds) -> Positions | slice:
     """Return the positions of the nodes that pass the filters of a step on its destination."""
     if not step.filters:
         return slice(None)

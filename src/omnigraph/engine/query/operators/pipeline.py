@@ -11,6 +11,7 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.frame import MISSING, Frame, Mask
 from omnigraph.engine.query.operators.blocks import anti_join, block_value, optional_join, unwind
 from omnigraph.engine.query.operators.expand import count_expand, expand_rows
+from omnigraph.engine.query.operators.intersect import intersect_rows
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhood
 from omnigraph.engine.query.operators.scan import narrow, scan, union_scan, widen
 from omnigraph.engine.query.operators.walk import walk_rows
@@ -18,6 +19,7 @@ from omnigraph.engine.query.steps import (
     AntiJoinStep,
     BlockStep,
     CountExpand,
+    Intersect,
     LinkTest,
     OptionalStep,
     Scan,
@@ -96,6 +98,9 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
             return filter_rows(context, step, frames)
         case LinkTest():
             return link_test(context, step, _present(context, frames, step.source, step.destination))
+        case Intersect():
+            sources = [link.source for link in step.links]
+            return intersect_rows(context, step, _present(context, frames, *sources))
         case CountExpand():
             return count_expand(context, step, frames)
         case AntiJoinStep() | OptionalStep() | BlockStep() | Unwind():
@@ -148,6 +153,9 @@ def _bound(step: Step) -> tuple[str, ...]:
         return (step.variable,)
     if isinstance(step, Walk) and not step.binds_edge:
         return (step.destination,)
+    if isinstance(step, Intersect):
+        names = (link.edge_variable for link in step.links if link.edge_variable is not None)
+        return () if step.is_counted else (step.destination, *names)
     if isinstance(step, Expand | Walk):
         return (step.destination,) if step.edge_variable is None else (step.destination, step.edge_variable)
     return ()

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.relational import open_connection
-from omnigraph.engine.scratch import ScratchFolder
+from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
     BadValue,
     InternalError,
@@ -104,22 +103,24 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class RelationalKernel:
-    """One read's connection, opened with the first text that has to be run."""
+    """One read's engine, taken with the first text that has to be run."""
 
-    def __init__(self, memory_bytes: int, limits: Limits) -> None:
+    def __init__(self, engines: EnginePool, memory_bytes: int, limits: Limits) -> None:
+        self._engines = engines
         self._memory_bytes = memory_bytes
         self._limits = limits
-        self._folder: ScratchFolder | None = None
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._engine: RelationalEngine | None = None
+        self._has_failed = False
 
     def close(self) -> None:
-        """End the connection and remove what was spilled."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._folder is not None:
-            self._folder.close()
-            self._folder = None
+        """Give the engine back; one that a text has failed in may not be as it was, and is ended."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        if self._has_failed:
+            engine.close()
+        else:
+            self._engines.give_back(engine)
 
     def group(
         self, rows: RowStream, keys: Sequence[str], measures: Sequence[Measure], order: Sequence[str]
@@ -171,23 +172,21 @@ class RelationalKernel:
         return self._run(text, rows)
 
     def _run(self, text: str, rows: RowStream) -> pa.Table:
+        if self._engine is None:
+            self._engine = self._engines.take(self._memory_bytes)
         # Rows may come from an earlier stage that is still running: each text has a cursor of its own.
-        cursor = self._open().cursor()
+        cursor = self._engine.connection.cursor()
         try:
             with self._translated(rows):
                 cursor.register("rows", rows.reader())
                 found = cursor.sql(text).to_arrow_table()
+        except BaseException:
+            self._has_failed = True
+            raise
         finally:
             cursor.close()
         self._limits.check(found.nbytes)
         return found
-
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._connection is None:
-            self._folder = ScratchFolder.make("query")
-            # One thread: sums of floats then come out the same every time.
-            self._connection = open_connection(self._folder, memory_bytes=self._memory_bytes, threads=1)
-        return self._connection
 
     @contextmanager
     def _translated(self, rows: RowStream) -> Iterator[None]:

@@ -13,6 +13,8 @@ from omnigraph.engine.query.steps import (
     Block,
     BlockStep,
     CountExpand,
+    Intersect,
+    Link,
     LinkTest,
     OptionalStep,
     QueryPlan,
@@ -60,7 +62,7 @@ class Facts:
         """Return how many edges a type has."""
         return self.row_counts.get(f"edge:{edge}", 0)
 
-    def source_type(self, expand: Expand | Walk | LinkTest) -> str:
+    def source_type(self, expand: Expand | Walk | LinkTest | Link) -> str:
         """Return the type at which a walk starts."""
         edge = self.catalog.edges[_edges(expand)[0]]
         return edge.to_type if expand.direction == "in" else edge.from_type
@@ -73,6 +75,11 @@ class Facts:
         most = _HOPS if expand.max_hops is None else min(expand.max_hops, _HOPS)
         reached = sum(once**hop for hop in range(expand.min_hops, most + 1))
         return min(reached, float(max(1, self.node_count(expand.destination_type))))
+
+    def degree(self, link: Link) -> float:
+        """Return how many edges of a link one node has on average."""
+        sources = max(1, self.node_count(self.source_type(link)))
+        return self.edge_count(link.edge) / sources * (2 if link.direction == "both" else 1)
 
     def passing(self, type_name: str, filters: tuple[Predicate, ...]) -> float:
         """Return the share of a type's nodes that pass filters on it."""
@@ -87,6 +94,14 @@ class Facts:
     def effort(self, step: Step, rows: float) -> float:
         """Return how many rows a step looks at to make its own."""
         return rows * self.fanout(step) if isinstance(step, Expand | Walk) else self.estimate(step, rows)
+
+    def _common(self, step: Intersect) -> float:
+        """Return how many nodes the links of one row have in common on average."""
+        nodes = max(1, self.node_count(step.destination_type))
+        common = float(nodes)
+        for link in step.links:
+            common *= min(1.0, self.degree(link) / nodes)
+        return common
 
     def _estimate_all(self, steps: tuple[Step, ...], rows: float) -> float:
         for step in steps:
@@ -103,13 +118,13 @@ class Facts:
                 return rows * sum(self.node_count(name) * self.passing(name, step.filters) for name in step.type_names)
             case Expand() | Walk():
                 return rows * self.fanout(step) * self.passing(step.destination_type, step.filters)
-            case Filter():
-                return rows * _share(step.predicate)
-            case Narrow():
-                return rows * _NARROWED
+            case Filter() | Narrow():
+                return rows * (_NARROWED if isinstance(step, Narrow) else _share(step.predicate))
             case LinkTest():
                 pairs = max(1, self.node_count(self.source_type(step))) ** 2
                 return rows * min(1.0, self.edge_count(step.edge) / pairs)
+            case Intersect():
+                return rows * self._common(step) * self.passing(step.destination_type, step.filters)
             case Unwind():
                 return rows * _ITEMS
             case CountExpand() | AntiJoinStep() | BlockStep() | Widen():
@@ -120,7 +135,7 @@ class Facts:
                 assert_never(step)
 
 
-def _edges(step: Expand | Walk | LinkTest) -> tuple[str, ...]:
+def _edges(step: Expand | Walk | LinkTest | Link) -> tuple[str, ...]:
     return step.edges if isinstance(step, Walk) else (step.edge,)
 
 

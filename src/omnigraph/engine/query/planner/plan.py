@@ -8,12 +8,14 @@ from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.query.planner.facts import Facts, fixes_key, map_sequences, map_steps
+from omnigraph.engine.query.planner.intersections import intersect_neighbours
 from omnigraph.engine.query.planner.join_order import order_joins
 from omnigraph.engine.query.predicates import read_columns
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
     BlockStep,
     CountExpand,
+    Intersect,
     LinkTest,
     OptionalStep,
     QueryPlan,
@@ -109,7 +111,7 @@ def _read_after_match(read: ReadPlan) -> Iterator[Column]:
 def _step_columns(step: Step) -> Iterator[Column]:
     if isinstance(step, Filter):
         yield from read_columns(step.predicate)
-    elif isinstance(step, Scan | UnionScan | Expand | Walk):
+    elif isinstance(step, Scan | UnionScan | Expand | Walk | Intersect):
         for predicate in step.filters:
             yield from read_columns(predicate)
     elif isinstance(step, CountExpand):
@@ -141,7 +143,14 @@ def count_without_rows(plan: QueryPlan, _: Facts) -> QueryPlan:
             CountExpand(expand=expand, inner=inner),
             *(count_expand for count_expand in weighs if count_expand not in inner),
         ]
+    if steps and isinstance(last := steps[-1], Intersect) and _is_only_counted(last, kept, weighs):
+        steps[-1] = replace(last, is_counted=True)
     return replace(plan, steps=(*steps, *weighs))
+
+
+def _is_only_counted(step: Intersect, kept: frozenset[str], weighs: list[CountExpand]) -> bool:
+    bound = {step.destination, *(link.edge_variable for link in step.links)}
+    return not bound & kept and all(weigh.expand.source != step.destination for weigh in weighs)
 
 
 def _only_counts_rows(read: ReadPlan) -> bool:
@@ -267,6 +276,7 @@ Rule = Callable[[QueryPlan, Facts], QueryPlan]
 RULES: Mapping[str, Rule] = {
     "join_order": order_joins,
     "key_lookup": look_up_keys,
+    "intersect": intersect_neighbours,
     "link_test": ask_links,
     "existence": ask_existence,
     "count_rows": count_without_rows,

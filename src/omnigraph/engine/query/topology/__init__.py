@@ -3,7 +3,6 @@
 from omnigraph.engine.query.topology.adjacency import Adjacency
 from omnigraph.engine.query.topology.cache import DEFAULT_CAPACITY_BYTES, TopologyCache, TopologyStats
 from omnigraph.engine.query.topology.expansion import (
-    are_linked,
     incident_edges,
     neighbour_counts,
     neighbour_sums,
@@ -12,18 +11,29 @@ from omnigraph.engine.query.topology.expansion import (
     spread,
 )
 from omnigraph.engine.query.topology.image import TableImage
+from omnigraph.engine.query.topology.intersection import (
+    NeighbourList,
+    are_linked,
+    common_neighbours,
+    edge_runs,
+    shortest_lengths,
+)
 
 __all__ = [
     "DEFAULT_CAPACITY_BYTES",
     "Adjacency",
+    "NeighbourList",
     "TableImage",
     "TopologyCache",
     "TopologyStats",
     "are_linked",
+    "common_neighbours",
+    "edge_runs",
     "incident_edges",
     "neighbour_counts",
     "neighbour_sums",
     "neighbours",
     "reach",
+    "shortest_lengths",
     "spread",
 ]

@@ -111,7 +111,7 @@ class Adjacency:
     def size_bytes(self) -> int:
         """What the adjacency itself takes in memory at most; what is made on first use counts from the start."""
         stored = self.offsets.nbytes + self.targets.nbytes + self.edges.nbytes
-        made = self.offsets.nbytes + self.targets.nbytes + 8 * self.edge_count + self.node_count
+        made = self.offsets.nbytes + self.targets.nbytes + 16 * self.edge_count + self.node_count
         return stored + made
 
     @property
@@ -123,16 +123,24 @@ class Adjacency:
     @cached_property
     def distinct(self) -> Links:
         """The same rows with every neighbour once."""
-        if self.edge_count < 2:
+        kept = self._first_entries()
+        if len(kept) == self.edge_count:
             return self._links
+        return Links(offsets=np.searchsorted(kept, self.offsets).astype(np.int64), targets=self.targets[kept])
+
+    @cached_property
+    def runs(self) -> Offsets:
+        """Where the edges of every linked pair begin among all entries, and behind the last pair how many there are."""
+        return np.append(self._first_entries(), self.edge_count).astype(np.int64)
+
+    def _first_entries(self) -> Offsets:
+        if not self.edge_count:
+            return np.zeros(0, dtype=np.int64)
         is_first = np.ones(self.edge_count, dtype=np.bool_)
         np.not_equal(self.targets[1:], self.targets[:-1], out=is_first[1:])
         starts = self.offsets[:-1]
         is_first[starts[starts < self.edge_count]] = True
-        kept = np.flatnonzero(is_first)
-        if len(kept) == self.edge_count:
-            return self._links
-        return Links(offsets=np.searchsorted(kept, self.offsets).astype(np.int64), targets=self.targets[kept])
+        return np.flatnonzero(is_first)
 
     @cached_property
     def pair_keys(self) -> npt.NDArray[np.int64]:

@@ -19,9 +19,6 @@ from omnigraph.engine.query.topology.ends import Check
 from omnigraph.engine.query.topology.image import Codes
 from omnigraph.records import record
 
-# Fewer pairs than this are looked up as they come; more are worth sorting first, so that the search moves forward.
-_SORTED_PAIRS = 4096
-
 
 def neighbours(adjacency: Adjacency, codes: Codes) -> tuple[Codes, Codes]:
     """Return every node that a row's node leads to, once per row.
@@ -73,20 +70,6 @@ def incident_edges(adjacency: Adjacency, codes: Codes, *, by_id: bool = True) ->
     return rows, found[order], edges[order]
 
 
-def are_linked(adjacency: Adjacency, codes: Codes, others: Codes) -> Mask:
-    """Return, pair by pair, whether an edge leads from one to the other."""
-    keys = adjacency.pair_keys
-    if not len(keys):
-        return np.zeros(len(codes), dtype=np.bool_)
-    wanted = codes * adjacency.target_count + others
-    if len(wanted) < _SORTED_PAIRS:
-        return _contains(keys, wanted)
-    order = np.argsort(wanted)
-    linked = np.empty(len(wanted), dtype=np.bool_)
-    linked[order] = _contains(keys, wanted[order])
-    return linked
-
-
 def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice | Codes]:
     """Return the row of each entry of these nodes, and where the entries stand."""
     starts = offsets[codes]
@@ -103,12 +86,6 @@ def spread(offsets: npt.NDArray[np.int64], codes: Codes) -> tuple[Codes, slice |
         at[np.cumsum(sizes)[:-1]] = begins[1:] - (begins[:-1] + sizes[:-1] - 1)
         np.cumsum(at, out=at)
     return rows, at
-
-
-def _contains(keys: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> Mask:
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: Mask = keys[at] == wanted
-    return found
 
 
 # Walks go side by side as long as the marks of all of them, a byte per node and walk, stay in the processor's cache.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from omnigraph.engine.query.topology import (
     Adjacency,
     are_linked,
-    expansion,
     incident_edges,
+    intersection,
     neighbour_counts,
     neighbour_sums,
     neighbours,
@@ -78,9 +78,13 @@ def test_incident_edges_come_one_by_one(pairs, codes):
     assert sorted(listed(*incident_edges(adjacency_of(pairs), codes_of(codes), by_id=False))) == expected
 
 
-@pytest.mark.parametrize("sorted_pairs", [0, 4096], ids=["sorted first", "as they come"])
-def test_a_pair_is_linked_if_an_edge_leads_from_one_to_the_other(monkeypatch, sorted_pairs):
-    monkeypatch.setattr(expansion, "_SORTED_PAIRS", sorted_pairs)
+@pytest.mark.parametrize(
+    ("sorted_pairs", "marked_pairs"), [(0, 4096), (0, 0), (4096, 0)], ids=["sorted first", "marked", "as they come"]
+)
+def test_a_pair_is_linked_if_an_edge_leads_from_one_to_the_other(monkeypatch, sorted_pairs, marked_pairs):
+    monkeypatch.setattr(intersection, "_SORTED_PAIRS", sorted_pairs)
+    monkeypatch.setattr(intersection, "_MARKED_PAIRS", marked_pairs)
+    monkeypatch.setattr(intersection, "_MARKS", 2 * TARGETS)
 
     @SEEDED
     @given(PAIRS, st.lists(st.tuples(st.integers(0, NODES - 1), st.integers(0, TARGETS - 1)), max_size=12))
