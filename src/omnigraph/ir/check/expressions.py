@@ -292,3 +292,28 @@ def _vector_size(query: Operand, given: PropertyType) -> int | None:
     if isinstance(query.expression, ast.ListLiteral) and given.scalar in {Scalar.I64, Scalar.F64}:
         return len(query.expression.items)
     return None
+
+
+def check_enum_literals(of: PropertyType, name: str, value: ast.Expression, scope: Scope) -> None:
+    """Refuse a text, also in a list, that is none of the values that an enum has."""
+    allowed = of.enum_values
+    if allowed is None:
+        return
+    for item in value.items if isinstance(value, ast.ListLiteral | ast.ListExpression) else (value,):
+        if isinstance(item, ast.StringLiteral) and item.value not in allowed:
+            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(allowed)}"
+            raise scope.violation("T3", message, item.span, suggestion=did_you_mean(item.value, allowed))
+
+
+def check_compared_enums(left: Operand, right: Operand, scope: Scope) -> None:
+    """Refuse a comparison of an enum with a literal that it can never be."""
+    for side, other in ((left, right), (right, left)):
+        if side.type is not None and side.type.enum_values is not None:
+            check_enum_literals(side.type, _enum_name(side), other.expression, scope)
+
+
+def _enum_name(operand: Operand) -> str:
+    if operand.definition is not None:
+        return operand.definition.name
+    expression = operand.expression
+    return expression.name if isinstance(expression, ast.AliasRef | ast.Variable) else "this enum"

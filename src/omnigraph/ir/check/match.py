@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_text, identity_hint, is_blob, text_rule
+from omnigraph.ir.check.expressions import check_compared_enums, check_text, identity_hint, is_blob, text_rule
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
@@ -318,6 +318,8 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         if operand.definition is not None and is_blob(operand):
             raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)
     _check_sides(clause, _comparand(left, scope), _comparand(right, scope), scope)
+    if clause.op not in ("contains", "starts_with"):
+        check_compared_enums(left, right, scope)
     return CheckedFilter(left=left, op=clause.op, right=right, span=clause.span)
 
 

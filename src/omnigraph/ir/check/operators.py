@@ -8,6 +8,7 @@ from typing import assert_never
 from omnigraph.catalog.model import INTEGERS, PropertyType, Scalar
 from omnigraph.ir.check.expressions import (
     check_bm25,
+    check_compared_enums,
     check_nearest,
     check_rrf,
     check_simple,
@@ -45,6 +46,7 @@ _RETURNED = {
     "Interval": INTERVAL,
     "[String]": PropertyType(scalar=Scalar.STRING, is_list=True),
 }
+_TEXT_OPERATORS = frozenset({"contains", "starts_with", "ends_with", "matches"})
 _MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
 
 
@@ -161,6 +163,8 @@ def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand
             if not are_comparable(first, second):
                 message = f"{word_of(left)} and {word_of(right)} cannot be compared"
                 raise scope.violation("T7", message, expression.span)
+    if expression.op not in _TEXT_OPERATORS:
+        check_compared_enums(left, right, scope)
     return left, right
 
 

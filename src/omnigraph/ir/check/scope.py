@@ -79,7 +79,7 @@ RULES: Mapping[str, str] = MappingProxyType(
     {
         "T1": "a binding names a node type that the schema has",
         "T2": "an inline predicate names a property that the type has",
-        "T3": "a literal fits the property it is matched with or assigned to",
+        "T3": "a literal fits the property it is matched or compared with or assigned to",
         "T4": "a traversal names an edge type that the schema has",
         "T5": "the ends of a traversal have the types that its edge connects, and at least one of them has a name",
         "T6": "a property access names a bound variable and a property of it; an inline value is a declared parameter",
