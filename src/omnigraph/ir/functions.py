@@ -102,10 +102,10 @@ _ALL = (
     _text("reverse", "String", "the characters from the last to the first", 'reverse("abc") = "cba"'),
     Function(
         name="concat",
-        takes=("Any",),
+        takes=("String",),
         gives="String",
-        about="all values as one text",
-        example='concat("a", 1, true) = "a1true"',
+        about="all texts as one; to_string makes a text of any other value",
+        example='concat("a", "b", to_string(1)) = "ab1"',
         repeats=True,
     ),
     _number("abs", "wide", "the number without its sign", "abs(-3) = 3"),

@@ -21,7 +21,6 @@ from omnigraph.errors import (
     QueryTypeError,
     TagMissingError,
     UsageError,
-    WrongQueryKindError,
 )
 from omnigraph.operations.history import CreateBranchRequest
 
@@ -82,6 +81,12 @@ def test_plan_schema_and_help_are_shown(session: ShellSession):
     assert all(f":{name}" in told(session, ":help") for name in ("branch", "as-of", "explain", "help", "quit"))
 
 
+def test_a_mutation_is_explained_without_being_run(session: ShellSession):
+    names = told(session, NAMES)
+    assert "delete node Person where name" in told(session, ":explain delete Person where name = 'Ada'")
+    assert told(session, NAMES) == names
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -90,7 +95,6 @@ def test_plan_schema_and_help_are_shown(session: ShellSession):
         (":as-of tag:nowhere", TagMissingError),
         (":as-of main~99", CommitMissingError),
         (":explain", UsageError),
-        (":explain delete Person where name = 'Ada'", WrongQueryKindError),
         (":param 1=2", UsageError),
         ("match { $p: Persn } return { $p.name }", QueryTypeError),
     ],

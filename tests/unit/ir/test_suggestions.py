@@ -152,8 +152,8 @@ edge MemberOf: Person -> Team { role: String? }
         ("match { $p: Person } return { $p.name as label } limit 3 per { labl }", "did you mean 'label'?"),
         ("match { $p: Person } with { count(*) as total } having totl > 1 return { total }", "did you mean 'total'?"),
         (
-            "match { $p: Person } return { $p.age as size } union match { $p: Person } return { $p.age } order { siz }",
-            "did you mean 'size'?",
+            "match { $p: Team } return { $p.name as label } union match { $p: Team } return { $p.name } order { labl }",
+            "did you mean 'label'?",
         ),
         ("match { $p: Person age > 1 } return { $p }", "did you mean '$p.age'?"),
         (

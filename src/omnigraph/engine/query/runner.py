@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.query.context import QueryContext, ReadMemory
-from omnigraph.engine.query.explain import Explanation, explain, start_trace
+from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
@@ -18,7 +18,8 @@ from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.versions import EntityVersions
-from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
+from omnigraph.errors import WrongQueryKindError
+from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
@@ -92,12 +93,24 @@ class QueryRunner:
         self.memory.engines.close()
 
     def explain(self, call: ReadCall, *, run: bool) -> Explanation:
-        """Return the plan of a read; with ``run`` also what its steps did."""
-        prepared = self.prepare(call)
+        """Return the plan of a read, with ``run`` also what its steps did; or that of a mutation, which is not run."""
+        try:
+            prepared = self.prepare(call)
+        except WrongQueryKindError:
+            if run:
+                raise
+            return self._explain_mutation(call)
         if run:
             for _ in counting_each(run_plan(prepared.context, prepared.plan), prepared.context.counters):
                 pass
         return explain(prepared.plan, prepared.context.trace)
+
+    def _explain_mutation(self, call: ReadCall) -> Explanation:
+        state = self._snapshot(call).state
+        catalog = self._catalogs.get(state.schema)
+        plan = expect_mutation(self._plans.compile(call.text, call.name, catalog, call.source_name))
+        row_counts = {key: entry.row_count for key, entry in state.tables.items()}
+        return explain_mutation(plan, Facts(catalog=catalog, row_counts=row_counts))
 
     def prepare(self, call: ReadCall) -> PreparedRead:
         """Compile and plan a read on the snapshot that it asks for, without reading a row."""

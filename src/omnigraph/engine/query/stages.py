@@ -67,10 +67,13 @@ def _run_sequence(
 ) -> Iterator[pa.RecordBatch]:
     frames = iter([UNIT])
     for stage in stages[:-1]:
-        made = _StageRun(context, stage, kernel).run(frames)
+        made = context.trace.count(stage.output, _StageRun(context, stage, kernel).run(frames))
         frames = _frames(made, stage.output)
     last = stages[-1]
-    for batch in _StageRun(context, last, kernel).run(frames):
+    rows = _StageRun(context, last, kernel).run(frames)
+    if id(last.output) in context.trace.steps:
+        rows = context.trace.count(last.output, rows)
+    for batch in rows:
         columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
         if not columns:
             yield pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))

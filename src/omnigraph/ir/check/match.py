@@ -160,7 +160,8 @@ def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope
     for block in _blocks(condition):
         if name in block.outer:
             message = f"a block in the condition of a walk cannot use its edge '${name}'"
-            raise scope.violation(None, message, traversal.where.span)
+            suggestion = "walk one hop, and write the block as a clause of its own"
+            raise scope.violation(None, message, traversal.where.span, suggestion=suggestion)
     return condition
 
 

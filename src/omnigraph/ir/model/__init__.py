@@ -80,6 +80,7 @@ from omnigraph.ir.model.plans import (
     UpdatePlan,
     asks_versions,
     output_lines,
+    stage_lines,
 )
 
 __all__ = [
@@ -158,4 +159,5 @@ __all__ = [
     "inner_values",
     "operands_of",
     "output_lines",
+    "stage_lines",
 ]

@@ -21,7 +21,7 @@ from omnigraph.ir.model.expressions import (
     Ranking,
     Scalarlike,
 )
-from omnigraph.ir.model.operators import AntiJoin, BlockValue, Operator, OptionalJoin
+from omnigraph.ir.model.operators import ROW_MARK, AntiJoin, BlockValue, Operator, OptionalJoin
 from omnigraph.records import record
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -435,6 +435,13 @@ def output_lines(plan: ReadPlan) -> Iterator[str]:
     named = lines.index("  return")
     yield from lines[:named]
     yield f"return {', '.join(output.name for output in plan.outputs)}"
+
+
+def stage_lines(output: OutputPlan) -> Iterator[str]:
+    """Yield what a stage that others follow makes of the rows that it matches."""
+    lines = list(_output_lines(output))
+    yield from (line.strip() for line in lines[: lines.index("  return")])
+    yield f"keep {', '.join(shown.name.replace(ROW_MARK, '$') for shown in output.shown)}"
 
 
 def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:
