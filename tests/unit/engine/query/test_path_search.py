@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from tests.session_graph import create_graph, open_session
-from tests.unit.engine.query.graphs import SCHEMA, steps
+from tests.unit.engine.query.graphs import SCHEMA, open_ring, steps
 
 from omnigraph.engine.query.operators.paths import PathSearch, shortest_paths
 from omnigraph.engine.query.options import QueryOptions
@@ -151,3 +151,14 @@ def test_a_path_to_a_node_whose_key_is_given_knows_its_goal():
     shown = steps(body)
     assert shown[1] == 'look up $b: Person where $b.name = "b"'
     assert len(steps(body, rules_off=frozenset({"path_goal"}))) == len(shown) - 1
+
+
+@pytest.mark.parametrize("mode", ["csr", "indexed"])
+def test_a_path_between_nodes_of_two_types_is_one_edge(tmp_path, mode):
+    with open_ring(tmp_path / "graph", 9) as opened:
+        text = (
+            "query q() { match { $p: Person  $t: Team  path $w: $p memberOf $t }"
+            " return { $p.name as p, $t.code as t, length($w) as n } order { p } }"
+        )
+        rows = [tuple(row.values()) for row in opened.query(text, options=QueryOptions(mode=mode)).rows()]
+        assert rows == [(f"p{at}", f"t{at % 3}", 1) for at in range(9)]

@@ -225,11 +225,12 @@ def _goals(
     context: QueryContext, step: Walk, network: _Network, piece: Frame
 ) -> tuple[Positions | None, tuple[Adjacency, Allows] | None]:
     """Return where the paths of each row end, and the edges seen from there; both only where the goal is bound."""
-    if step.goal is None:
+    # Between two types there is one hop, and nothing to stop; nodes of both are numbered by themselves.
+    if step.goal is None or not context.catalog.edges[step.edges[0]].is_same_type:
         return None, None
     ids = piece.ids[step.goal]
     goals = network.near.target_codes(ids)
-    if not network.near.is_whole or not context.catalog.edges[step.edges[0]].is_same_type:
+    if not network.near.is_whole:
         return goals, None
     other = network
     if step.direction != "both":
