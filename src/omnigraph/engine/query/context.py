@@ -285,6 +285,10 @@ class FrameRows:
         numbers, _ = untagged(ids)
         return pa.array(names, pa.string()).take(pa.array(numbers, pa.int64(), mask=missing))
 
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes may not be made."""
+        self._context.limits.check_column(size_bytes)
+
     def subset(self, positions: Positions) -> FrameRows:
         """Return some of the rows."""
         return FrameRows(self._context, self._frame.take(positions))

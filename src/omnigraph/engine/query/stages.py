@@ -46,7 +46,7 @@ from omnigraph.records import record
 
 _PIECE_ROWS = 1 << 16
 # Stages that hand rows on while they are made; each is some calls deep. Between more of them rows are collected.
-_STAGES_AT_ONCE = 32
+_STAGES_AT_ONCE = 12
 # Duplicates of a union are removed early where rows have grown by so much since the last time.
 _GROWTH = 2
 _GROWTH_BYTES = 1 << 22
@@ -394,6 +394,10 @@ class _TableRows:
     def value(self, name: str) -> pa.Array:
         """Return a column."""
         return _whole(self._columns[name])
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes may not be made."""
+        self._context.limits.check_column(size_bytes)
 
     def subset(self, positions: Positions) -> _TableRows:
         """Return some of the rows."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds
-from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.limits import Limits, check_column_bytes
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.values import passing
 from omnigraph.errors import InternalError
@@ -74,6 +74,10 @@ class CarriedRows:
     def entity_ids(self, variable: str) -> pa.Array:
         """Return the ids of a variable's entities."""
         return one_array(self._rows.column(self._layout.name(variable)))
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes is more than one array can hold."""
+        check_column_bytes(size_bytes)
 
     def subset(self, positions: Positions) -> CarriedRows:
         """Return some of the rows."""
