@@ -17,7 +17,7 @@ from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
-COUNT = 5_000 if LONG else 500
+COUNT = 10_000 if LONG else 500
 STEP = 50
 MODES = ("indexed", "csr")
 STARTS = range(0, COUNT, STEP)
@@ -43,7 +43,15 @@ def test_engine_and_naive_evaluator_agree(start, shelf):
 def _rules_off(seed: int) -> frozenset[str]:
     """Every other read without one of the rules, each in its turn."""
     rules = sorted(RULES)
-    return frozenset({rules[seed // 2 % len(rules)]} if seed % 4 > 1 else ())
+    return frozenset({rules[seed // 4 % len(rules)]} if seed % 4 > 1 else ())
+
+
+def test_every_rule_is_left_out_in_both_modes_and_graphs_of_every_kind_are_asked():
+    seeds = range(COUNT)
+    left_out = {(rule, MODES[seed % 2]) for seed in seeds for rule in _rules_off(seed)}
+    assert left_out == {(rule, mode) for rule in RULES for mode in MODES}
+    indexed = {seed % GRAPH_COUNT // len(SCHEMAS) % 3 for seed in seeds}
+    assert indexed == {0, 1, 2}
 
 
 def _expected(read, stored):

@@ -175,7 +175,14 @@ def check_unit(unit: object, kind: Kind) -> None:
 
 
 def _interval(months: int, ms: int) -> Signature:
-    return _fixed(INTERVAL, lambda n: Interval(fit(n) * months, fit(n) * ms), _WHOLE)
+    most = 1_200_000 // months if months else 100_000 * 366 * DAY_MS // ms
+
+    def make(n: int) -> Interval:
+        if abs(fit(n)) > most:
+            raise Fault("overflow", str(n))
+        return Interval(n * months, n * ms)
+
+    return _fixed(INTERVAL, make, _WHOLE)
 
 
 def _size(kinds: list[Kind]) -> tuple[Kind, Callable[..., Any]]:

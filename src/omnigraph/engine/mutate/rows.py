@@ -13,6 +13,7 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import compare, one_array
 from omnigraph.engine.mutate.values import RequestValues
 from omnigraph.engine.query.frame import Mask, Positions
+from omnigraph.engine.query.limits import check_column_bytes
 from omnigraph.engine.query.predicates import FLIPPED, storage_filter
 from omnigraph.engine.query.values import compute, passing
 from omnigraph.errors import InternalError, OmnigraphError
@@ -108,6 +109,10 @@ class StatementRows:
     def passes(self, condition: Condition) -> Mask:
         """Return in which rows a condition is true."""
         return passing(condition, self)
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes is more than one array can hold."""
+        check_column_bytes(size_bytes)
 
     def subset(self, positions: Positions) -> StatementRows:
         """Return some of the rows."""

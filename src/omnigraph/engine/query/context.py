@@ -320,6 +320,10 @@ class FrameRows:
                 found[there] = versions.to_numpy(zero_copy_only=False)
         return pa.array(found, pa.string())
 
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes may not be made."""
+        self._context.limits.check_column(size_bytes)
+
     def subset(self, positions: Positions) -> FrameRows:
         """Return some of the rows."""
         return FrameRows(self._context, self._frame.take(positions))

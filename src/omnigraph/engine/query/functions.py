@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -226,6 +226,10 @@ def _upper(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Ar
     return pc.if_else(kept, pc.replace_substring(upper, pattern="ẞ", replacement="ß"), upper)
 
 
+# What a number takes as a text, and an item of a list besides its own content.
+_NUMBER_CHARACTERS, _ITEM_BYTES = 24, 8
+
+
 def _on_path(part: str) -> Kernel:
     return lambda _, arguments, __: pc.struct_field(cast_to(arguments[0], PATH_TYPE), part)
 
@@ -289,6 +293,35 @@ def _concat(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.A
     return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
 
 
+def grown_bytes(call: Apply, arguments: list[pa.Array]) -> int:
+    """Return what the value of a function that makes longer texts or lists takes at most; 0 for all others."""
+    if call.function in {"concat", "list"} or (call.function == "+" and pa.types.is_string(arguments[0].type)):
+        return sum(array.nbytes + _NUMBER_CHARACTERS * len(array) for array in arguments)
+    if call.function == "replace":
+        return _replaced_bytes(*(cast_to(array, pa.string()) for array in arguments))
+    if call.function == "split" and len(arguments[1]) and (separator := arguments[1][0].as_py()):
+        texts = cast_to(arguments[0], pa.string())
+        return int(texts.nbytes) + _ITEM_BYTES * (len(texts) + _occurrences(texts, separator))
+    return 0
+
+
+def _replaced_bytes(texts: pa.Array, old: pa.Array, new: pa.Array) -> int:
+    (is_same, pattern), (_, replacement) = _only(old), _only(new)
+    if is_same and _only(new)[0]:
+        if not pattern or replacement is None:
+            return int(texts.nbytes)
+        return int(texts.nbytes) + _occurrences(texts, pattern) * len(replacement.encode())
+    rows = zip(texts.to_pylist(), old.to_pylist(), new.to_pylist(), strict=True)
+    added: Iterable[int] = (
+        text.count(from_) * len(to.encode()) for text, from_, to in rows if None not in (text, from_, to) and from_
+    )
+    return int(texts.nbytes) + int(sum(added))
+
+
+def _occurrences(texts: pa.Array, pattern: str) -> int:
+    return int(pc.sum(pc.count_substring(texts, pattern=pattern)).as_py() or 0)
+
+
 # Numbers
 
 
@@ -311,13 +344,24 @@ def _abs(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Ar
         ) from None
 
 
+# Powers of ten that a float reaches, and digits behind the point that rounding can still change.
+_MOST_DIGITS, _ROUNDED_DIGITS = 308, 290
+
+
 def _round(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
     (values,) = numbers(arguments[:1], whole=is_whole(call))
     if len(arguments) == 1:
         return values if is_whole(call) else pc.round(values, round_mode="half_towards_infinity")
-    digits = pc.max_element_wise(pc.min_element_wise(cast_to(arguments[1], pa.int64()), 400), -400).cast(pa.int32())
-    is_null = pc.or_(pc.is_null(values), pc.is_null(arguments[1]))
+    wanted = cast_to(arguments[1], pa.int64())
+    is_null = pc.or_(pc.is_null(values), pc.is_null(wanted))
+    if not is_whole(call):
+        # Behind so many digits a number is what it is; the kernel would leave its range to find out.
+        values, is_exact = pc.if_else(pc.less(wanted, -_MOST_DIGITS), 0.0, values), pc.greater(wanted, _ROUNDED_DIGITS)
+        wanted = pc.if_else(is_exact, 0, wanted)
+    digits = pc.max_element_wise(pc.min_element_wise(wanted, _MOST_DIGITS), -_MOST_DIGITS).cast(pa.int32())
     found = pc.round_binary(values, digits, round_mode="half_towards_infinity")
+    if not is_whole(call):
+        found = pc.if_else(is_exact, values, found)
     return pc.if_else(is_null, None, found)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.engine.query.frame import Frame
 from omnigraph.engine.query.options import QueryOptions
@@ -90,10 +91,7 @@ class Limits:
     def check_column(self, size_bytes: int) -> None:
         """Raise as :meth:`check` does, or if a column of so many bytes is more than one array can hold."""
         self.check(size_bytes)
-        if size_bytes > _COLUMN_BYTES:
-            details = LimitExceeded(resource="bytes of one column", limit=_COLUMN_BYTES, actual=size_bytes)
-            message = f"a column needs {size_bytes} bytes, more than the limit of {_COLUMN_BYTES}"
-            raise QueryMemoryError(message, details=details)
+        check_column_bytes(size_bytes)
 
     def keep(self, frame: Frame) -> None:
         """Count the columns of a frame that stays alive until it is dropped."""
@@ -136,6 +134,18 @@ class Limits:
             raise QueryRowLimitError(f"the query has more than {counted(limit, 'row')}", details=details)
 
 
-def _columns(frame: Frame) -> dict[int, npt.NDArray[np.int64]]:
-    columns = {id(column): column for column in frame.ids.values()}
+def check_column_bytes(size_bytes: int) -> None:
+    """Raise if a column of so many bytes is more than one array can hold.
+
+    Raises:
+        QueryMemoryError: it is.
+    """
+    if size_bytes > _COLUMN_BYTES:
+        details = LimitExceeded(resource="bytes of one column", limit=_COLUMN_BYTES, actual=size_bytes)
+        message = f"a column needs {size_bytes} bytes, more than the limit of {_COLUMN_BYTES}"
+        raise QueryMemoryError(message, details=details)
+
+
+def _columns(frame: Frame) -> dict[int, npt.NDArray[np.int64] | pa.Array]:
+    columns = {id(column): column for column in (*frame.ids.values(), *frame.values.values())}
     return columns if frame.weights is None else columns | {id(frame.weights): frame.weights}

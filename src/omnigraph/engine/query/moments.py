@@ -20,6 +20,9 @@ from omnigraph.values.temporal import MS_PER_DAY
 
 _MONTH_DAYS = 30
 UNITS_MS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": MS_PER_DAY}
+# Longer intervals lead from no moment to another, and sums of these stay exact.
+_LONGEST_MONTHS = 1_200_000
+_LONGEST_MS = 100_000 * 366 * 86_400_000
 # The days of the years 1 to 9999, as the texts of the language can write them.
 _FIRST_MS, _LAST_MS = -719_162 * MS_PER_DAY, 2_932_897 * MS_PER_DAY - 1
 
@@ -106,9 +109,14 @@ def interval_of(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -
     (values,) = numbers(arguments, whole=True)
     counts, is_null = np.asarray(pc.fill_null(values, 0)), np.asarray(values.is_null())
     zeros = np.zeros_like(counts)
-    if call.function in {"years", "months"}:
-        return make_intervals(counts * (12 if call.function == "years" else 1), zeros, is_null)
-    return make_intervals(zeros, counts * UNITS_MS[call.function], is_null)
+    has_months = call.function in {"years", "months"}
+    unit = {"years": 12, "months": 1}[call.function] if has_months else UNITS_MS[call.function]
+    most = (_LONGEST_MONTHS if has_months else _LONGEST_MS) // unit
+    too_long = np.flatnonzero((counts > most) | (counts < -most))
+    if len(too_long):
+        raise failure(call, "is longer than 100,000 years", arguments, int(too_long[0]))
+    counted = counts * unit
+    return make_intervals(counted, zeros, is_null) if has_months else make_intervals(zeros, counted, is_null)
 
 
 def count_interval(unit_ms: int) -> Kernel:

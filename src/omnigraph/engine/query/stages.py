@@ -47,6 +47,11 @@ from omnigraph.ir.model import (
 from omnigraph.records import record
 
 _PIECE_ROWS = 1 << 16
+# Stages that hand rows on while they are made; each is some calls deep. Between more of them rows are collected.
+_STAGES_AT_ONCE = 12
+# Duplicates of a union are removed early where rows have grown by so much since the last time.
+_GROWTH = 2
+_GROWTH_BYTES = 1 << 22
 
 
 def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -66,19 +71,41 @@ def _run_sequence(
     context: QueryContext, stages: Sequence[StageSteps], kernel: RelationalKernel, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     frames = iter([UNIT])
-    for stage in stages[:-1]:
-        made = context.trace.count(stage.output, _StageRun(context, stage, kernel).run(frames))
-        frames = _frames(made, stage.output)
-    last = stages[-1]
-    rows = _StageRun(context, last, kernel).run(frames)
-    if id(last.output) in context.trace.steps:
-        rows = context.trace.count(last.output, rows)
-    for batch in rows:
-        columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
-        if not columns:
-            yield pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
-        else:
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    held_bytes = 0
+    try:
+        for number, stage in enumerate(stages[:-1], 1):
+            made = context.trace.count(stage.output, _StageRun(context, stage, kernel).run(frames))
+            frames = _frames(made, stage.output)
+            if number % _STAGES_AT_ONCE == 0:
+                collected, collected_bytes = _collected(context, frames)
+                context.limits.hold(-held_bytes)
+                frames, held_bytes = iter(collected), collected_bytes
+        last = stages[-1]
+        rows = _StageRun(context, last, kernel).run(frames)
+        if id(last.output) in context.trace.steps:
+            rows = context.trace.count(last.output, rows)
+        for batch in rows:
+            columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+            if not columns:
+                yield pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+            else:
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+    finally:
+        context.limits.hold(-held_bytes)
+
+
+def _collected(context: QueryContext, frames: Iterator[Frame]) -> tuple[list[Frame], int]:
+    """Return all frames, and what they take, which counts as held."""
+    collected, held_bytes = list[Frame](), 0
+    try:
+        for frame in frames:
+            context.limits.hold(frame.size_bytes)
+            held_bytes += frame.size_bytes
+            collected.append(frame)
+    except BaseException:
+        context.limits.hold(-held_bytes)
+        raise
+    return collected, held_bytes
 
 
 def _frames(batches: Iterator[pa.RecordBatch], output: OutputPlan) -> Iterator[Frame]:
@@ -111,24 +138,27 @@ def _unite(
     united = plan.read.united
     assert united is not None  # noqa: S101 - asked before
     names = [f"column{at}" for at in range(len(schema))]
-    found = _table(rows, schema, names)
-    for union, stages in zip(plan.read.unions, others, strict=True):
-        found = pa.concat_tables([found, _table(_run_sequence(context, stages, kernel, schema), schema, names)])
-        context.limits.check(found.nbytes)
-        if not union.keeps_duplicates:
-            found = kernel.arrange(
-                RowStream(found.schema, found.to_batches()),
-                names,
-                is_distinct=True,
-                order=(),
-                per=(),
-                offset=0,
-                limit=None,
-            )
+    tables = [_table(rows, schema, names)]
+    size_bytes, least_bytes = tables[0].nbytes, tables[0].nbytes
+    # Whatever is united before the last one without duplicates has none behind it, whenever they are removed.
+    last = max((at for at, union in enumerate(plan.read.unions) if not union.keeps_duplicates), default=-1)
+    for at, stages in enumerate(others):
+        tables.append(_table(_run_sequence(context, stages, kernel, schema), schema, names))
+        size_bytes += tables[-1].nbytes
+        context.limits.check(size_bytes)
+        if at == last or (at < last and size_bytes > _GROWTH * least_bytes + _GROWTH_BYTES):
+            tables = [_distinct(kernel, pa.concat_tables(tables), names)]
+            size_bytes = least_bytes = tables[0].nbytes
+    found = pa.concat_tables(tables)
     table = _TableRows(context, dict(zip(names, found.columns, strict=True)), found.num_rows)
     for batch in _arranged(context, united, kernel, iter([table])):
         columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _distinct(kernel: RelationalKernel, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    stream = RowStream(rows.schema, rows.to_batches())
+    return kernel.arrange(stream, names, is_distinct=True, order=(), per=(), offset=0, limit=None)
 
 
 def _table(batches: Iterator[pa.RecordBatch], schema: pa.Schema, names: Sequence[str]) -> pa.Table:
@@ -390,6 +420,10 @@ class _TableRows:
     def value(self, name: str) -> pa.Array:
         """Return a column."""
         return _whole(self._columns[name])
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes may not be made."""
+        self._context.limits.check_column(size_bytes)
 
     def subset(self, positions: Positions) -> _TableRows:
         """Return some of the rows."""

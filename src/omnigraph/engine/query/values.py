@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.frame import Mask, Positions
-from omnigraph.engine.query.functions import KERNELS, member_of
+from omnigraph.engine.query.functions import KERNELS, grown_bytes, member_of
 from omnigraph.engine.query.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.predicates import SupportsRows, evaluate
 from omnigraph.ir.model import (
@@ -59,12 +59,16 @@ class ValueRows(SupportsRows, Protocol):
     def subset(self, positions: Positions) -> ValueRows:
         """Return some of the rows."""
 
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes may not be made."""
 
-def repeated(value: object, of: PropertyType, count: int) -> pa.Array:
+
+def repeated(value: object, of: PropertyType, count: int, check: Callable[[int], None]) -> pa.Array:
     """Return one decoded value so many times."""
     if value is None:
         return pa.nulls(count, value_arrow_type(of))
     once = pa.array([list(value) if isinstance(value, tuple) else value], value_arrow_type(of))
+    check(once.nbytes * count)
     return once.take(pa.array(np.zeros(count, dtype=np.int64)))
 
 
@@ -82,7 +86,7 @@ def compute(value: Scalarlike, rows: ValueRows) -> pa.Array:
         case EntityVersion():
             return rows.entity_versions(value.variable)
         case ParameterRef() | Constant():
-            return repeated(rows.given(value), value.type, rows.length)
+            return repeated(rows.given(value), value.type, rows.length, rows.check_bytes)
         case ValueRef():
             return rows.value(value.name)
         case Truth():
@@ -121,6 +125,9 @@ def _apply(call: Apply, rows: ValueRows) -> pa.Array:
         return special(call, rows)
     arguments = [compute(argument, rows) for argument in call.arguments]
     types = [argument.type for argument in call.arguments]
+    grown = grown_bytes(call, arguments)
+    if grown:
+        rows.check_bytes(grown)
     return cast_to(KERNELS[call.function](call, arguments, types), value_arrow_type(call.type))
 
 

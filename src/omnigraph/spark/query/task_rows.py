@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
-from omnigraph.engine.query.limits import Limits
+from omnigraph.engine.query.limits import Limits, check_column_bytes
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.values import passing
 from omnigraph.errors import InternalError
@@ -113,6 +113,10 @@ class CarriedRows:
     def value(self, name: str) -> pa.Array:
         """Return a value that travels with the rows."""
         return one_array(self._rows.column(self._layout.name(VALUE, name)))
+
+    def check_bytes(self, size_bytes: int) -> None:
+        """Raise if a column of so many bytes is more than one array can hold."""
+        check_column_bytes(size_bytes)
 
     def subset(self, positions: Positions) -> CarriedRows:
         """Return some of the rows."""

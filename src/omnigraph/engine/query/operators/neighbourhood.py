@@ -60,7 +60,8 @@ def walks_in_memory(context: QueryContext, edge: EdgeType, direction: Direction,
     start = edge.to_type if direction == "in" else edge.from_type
     fanout = edge_count / max(1, context.entities(f"node:{start}").table.row_count)
     adjacency_cost = _BUILD_COST * edge_count
-    if walked * frontier * fanout >= adjacency_cost:
+    # Every hop multiplies, until it follows all edges there are.
+    if sum(min(frontier * fanout**hop, edge_count) for hop in range(1, walked + 1)) >= adjacency_cost:
         return True
     if _is_covered(context, edge, direction):
         return False
@@ -273,13 +274,17 @@ def neighbourhoods(
     sources: RowIds,
     *,
     hops: int = 1,
+    is_whole: bool = False,
 ) -> tuple[Neighbourhood, ...]:
-    """Return the same for walks over several edges with the same ends; a node has one number in all of them."""
+    """Return the same for walks over several edges with the same ends; a node has one number in all of them.
+
+    ``is_whole`` asks for all edges, whatever seems cheaper.
+    """
     edges = [context.catalog.edges[name] for name in edge_names]
     edge = edges[0]
     start, end = (edge.to_type, edge.from_type) if direction == "in" else (edge.from_type, edge.to_type)
     from_entities, to_entities = context.entities(f"node:{start}"), context.entities(f"node:{end}")
-    if any(walks_in_memory(context, one, direction, sources, hops) for one in edges):
+    if is_whole or any(walks_in_memory(context, one, direction, sources, hops) for one in edges):
         return tuple(
             Neighbourhood(
                 adjacency=context.memory.topology.adjacency(

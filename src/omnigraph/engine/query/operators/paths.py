@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.engine.query.frame import Mask, Positions
+from omnigraph.engine.query.frame import Mask, Positions, distinct
 from omnigraph.engine.query.topology import Adjacency, spread
 from omnigraph.records import record
+
+# Positions of rows and codes of edges: which of them may be used.
+Allows = Callable[[Positions, Positions], Mask]
 
 _CODE_BYTES = 8
 _NONE = np.zeros(0, dtype=np.int64)
@@ -31,6 +34,9 @@ class PathSearch:
         node_ranks: places of nodes in the order of their ids, by code.
         edge_ranks: places of edges in the order of their ids, by code.
         is_wanted: given positions of rows and codes of nodes, where a path may end.
+        goals: the node where the paths of each row end, if that is known; -1 where it can never be met.
+        backward: the same edges seen from where they lead, with their own ``allows``; given with goals, or not at all.
+        is_capped: whether the greatest number of hops is a cap that no row may need.
         check: called with the bytes that are about to be taken; raises to stop the search.
         on_new_nodes: called with every hop that meets a node for the first time; raises to stop the search.
     """
@@ -40,12 +46,15 @@ class PathSearch:
     max_hops: int
     is_same_type: bool
     keeps_all: bool
-    allows: Callable[[Positions, Positions], Mask]
+    allows: Allows
     node_ranks: Callable[[Positions], Positions]
     edge_ranks: Callable[[Positions], Positions]
     is_wanted: Callable[[Positions, Positions], Mask]
     check: Callable[[int], None]
     on_new_nodes: Callable[[int], None]
+    goals: Positions | None = None
+    backward: tuple[Adjacency, Allows] | None = None
+    is_capped: bool = False
 
 
 @record
@@ -80,22 +89,28 @@ def shortest_paths(search: PathSearch, codes: Positions) -> Iterator[FoundPaths]
     """Yield the shortest paths from the node of every row to each node that a walk reaches.
 
     A node is reached at its distance. One that is nearer than the least number of hops is reached if the last hop is
-    an edge to itself.
+    an edge to itself. Where goals are known, the search of a row ends at the hop that meets its goal.
     """
     width = max(1, search.adjacency.target_count)
     rows = np.arange(len(codes))
+    corridor = _corridor(search, codes)
     levels = [_Level(rows=rows, nodes=codes, ranks=np.zeros(len(codes), dtype=np.int64))]
     visited = rows * width + codes if search.is_same_type else _NONE
     for hop in range(1, (search.max_hops if search.is_same_type else 1) + 1):
         last = levels[-1]
         if not len(last.rows):
             return
-        sources, targets, edges = _followed(search, last)
+        sources, targets, edges = _followed(search, last, _unfinished(search, last, hop, corridor))
         is_loop = (targets == last.nodes[sources]) & search.is_same_type
         if hop == search.min_hops:
             yield _traced(search, levels, _loops(search, sources[is_loop], edges[is_loop]))
         keys = last.rows[sources] * width + targets
         ahead = ~is_loop & ~np.isin(keys, visited)
+        if search.goals is not None:
+            # What lies behind a goal is on no way to it.
+            ahead &= last.nodes[sources] != search.goals[last.rows[sources]]
+        if corridor is not None:
+            ahead &= corridor.holds(hop, last.rows[sources], keys)
         levels.append(_next_level(search, last, sources[ahead], keys[ahead], edges[ahead]))
         if len(levels[-1].rows):
             search.on_new_nodes(hop)
@@ -106,11 +121,137 @@ def shortest_paths(search: PathSearch, codes: Positions) -> Iterator[FoundPaths]
             yield _traced(search, levels)
 
 
-def _followed(search: PathSearch, level: _Level) -> tuple[Positions, Positions, Positions]:
-    """Return every edge that leaves a level and may be used: from which place, to which node, and itself."""
+@dataclass(slots=True, kw_only=True)
+class _Corridor:
+    """Where rows may pass: ``levels`` holds by distance the keys of row and node that lie on a shortest path.
+
+    Rows that are ``free`` are held to nothing, those that are ``closed`` have no path.
+    """
+
+    levels: dict[int, list[Positions]]
+    free: Mask
+    closed: Mask
+
+    def add(self, distance: int, keys: Positions) -> None:
+        self.levels.setdefault(distance, []).append(keys)
+
+    def holds(self, distance: int, rows: Positions, keys: Positions) -> Mask:
+        inside: Mask = np.isin(keys, np.concatenate([_NONE, *self.levels.get(distance, [])]))
+        return inside | self.free[rows]
+
+
+def _corridor(search: PathSearch, codes: Positions) -> _Corridor | None:
+    """Search from both ends at once, always on the side with fewer edges, until the two sides of a row meet."""
+    goals = search.goals
+    if search.backward is None or goals is None or search.min_hops != 1 or not search.is_same_type:
+        return None
+    width = max(1, search.adjacency.target_count)
+    rows = np.arange(len(codes))
+    # A row that begins at its goal only looks for an edge back to it.
+    is_active = (codes != goals) & (goals >= 0)
+    corridor = _Corridor(levels={}, free=np.zeros(len(codes), dtype=np.bool_), closed=is_active.copy())
+    sides = (
+        _Side(search, width, search.adjacency, search.allows, (rows * width + codes)[is_active]),
+        _Side(search, width, *search.backward, (rows * width + goals)[is_active]),
+    )
+    while sides[0].depth + sides[1].depth < search.max_hops:
+        is_active &= sides[0].has_rows(is_active) & sides[1].has_rows(is_active)
+        if not is_active.any():
+            break
+        min(sides, key=lambda side: side.edge_count(is_active)).advance(is_active)
+        met = np.intersect1d(sides[0].levels[-1], sides[1].levels[-1])
+        met = met[is_active[met // width]]
+        if len(met):
+            is_met = np.zeros(len(codes), dtype=np.bool_)
+            is_met[met // width] = True
+            is_active &= ~is_met
+            corridor.closed &= ~is_met
+            _add_between(corridor, sides, met, is_met)
+    if search.is_capped:
+        corridor.free |= is_active
+        corridor.closed &= ~is_active
+    return corridor
+
+
+def _add_between(corridor: _Corridor, sides: tuple[_Side, _Side], met: Positions, is_met: Mask) -> None:
+    """Add the nodes between the two ends of the rows that met just now."""
+    forward, backward = sides
+    keys = met
+    for distance in range(forward.depth, 0, -1):
+        corridor.add(distance, keys)
+        keys = np.intersect1d(backward.ahead(keys), forward.levels[distance - 1])
+    for left in range(backward.depth):
+        level = backward.levels[left]
+        corridor.add(forward.depth + backward.depth - left, level[is_met[level // forward.width]])
+
+
+class _Side:
+    """A search from one end: the keys of row and node that it met, by distance."""
+
+    def __init__(self, search: PathSearch, width: int, adjacency: Adjacency, allows: Allows, starts: Positions) -> None:
+        self._check = search.check
+        self._adjacency = adjacency
+        self._allows = allows
+        self.width = width
+        self.levels = [starts]
+        self._visited = starts
+
+    @property
+    def depth(self) -> int:
+        return len(self.levels) - 1
+
+    def has_rows(self, is_active: Mask) -> Mask:
+        """Return the rows that can go on from here."""
+        found = np.zeros(len(is_active), dtype=np.bool_)
+        found[self.levels[-1] // self.width] = True
+        return found
+
+    def edge_count(self, is_active: Mask) -> int:
+        """Return how many edges the next hop follows."""
+        keys = self.levels[-1]
+        nodes = keys[is_active[keys // self.width]] % self.width
+        offsets = self._adjacency.offsets
+        return int((offsets[nodes + 1] - offsets[nodes]).sum())
+
+    def advance(self, is_active: Mask) -> None:
+        """Go one hop on from the rows that have not met."""
+        keys = self.levels[-1]
+        ahead = self.ahead(keys[is_active[keys // self.width]])
+        fresh = ahead[~np.isin(ahead, self._visited)]
+        self.levels.append(fresh)
+        self._visited = np.concatenate([self._visited, fresh])
+        self._check(_CODE_BYTES * 4 * len(self._visited))
+
+    def ahead(self, keys: Positions) -> Positions:
+        """Return the nodes one hop away from some, as keys."""
+        rows, nodes, offsets = keys // self.width, keys % self.width, self._adjacency.offsets
+        self._check(6 * _CODE_BYTES * int((offsets[nodes + 1] - offsets[nodes]).sum()))
+        places, at = spread(offsets, nodes)
+        found = rows[places]
+        allowed = self._allows(found, self._adjacency.edges[at].astype(np.int64))
+        return distinct((found * self.width + self._adjacency.targets[at])[allowed])
+
+
+def _unfinished(search: PathSearch, level: _Level, hop: int, corridor: _Corridor | None) -> Positions:
+    """Return the places of a level from which the search goes on: those of rows that have not met their goal."""
+    if search.goals is None:
+        return np.arange(len(level.rows))
+    is_met = np.zeros(len(search.goals), dtype=np.bool_)
+    at_goal = level.nodes == search.goals[level.rows]
+    is_met[level.rows[at_goal]] = True
+    # A goal that is one hop too near is met again if it has an edge to itself.
+    goes_on = ~is_met[level.rows] | (at_goal & (hop == search.min_hops))
+    goes_on &= search.goals[level.rows] >= 0
+    return np.flatnonzero(goes_on if corridor is None else goes_on & ~corridor.closed[level.rows])
+
+
+def _followed(search: PathSearch, level: _Level, places: Positions) -> tuple[Positions, Positions, Positions]:
+    """Return every edge that leaves some places of a level and may be used: from where, to which node, and itself."""
     offsets = search.adjacency.offsets
-    search.check(6 * _CODE_BYTES * int((offsets[level.nodes + 1] - offsets[level.nodes]).sum()))
-    sources, at = spread(offsets, level.nodes)
+    nodes = level.nodes[places]
+    search.check(6 * _CODE_BYTES * int((offsets[nodes + 1] - offsets[nodes]).sum()))
+    sources, at = spread(offsets, nodes)
+    sources = places[sources]
     targets, edges = search.adjacency.targets[at].astype(np.int64), search.adjacency.edges[at].astype(np.int64)
     allowed = search.allows(level.rows[sources], edges)
     return sources[allowed], targets[allowed], edges[allowed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -27,6 +28,9 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.engine.query.topology import are_linked
 from omnigraph.ir.model import Expand, Filter, Narrow, UnionScan, Unwind, Walk, Widen
+
+# Steps that hand rows on while they are made; between more of them rows are collected.
+_STEPS_AT_ONCE = 64
 
 
 def filter_rows(context: QueryContext, step: Filter, frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -76,12 +80,32 @@ def _present(context: QueryContext, frames: Iterator[Frame], *names: str) -> Ite
 
 def run_steps(context: QueryContext, steps: tuple[Step, ...], frames: Iterator[Frame]) -> Iterator[Frame]:
     """Return the frames that come out of the last step."""
-    for step in steps:
+    for number, step in enumerate(steps, 1):
+        if number % _STEPS_AT_ONCE == 0:
+            frames = _collected(context, frames)
         # Every step has a frame of the one before it in hand while those after it work: all of them are alive.
         frames = context.limits.holding(context.trace.watch(step, _apply(context, step, frames)))
         if not context.is_late:
             frames = _reading_early(context, step, frames)
     return frames
+
+
+def _collected(context: QueryContext, frames: Iterator[Frame]) -> Iterator[Frame]:
+    """Take all frames now, and return them: each step is some calls deep, and a stack holds only so many."""
+    collected: deque[Frame] = deque()
+    for frame in frames:
+        context.limits.keep(frame)
+        collected.append(frame)
+    return _handed_out(context, collected)
+
+
+def _handed_out(context: QueryContext, collected: deque[Frame]) -> Iterator[Frame]:
+    while collected:
+        frame = collected.popleft()
+        try:
+            yield frame
+        finally:
+            context.limits.drop(frame)
 
 
 def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterator[Frame]:

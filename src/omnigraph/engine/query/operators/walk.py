@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from omnigraph.engine.query.kernels import PATH_TYPE
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.expand import passing_destinations
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods
-from omnigraph.engine.query.operators.paths import PathSearch, id_ranks, listed, shortest_paths
+from omnigraph.engine.query.operators.paths import Allows, PathSearch, id_ranks, listed, shortest_paths
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import read_variables, reads_values
 from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
@@ -33,9 +34,6 @@ _CODE_BYTES = 8
 # What has a value, or none, for every argument.
 _TOTAL = frozenset({"and", "or", "not", "is_null", "is_not_null", "in", "contains", "starts_with", "ends_with", "list"})
 _COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-
-# Positions of rows and codes of edges: which of them may be used.
-Allows = Callable[[Positions, Positions], Mask]
 
 
 @record
@@ -76,8 +74,9 @@ def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Ite
             yield piece.take(rows).binding(bound)
 
 
-def _network(context: QueryContext, step: Walk, sources: RowIds) -> _Network:
-    parts = neighbourhoods(context, step.edges, step.direction, sources, hops=most_hops(context, step))
+def _network(context: QueryContext, step: Walk, sources: RowIds, *, is_whole: bool = False) -> _Network:
+    hops = most_hops(context, step)
+    parts = neighbourhoods(context, step.edges, step.direction, sources, hops=hops, is_whole=is_whole)
     adjacency, edges, condition = _joined(context, parts), parts[0].all_edges, step.condition
     if len(parts) > 1:
         edges = np.concatenate([tagged(part.all_edges, number) for number, part in enumerate(parts)])
@@ -196,6 +195,7 @@ def _allowed(
 def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Frame) -> Iterator[Frame]:
     """Make a row of every path that is kept."""
     near = network.near
+    goals, backward = _goals(context, step, network, piece)
     tables = [context.entities(f"edge:{name}") for name in step.edges]
     names = EntityUnion(tables) if len(tables) > 1 else tables[0]
     starts = piece.ids[step.source]
@@ -225,6 +225,9 @@ def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Fram
         is_wanted=is_wanted,
         check=context.limits.check,
         on_new_nodes=partial(check_hops, context, step),
+        goals=goals,
+        backward=backward,
+        is_capped=step.max_hops is None,
     )
     for found in shortest_paths(search, near.source_codes(starts)):
         if not len(found.rows):
@@ -238,6 +241,24 @@ def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Fram
         paths = pa.StructArray.from_arrays(parts, fields=list(PATH_TYPE))
         bound = piece.take(found.rows).binding({step.destination: near.target_ids(found.nodes[-1])})
         yield bound.carrying({str(step.path): paths})
+
+
+def _goals(
+    context: QueryContext, step: Walk, network: _Network, piece: Frame
+) -> tuple[Positions | None, tuple[Adjacency, Allows] | None]:
+    """Return where the paths of each row end, and the edges seen from there; both only where the goal is bound."""
+    # Between two types there is one hop, and nothing to stop; nodes of both are numbered by themselves.
+    if step.goal is None or not context.catalog.edges[step.edges[0]].is_same_type:
+        return None, None
+    ids = piece.ids[step.goal]
+    goals = network.near.target_codes(ids)
+    if not network.near.is_whole:
+        return goals, None
+    other = network
+    if step.direction != "both":
+        turned = replace(step, direction="in" if step.direction == "out" else "out")
+        other = _network(context, turned, ids, is_whole=True)
+    return goals, (other.adjacency, partial(_allowed, context, step, other, piece))
 
 
 @record

@@ -45,7 +45,7 @@ def scalar_column(context: MatchedRows, frame: Frame, expression: Scalarlike) ->
         case EntityRef():
             return context.take(expression.variable, frame.ids[expression.variable], KEY)
         case ParameterRef() | Constant():
-            return repeated(context.given(expression), expression.type, frame.length)
+            return repeated(context.given(expression), expression.type, frame.length, context.limits.check_column)
         case _:
             message = f"a read without stages computes nothing: {expression}"
             raise InternalError(message)

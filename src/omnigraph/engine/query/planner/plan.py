@@ -27,6 +27,7 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    PRIVATE_MARK,
     TABLE_MARK,
     AggregateCall,
     AntiJoin,
@@ -189,6 +190,25 @@ def push_filters(plan: QueryPlan, _: Facts) -> QueryPlan:
     return map_steps(plan, lambda step: replace(step, is_pushed=True) if isinstance(step, Scan) else step)
 
 
+def find_goals(plan: QueryPlan, facts: Facts) -> QueryPlan:
+    """Find the node that a path ends at first, when its key is given: a search that knows its goal stops there."""
+    steps, variables = list[Step](), dict(plan.variables)
+    for step in plan.steps:
+        if isinstance(step, Walk) and _ends_at_key(step, facts):
+            end = f"{step.destination}{PRIVATE_MARK}end"
+            variables[end] = variables[step.destination]
+            steps.append(Scan(variable=step.destination, type_name=step.destination_type, filters=step.filters))
+            steps.append(replace(step, destination=end, goal=step.destination, filters=()))
+        else:
+            steps.append(step)
+    return replace(plan, steps=tuple(steps), variables=variables)
+
+
+def _ends_at_key(step: Walk, facts: Facts) -> bool:
+    is_open = step.path is not None and step.goal is None
+    return is_open and fixes_key(facts.catalog.nodes[step.destination_type], step.filters)
+
+
 def look_up_keys(plan: QueryPlan, facts: Facts) -> QueryPlan:
     """Give scans the values of their key. The filters stay: they decide, the key only says where to look."""
 
@@ -275,6 +295,7 @@ Rule = Callable[[QueryPlan, Facts], QueryPlan]
 # In this order: later rules look at what earlier ones made of the steps.
 RULES: Mapping[str, Rule] = {
     "join_order": order_joins,
+    "path_goal": find_goals,
     "key_lookup": look_up_keys,
     "intersect": intersect_neighbours,
     "link_test": ask_links,
