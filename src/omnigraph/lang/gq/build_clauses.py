@@ -25,6 +25,7 @@ from omnigraph.lang.gq.ast import (
     ListLiteral,
     Logical,
     Nearest,
+    NullLiteral,
     Negation,
     Not,
     Now,
@@ -65,6 +66,12 @@ VALUES = (
 _PLAIN = (*VALUES, PropertyAccess, AliasRef, Nearest, Bm25, Rrf, Aggregate, TextSearch)
 
 
+def _is_plain(expression: Any) -> bool:
+    """Whether an operand is one of the first edition, which knew no NULL in a list."""
+    has_null = isinstance(expression, ListLiteral) and any(isinstance(item, NullLiteral) for item in expression.items)
+    return isinstance(expression, _PLAIN) and not has_null
+
+
 class ClauseBuilder(ExpressionBuilder):
     """One method per rule of a match."""
 
@@ -79,7 +86,7 @@ class ClauseBuilder(ExpressionBuilder):
                 word = Ident(text=op, span=expression.op_span)
                 return Traversal(source=left, edge=word, destination=right, span=expression.span)
             case Comparison(left=left, op=op, right=right, span=span) if op in _FILTER_OPS:
-                if isinstance(left, _PLAIN) and isinstance(right, _PLAIN):
+                if _is_plain(left) and _is_plain(right):
                     plain_op: Any = op
                     return Filter(left=left, op=plain_op, right=right, span=span)
             case Variable(name=name, span=span) | Not(operand=Variable(name=name, span=span)):
