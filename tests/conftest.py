@@ -4,12 +4,17 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A plain run is the same run every time, here and elsewhere; `make fuzz` looks for what nobody has seen yet.
-if os.environ.get("OMNIGRAPH_FUZZ") != "long":
-    settings.register_profile("plain", derandomize=True)
-    settings.load_profile("plain")
+# A plain run is the same run every time, here and elsewhere; `make fuzz` looks for what nobody has seen yet. Neither
+# depends on how fast or how busy the machine is.
+settings.register_profile(
+    "unhurried",
+    derandomize=os.environ.get("OMNIGRAPH_FUZZ") != "long",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("unhurried")
 
 # No test may ask a provider of whoever runs the suite, here or in a child process.
 for _name in [name for name in os.environ if name.startswith("OMNIGRAPH_EMBED")]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import compile_query
@@ -18,6 +20,7 @@ from omnigraph.ir.model import (
     OptionalJoin,
     ReadPlan,
     SameEntity,
+    UnionScan,
     Walk,
 )
 from omnigraph.lang.gq import ast
@@ -55,18 +58,19 @@ def test_a_mutated_query_gives_a_plan_or_one_of_our_errors() -> None:
             compiled.descriptor.to_json()
             if isinstance(compiled.plan, ReadPlan):
                 assert isinstance(compiled.decl.body, ast.ReadBody)
-                check_nothing_is_lost(compiled.decl.body.match, compiled.plan)
+                check_nothing_is_lost(compiled.decl.body, compiled.plan)
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     assert {"ok", "query.syntax", "query.type", "query.meaning"} <= set(outcomes)
 
 
-def check_nothing_is_lost(clauses: tuple[ast.Clause, ...], plan: ReadPlan) -> None:
+def check_nothing_is_lost(body: ast.ReadBody, plan: ReadPlan) -> None:
     matched = plan.stages[-1].operators if plan.stages else plan.operators
+    last = dataclasses.replace(body, stages=(), unions=())
     operators = list(walk(matched))
-    predicates = sum(len(item.filters) for item in operators if isinstance(item, NodeScan | Expand | Walk))
+    predicates = sum(len(item.filters) for item in operators if isinstance(item, NodeScan | UnionScan | Expand | Walk))
     on_rows = [item for item in operators if isinstance(item, Filter) and not isinstance(item.predicate, SameEntity)]
-    assert predicates + len(on_rows) == count_predicates(clauses)
-    assert sum(isinstance(item, Expand | Walk) for item in operators) == count_traversals(clauses)
+    assert predicates + len(on_rows) == count_predicates(last)
+    assert sum(isinstance(item, Expand | Walk) for item in operators) == count_traversals(last)
     private = [item.destination for item in operators if isinstance(item, Expand | Walk) and "#" in item.destination]
     assert len(private) == len(set(private))
 
@@ -78,22 +82,28 @@ def walk(operators: tuple[Operator, ...]) -> Iterator[Operator]:
             yield from walk(operator.inner)
 
 
-def count_predicates(clauses: tuple[ast.Clause, ...]) -> int:
+def nodes_of(node: Any) -> Iterator[Any]:
+    """Yield a node of a tree and everything below it."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from nodes_of(item)
+    elif dataclasses.is_dataclass(node):
+        yield node
+        for part in dataclasses.fields(node):
+            yield from nodes_of(getattr(node, part.name))
+
+
+def count_predicates(body: ast.ReadBody) -> int:
+    blocks = (node for node in nodes_of(body) if isinstance(node, ast.Block | ast.Negation | ast.OptionalBlock))
     total = 0
-    for clause in clauses:
+    for clause in (*body.match, *(clause for block in blocks for clause in block.clauses)):
         match clause:
             case ast.Binding():
                 total += len(clause.predicates)
             case ast.Filter() | ast.TextSearch() | ast.Condition():
                 total += 1
-            case ast.Negation() | ast.OptionalBlock():
-                total += count_predicates(clause.clauses)
-            case ast.Traversal():
-                pass
     return total
 
 
-def count_traversals(clauses: tuple[ast.Clause, ...]) -> int:
-    blocks = (clause for clause in clauses if isinstance(clause, ast.Negation | ast.OptionalBlock))
-    nested = sum(count_traversals(clause.clauses) for clause in blocks)
-    return nested + sum(isinstance(clause, ast.Traversal) for clause in clauses)
+def count_traversals(body: ast.ReadBody) -> int:
+    return sum(isinstance(node, ast.Traversal) for node in nodes_of(body))

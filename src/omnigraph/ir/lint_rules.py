@@ -240,7 +240,8 @@ def _lost_indexes(clauses: Iterable[ast.Clause], owners: dict[str, NodeType | Ed
         condition = clause.expression
         if condition.op != "or":
             continue
-        arms = [_accesses(operand) for operand in condition.operands]
+        # A side about parameters alone is decided before anything is read: '$level is null or $p.level = $level'.
+        arms = [accesses for operand in condition.operands if (accesses := _accesses(operand))]
         indexed = [any(_is_indexed(access, owners) for access in arm) for arm in arms]
         variables = {access.variable.name for arm in arms for access in arm}
         if any(indexed) and len(variables) > 1:
@@ -248,8 +249,8 @@ def _lost_indexes(clauses: Iterable[ast.Clause], owners: dict[str, NodeType | Ed
             message = f"this 'or' is about {names}, so that no index can be used"
             yield Doubt(span=condition.span, message=message, advice="write two reads with 'union'")
         elif any(indexed) and not all(indexed):
-            slow = next((access for arm, known in zip(arms, indexed, strict=True) if not known for access in arm), None)
-            what = "one side" if slow is None else f"'${slow.variable.name}.{slow.property.text}'"
+            slow = next(arm[0] for arm, known in zip(arms, indexed, strict=True) if not known)
+            what = f"'${slow.variable.name}.{slow.property.text}'"
             message = f"{what} has no index, so that the other sides of this 'or' cannot use theirs"
             yield Doubt(span=condition.span, message=message, advice="add @index to it, or use 'union'")
 

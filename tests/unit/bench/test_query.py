@@ -76,7 +76,7 @@ def test_an_engine_that_gives_up_is_left_out(engines, dataset, capsys):
 
 
 def test_every_question_gets_a_line_with_times_and_a_ratio(engines, dataset):
-    table = query._warm_table(engines, parameters_of(dataset), rounds=1)
+    table = query._warm_table(CASES, engines, parameters_of(dataset), rounds=1)
     assert list(table.columns[0].cells) == [case.title for case in CASES]
     assert query.MISMATCH not in list(table.columns[-1].cells)
     assert all(float(cell) > 0 for cell in table.columns[1].cells)

@@ -91,6 +91,7 @@ def test_what_is_probably_not_meant_is_said_with_its_place(text: str, warning: s
 @pytest.mark.parametrize(
     "text",
     [
+        'query q($l: String?) { match { $p: Person { slug: "a" } $l is null or $p.slug = $l } return { $p.name } }',
         "query q($low: I64) { match { $p: Person $p.age > $low } return { $p.name } }",
         "query q($n: I64) { match { $p: Person } return { $p.name } order { $p.name } limit $n }",
         "query q() { match { $p: Person $p knows $_ } return { $p.name } }",

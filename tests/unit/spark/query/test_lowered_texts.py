@@ -55,7 +55,7 @@ def test_lowered_read_gives_what_the_embedded_engine_gives(case, session):
         )
         if "path " in text:
             assert isinstance(found, SparkUnsupportedError)
-            assert found.details.value == "path"
+            assert found.details.value in {"path", "version"}
         else:
             assert_same(found, expected, is_ordered=is_ordered)
 
@@ -120,7 +120,7 @@ def test_lowered_texts_and_naive_evaluator_agree(start, shelf):
             partial(query_in_parts, stored.session, read.text, params, options=QueryOptions(rules_off=off), sizes=sizes)
         )
         if isinstance(found, SparkUnsupportedError):
-            assert found.details.value == "path"
+            assert found.details.value in {"path", "version"}
             continue
         problem = outcome_disagreement(_expected(read, stored), found)
         assert problem is None, f"seed {seed}\n{read.text}\nparameters {read.parameters}\n{problem}"
