@@ -80,7 +80,9 @@ class _Omnigraph(Engine):
     def ask(self, case: Case, parameters: Parameters) -> Rows:
         session = self._session(case.graph)
         if case.is_write:
-            return [(session.mutate(case.gq, parameters).updated,)]
+            done = session.mutate(case.gq, parameters)
+            # Other engines count a row that had the value already as well.
+            return [(done.updated + done.unchanged,)]
         result = session.query(case.gq, parameters)
         return [tuple(row.values()) for row in result.rows()]
 
