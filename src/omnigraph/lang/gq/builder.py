@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from omnigraph.lang.foreign_types import foreign_type
 from omnigraph.lang.gq.ast import (
     AliasRef,
     AllProperties,
@@ -35,7 +36,6 @@ from omnigraph.lang.gq.ast import (
 )
 from omnigraph.lang.gq.build_clauses import COMPARE_OPS, VALUES, ClauseBuilder
 from omnigraph.lang.gq.build_expressions import bounded_integer, plain_word, span_of
-from omnigraph.lang.gq.foreign import foreign_type
 from omnigraph.lang.lalr import Token
 from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span
 from omnigraph.lang.source import Ident, Span

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 
+from omnigraph.lang.foreign_types import foreign_type
 from omnigraph.lang.parsing import nearest_name
 
 _TRAVERSAL = "write a traversal as '$a knows $b'"
@@ -30,17 +31,6 @@ _WORDS = {
     "where": "in a match, a condition is a clause of its own: write '$p.age > 30'",
 }
 
-_TYPES = {
-    **dict.fromkeys(("int", "integer", "bigint", "long", "int64", "number"), "I64"),
-    **dict.fromkeys(("int32", "smallint"), "I32"),
-    **dict.fromkeys(("float", "double", "real", "float64", "decimal", "numeric"), "F64"),
-    "float32": "F32",
-    **dict.fromkeys(("text", "string", "str", "varchar", "char", "uuid"), "String"),
-    **dict.fromkeys(("timestamp", "timestamptz"), "DateTime"),
-    "boolean": "Bool",
-    **dict.fromkeys(("bytes", "bytea", "binary"), "Blob"),
-}
-
 # Two marks that mean one thing elsewhere, told by the second.
 _DOUBLE_MARKS = {"==": "write '='", "<>": "write '!='", "||": "write 'or'", "&&": "write 'and'", "->": _TRAVERSAL}
 _MARKS = {"&": "write 'and'", "|": "write 'or'", "!": "write 'not'", ";": "remove it: nothing separates statements"}
@@ -58,11 +48,6 @@ _SHOWN_BEFORE = 100
 def foreign_word_hint(word: str) -> str | None:
     """Return what to write instead of a word that this language does not know."""
     return _WORDS.get(word.lower())
-
-
-def foreign_type(name: str) -> str | None:
-    """Return the parameter type that other languages call ``name``."""
-    return _TYPES.get(name.lower())
 
 
 def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) -> str | None:
@@ -88,8 +73,8 @@ def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) 
 
 def _word_hint(word: str, before: str, accepted: AbstractSet[str]) -> str | None:
     lowered = word.lower()
-    if {"TYPE_NAME", "LSQB"} <= accepted and lowered in _TYPES:
-        return f"did you mean '{_TYPES[lowered]}'?"
+    if {"TYPE_NAME", "LSQB"} <= accepted and foreign_type(word) is not None:
+        return f"did you mean '{foreign_type(word)}'?"
     opening = _RETURN_BEFORE.search(before)
     if lowered == "distinct" and opening is not None:
         return f"write '{opening[1]} distinct {{ … }}'"

@@ -7,6 +7,7 @@ from omnigraph.lang.contextual import ContextualLexing
 from omnigraph.lang.parsing import Grammar, scan_comments
 from omnigraph.lang.pg.ast import SchemaFile
 from omnigraph.lang.pg.builder import SchemaBuilder
+from omnigraph.lang.pg.foreign import foreign_hint
 from omnigraph.lang.source import read_source
 
 _BASE_TYPES = ("String", "Blob", "Bool", "I32", "I64", "U32", "U64", "F32", "F64", "DateTime", "Date")
@@ -36,6 +37,7 @@ _GRAMMAR = Grammar(
     },
     token_choices={"BASE_TYPE": _BASE_TYPES},
     token_kinds=dict.fromkeys(("INTERFACE", "NODE", "IMPLEMENTS", "EDGE", "TRUE", "FALSE"), "IDENT"),
+    hint=foreign_hint,
 )
 
 
