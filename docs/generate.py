@@ -66,7 +66,7 @@ def _functions_lines() -> Iterator[str]:
     yield ""
     yield "A function stands wherever a value does, in reads and in mutations. NULL in gives NULL out, except where the"
     yield "table says otherwise. Aggregates, operators and searches are described in"
-    yield "[the query language](query-language.md)."
+    yield "[the reference](query-reference.md)."
     yield ""
     rows = ((f"`{one.signature}`", one.about, f"`{one.example}`") for one in FUNCTIONS.values())
     yield from _table(("function", "value", "this is true"), rows)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from itertools import groupby, product
+from itertools import product
 from math import prod
 
 import pyarrow as pa
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
-from omnigraph.spark.query.lowering import check_lowerable
+from omnigraph.spark.query.refusals import check_lowerable
 from omnigraph.spark.query.run import collect, lower
 
 PARTS = 3
@@ -57,22 +57,24 @@ class ArrowRelation:
         parts = [part.select(list(columns.values())).rename_columns(list(columns)) for part in self.parts]
         return ArrowRelation(parts)
 
-    def join(self, other, on, *, how, build):
+    def join(self, other, on, *, how, build, nulls=()):
         assert how == "inner" or build not in {"broadcast_left", "hash_left"}
         partners = {}
         for row in other._rows():
-            partners.setdefault(tuple(row[name] for name in on.values()), []).append(row)
-        added = [name for name in other.names if name not in on.values()] if how == "inner" else []
+            if not any(row[right] is None for left, right in on.items() if left not in nulls):
+                partners.setdefault(_key(row, on.values()), []).append(row)
+        is_wide = how in {"inner", "left"}
+        added = [name for name in other.names if name not in on.values()] if is_wide else []
         assert not set(added) & set(self.names)
         schema = pa.schema([*self._schema, *(other._schema.field(name) for name in added)])
         parts = []
         for part in self.parts:
             kept = []
             for row in part.to_pylist():
-                found = partners.get(tuple(row[name] for name in on), [])
-                if how == "inner":
+                found = partners.get(_key(row, on), [])
+                if is_wide:
                     kept += [row | {name: partner[name] for name in added} for partner in found]
-                elif bool(found) == (how == "semi"):
+                if (how == "left" and not found) or (how in {"semi", "anti"} and bool(found) == (how == "semi")):
                     kept.append(row)
             parts.append(pa.Table.from_pylist(kept, schema))
         return ArrowRelation(parts)
@@ -85,7 +87,7 @@ class ArrowRelation:
     def distinct(self, by):
         found = {}
         for row in self._rows():
-            found.setdefault(tuple(row[name] for name in by), row)
+            found.setdefault(_key(row, by), row)
         return _spread(list(found.values()), self._schema)
 
     def union(self, other):
@@ -94,13 +96,16 @@ class ArrowRelation:
     def where_equal(self, left, right):
         return _spread([row for row in self._rows() if row[left] == row[right]], self._schema)
 
-    def total(self, key, factors, into):
-        rows = sorted(self._rows(), key=lambda row: row[key])
-        sums = [
-            {key: value, into: sum(prod(row[name] for name in factors) for row in group)}
-            for value, group in groupby(rows, key=lambda row: row[key])
-        ]
-        return _spread(sums, pa.schema([self._schema.field(key), pa.field(into, pa.int64())]))
+    def where_present(self, names):
+        return _spread([row for row in self._rows() if all(row[name] is not None for name in names)], self._schema)
+
+    def total(self, keys, factors, into):
+        sums = {} if keys else {(): {into: 0}}
+        for row in self._rows():
+            group = sums.setdefault(_key(row, keys), {name: row[name] for name in keys} | {into: 0})
+            group[into] += prod(row[name] for name in factors)
+        schema = pa.schema([*(self._schema.field(name) for name in keys), pa.field(into, pa.int64())])
+        return _spread(list(sums.values()), schema)
 
     def spread(self, by):
         parts = [[] for _ in range(PARTS if by else 1)]
@@ -134,6 +139,11 @@ class ArrowRelations:
     def read(self, task, parts):
         numbers = [pa.table({"id": pa.array([part], pa.int64())}) for part in range(parts)]
         return ArrowRelation(numbers or [pa.table({"id": pa.array([], pa.int64())})]).map(task)
+
+
+def _key(row, names):
+    """Columns of a row as Spark compares them: every NaN is the same, and there is one zero."""
+    return tuple(repr(row[name] + 0.0 if isinstance(row[name], float) else row[name]) for name in names)
 
 
 def _spread(rows, schema):

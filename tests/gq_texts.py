@@ -276,9 +276,9 @@ _statements = st.one_of(
     _tokens("insert", type_names, "{", _assignments, "}", st.sampled_from(["", "if absent", "strict"]), _for_each),
     _tokens("upsert", type_names, "{", _assignments, "}", _for_each),
     _tokens("update", type_names, "set", "{", _assignments, "}", "where", expressions, _versions),
-    _tokens("update", variables, "set", "{", _assignments, "}"),
+    _tokens("update", variables, "set", "{", _assignments, "}", _versions),
     _tokens("delete", type_names, "where", expressions, _versions),
-    _tokens("delete", _many(variables, ",")),
+    _tokens("delete", _many(variables, ","), _versions),
 )
 mutations = _tokens(_maybe(_matches), _many(_statements), _maybe("return", "{", _projections, "}"))
 

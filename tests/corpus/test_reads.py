@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.planner import RULES
 from omnigraph.ir import decode_parameter_text
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Runtime
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
+from tests.corpus.ways import ways_to_read
 from tests.query_graph import build_indexes, oracle_graph
 from tests.query_oracle import Kind, evaluate, read_schema
 from tests.query_oracle.agreement import arrow_kind, table_rows
@@ -33,7 +31,6 @@ ORACLE_CASES = [
 ]
 # The instant at which seeded worlds stand still.
 NOW_MS = 1_700_000_000_000
-MODES = ("indexed", "csr")
 INDEXES = ("none", "partial", "full")
 
 Sessions = dict[tuple[str, str], Session]
@@ -74,7 +71,7 @@ class _Sessions(dict[tuple[str, str], Session]):
 def test_read_gives_the_rows_of_the_case(case: Case, indexes: str, sessions: Sessions) -> None:
     session = sessions[_world_of(case), indexes]
     expected = read_expectation(case.sections["expect"])
-    for options in _ways():
+    for options in ways_to_read(session, case.sections["query"], _parameters(case)):
         result = session.query(
             case.sections["query"], _parameters(case), params_form="strict", options=options, source_name=case.id
         )
@@ -102,12 +99,6 @@ def test_oracle_gives_the_rows_of_the_case(case: Case, sessions: Sessions) -> No
 def test_every_worked_read_has_a_case() -> None:
     numbers = {int(case.title.split()[0]) for case in CASES if case.title[0].isdigit()}
     assert numbers == set(range(1, 45))
-
-
-def _ways() -> Iterator[QueryOptions]:
-    """Both modes with every rule, then without each rule, the modes in turns."""
-    yield from (QueryOptions(mode=mode) for mode in MODES)
-    yield from (QueryOptions(mode=mode, rules_off=frozenset({rule})) for rule, mode in zip(RULES, cycle(MODES)))
 
 
 def _world_of(case: Case) -> str:

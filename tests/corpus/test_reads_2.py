@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import cycle
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.planner import RULES
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir import decode_parameter_text
 from omnigraph.lang.gq import parse_queries
 from omnigraph.runtime import Runtime
 from tests.corpus.cases import Case, Expectation, load_cases, read_expectation
+from tests.corpus.ways import ways_to_read
 from tests.query_graph import build_indexes
-from tests.query_oracle import Fault, Illegal, Kind, evaluate, read_schema
+from tests.query_oracle import Fault, Graph, Illegal, Kind, evaluate, read_schema
 from tests.query_oracle.agreement import arrow_kind, table_rows
 from tests.query_oracle.functions import FUNCTIONS, OTHERS
 from tests.query_oracle.seeds import read_seed
@@ -31,7 +31,6 @@ SCHEMA, SEED = ((FOLDER / f"graph{suffix}").read_text(encoding="utf-8") for suff
 CASES = load_cases(FOLDER)
 # The instant at which seeded worlds stand still.
 NOW_MS = 1_700_000_000_000
-MODES = ("indexed", "csr")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -52,7 +51,7 @@ def test_oracle_gives_what_the_case_says(case: Case) -> None:
 def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """The graph of the corpus in two commits, so that a table is more than one fragment."""
     root = tmp_path_factory.mktemp("reads") / "graph"
-    lines = sorted(SEED.splitlines(keepends=True), key=lambda line: '"edge"' in line)
+    lines = _lines_by_kind()
     create_graph(root, SCHEMA, "".join(lines[::2]), runtime=Runtime.seeded(1))
     opened = open_session(root, runtime=Runtime.seeded(2))
     add_rows(opened, "".join(lines[1::2]))
@@ -65,7 +64,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_engine_gives_what_the_case_says(case: Case, session: Session) -> None:
     expected = read_expectation(case.sections["expect"])
-    for options in _ways():
+    for options in ways_to_read(session, case.sections["query"], _parameters(case)):
         if expected.verdict.startswith("error "):
             with pytest.raises(OmnigraphError) as caught:
                 _query(session, case, options).to_arrow()
@@ -80,7 +79,7 @@ def test_engine_gives_what_the_case_says(case: Case, session: Session) -> None:
 
 def test_every_function_has_a_case() -> None:
     texts = "\n".join(case.sections["query"] for case in CASES)
-    assert [name for name in (*FUNCTIONS, *OTHERS) if f"{name}(" not in texts] == ["version"]
+    assert [name for name in (*FUNCTIONS, *OTHERS) if f"{name}(" not in texts] == []
 
 
 def _query(session: Session, case: Case, options: QueryOptions) -> Any:
@@ -89,17 +88,25 @@ def _query(session: Session, case: Case, options: QueryOptions) -> Any:
     )
 
 
-def _ways() -> Iterator[QueryOptions]:
-    """Both modes with every rule, then without each rule, the modes in turns."""
-    yield from (QueryOptions(mode=mode) for mode in MODES)
-    yield from (QueryOptions(mode=mode, rules_off=frozenset({rule})) for rule, mode in zip(RULES, cycle(MODES)))
-
-
 def _answer(case: Case) -> Any:
     (decl,) = parse_queries(case.sections["query"]).queries
     kinds = {item.name: Kind(scalar=item.type.scalar, is_list=item.type.is_list) for item in decl.parameters}
     given = {name: from_text(value, kinds[name]) for name, value in (_parameters(case) or {}).items()}
-    return evaluate(decl, read_schema(SCHEMA), read_seed(SCHEMA, SEED), given, NOW_MS)
+    return evaluate(decl, read_schema(SCHEMA), _seeded(), given, NOW_MS)
+
+
+@cache
+def _seeded() -> Graph:
+    """The graph with the second of its commits as the version of what that wrote."""
+    graph = read_seed(SCHEMA, SEED)
+    late = read_seed(SCHEMA, "".join(_lines_by_kind()[1::2]))
+    for tables in (late.nodes, late.edges):
+        graph.versions.update({(name, chosen): "2" for name, rows in tables.items() for chosen in rows})
+    return graph
+
+
+def _lines_by_kind() -> list[str]:
+    return sorted(SEED.splitlines(keepends=True), key=lambda line: '"edge"' in line)
 
 
 def _oracle_error(case: Case) -> str | None:

@@ -64,11 +64,16 @@ class Places:
         return str(self._folder / f"g{self._count}")
 
 
+def chunks(cases):
+    """Return the cases in the groups that share a process."""
+    return [cases[at : at + GROUP] for at in range(0, len(cases), GROUP)]
+
+
 class Morgue:
     """Crashes by name, each brought about once, together with its neighbours in the list."""
 
     def __init__(self, cases, places, make_jobs):
-        self._chunks = [cases[at : at + GROUP] for at in range(0, len(cases), GROUP)]
+        self._chunks = chunks(cases)
         self._places = places
         self._make_jobs = make_jobs
         self._storages = {}

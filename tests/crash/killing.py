@@ -9,7 +9,7 @@ import pytest
 
 from omnigraph.store.location import Storage
 from tests.crash.child import Job
-from tests.crash.dying import Morgue, Places, crash_together
+from tests.crash.dying import Morgue, Places, chunks, crash_together
 from tests.crash.matrix import BrokenRecovery, Crash
 
 Prepare = Callable[[Crash, Places], Storage]
@@ -17,8 +17,13 @@ MakeJob = Callable[..., Job]
 
 
 def params(chosen: Mapping[str, Sequence[Any]]) -> list[Any]:
-    """The cases of every store as parameters of a test."""
-    return [pytest.param(store, case, id=f"{store}-{case.name}") for store, cases in chosen.items() for case in cases]
+    """The cases of every store as parameters of a test; one worker takes those that are brought about together."""
+    return [
+        pytest.param(store, case, id=f"{store}-{case.name}", marks=pytest.mark.xdist_group(f"{store}-{chunk[0].name}"))
+        for store, cases in chosen.items()
+        for chunk in chunks(cases)
+        for case in chunk
+    ]
 
 
 def job_of(kind, crash, storage, *, act="write", point=None, nth=1, name=None, **more):

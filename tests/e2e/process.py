@@ -11,6 +11,7 @@ from tests.warm import run_warm
 
 ROOT = Path(__file__).parents[2]
 PEOPLE = ROOT / "examples" / "people"
+CLUB = ROOT / "examples" / "harbour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +47,8 @@ def omnigraph(*arguments: str, cwd: Path, stdin: str | bytes = b"", **environmen
 def copy_people(target: Path) -> Path:
     """Copy the example domain below ``target`` and return the copy."""
     return Path(shutil.copytree(PEOPLE, target / "people"))
+
+
+def copy_club(target: Path) -> Path:
+    """Copy the example of the query language below ``target`` and return the copy."""
+    return Path(shutil.copytree(CLUB, target / "harbour"))

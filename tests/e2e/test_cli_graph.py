@@ -45,11 +45,19 @@ class TestInit:
         assert made.err.startswith("error: bad.pg:1:21: ")
         assert not (folder / "h").exists()
 
-    @pytest.mark.parametrize("uri", ["http://host/graph", "ftp://host/graph", "s3://", ""])
-    def test_place_that_is_no_storage_exits_with_2(self, folder: Path, uri: str):
+    @pytest.mark.parametrize(
+        ("uri", "problem"),
+        [
+            ("http://host/graph", "usage"),
+            ("ftp://host/graph", "value.format"),
+            ("s3://", "value.format"),
+            ("", "value.format"),
+        ],
+    )
+    def test_place_that_is_no_storage_exits_with_2(self, folder: Path, uri: str, problem: str):
         made = omnigraph("init", "--schema", "schema.pg", uri, cwd=folder)
         assert (made.code, made.out) == (2, "")
-        assert made.err.endswith("code: value.format\n")
+        assert made.err.endswith(f"code: {problem}\n")
 
 
 class TestMutate:
@@ -58,7 +66,7 @@ class TestMutate:
             "mutate", "--store", "g", "--query", "add.gq", "--params", '{"n": "Ann"}', "--as", "mira", cwd=graph
         )
         assert (done.code, done.err) == (0, "")
-        assert done.out == "changed main via add: 1 nodes, 0 edges\nactor_id: mira\n"
+        assert done.out == "changed main via add: 1 node, 0 edges\nactor_id: mira\n"
         assert people(graph) == {"Ann": None}
 
     def test_json_holds_the_commit(self, graph: Path):
@@ -140,7 +148,7 @@ class TestMutate:
         unnamed = omnigraph("mutate", "--store", "g", "--query", "two.gq", cwd=graph)
         assert (unnamed.code, unnamed.out) == (5, "")
         named = omnigraph("mutate", "b", "--store", "g", "--query", "two.gq", cwd=graph)
-        assert named.out == "changed main via b: 1 nodes, 0 edges\n"
+        assert named.out == "changed main via b: 1 node, 0 edges\n"
 
     def test_parameters_come_from_a_file_or_standard_input(self, graph: Path):
         done = omnigraph(

@@ -46,8 +46,8 @@ def test_a_branch_lives_from_its_creation_to_its_merge(graph: Path):
     assert made.err == "omnigraph branch create → g (direct, local)\n"
     commit = change(graph, 'update Person set { age: 2 } where name = "ann"', "draft")
     told = run(graph, "branch", "list", "--verbose").out.splitlines()
-    assert told[1] == f"draft head={commit} parent=main ahead=1 behind=0 last_actor=zoe"
-    assert [branch["name"] for branch in document(graph, "branch", "list")["branches"]] == ["main", "draft"]
+    assert told[0] == f"draft head={commit} parent=main ahead=1 behind=0 last_actor=zoe"
+    assert document(graph, "branch", "list") == {"branches": ["draft", "main"]}
     seen = document(graph, "branch", "merge", "draft", "--preview")
     assert (seen["outcome"], seen["conflicts"]) == ("fast_forward", [])
     merged = document(graph, "branch", "merge", "draft", "--delete-branch")
@@ -153,6 +153,6 @@ def test_tags_reverts_blame_and_snapshots(graph: Path):
     assert blamed.err == "older changes are not shown; use a larger --limit\n"
     state = document(graph, "snapshot", "--at", "tag:v1")
     assert state["graph_commit_id"] == commit
-    assert [dataset["row_count"] for dataset in state["datasets"]] == [1, 2]
+    assert [dataset["entity_count"] for dataset in state["datasets"]] == [1, 2]
     assert run(graph, "tag", "delete", "v1").out == "deleted tag v1\n"
     assert run(graph, "tag", "delete", "v1").code == 5

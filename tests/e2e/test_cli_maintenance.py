@@ -41,6 +41,18 @@ def test_a_graph_is_looked_at_optimized_and_cleaned(graph: Path):
     assert gone.code == 8
 
 
+def test_optimize_names_the_indexes_that_are_still_to_come(tmp_path: Path):
+    create_graph(tmp_path / "g", "node Face { name: String @key  seen: Vector(8)? @index }\n")
+    with open_session(tmp_path / "g") as session:
+        session.mutate('query a() { insert Face { name: "Ada" } }')
+    done = omnigraph("optimize", "g", "--quiet", cwd=tmp_path)
+    assert done.out.splitlines()[0].endswith("index on seen pending (no vectors)")
+    assert omnigraph("optimize", "g", "--quiet", cwd=tmp_path).out.splitlines() == [
+        "node:Face: index on seen pending (no vectors)",
+        "nothing to do",
+    ]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

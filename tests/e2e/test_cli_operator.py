@@ -190,7 +190,7 @@ def test_profiles_are_listed_and_shown(home: Path):
         "name": "a",
         "scope_kind": "store",
         "target": "home/../a",
-        "endpoint": None,
+        "endpoint": "home/../a",
         "default_graph": None,
         "output_format": "csv",
     }

@@ -9,7 +9,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,9 @@ from omnigraph.errors import DiagnosticError
 from omnigraph.ir import compile_query
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.pg import parse_schema
-from tests.e2e.process import ROOT, clean_environment, copy_people
+from tests.e2e.process import ROOT, clean_environment, copy_club, copy_people
+from tests.query_pages import LANGUAGES as ELSEWHERE_LANGUAGES
+from tests.query_pages import PAGES as QUERY_PAGES
 from tests.warm import run_warm, warm_command
 
 DOCUMENTS = [
@@ -32,7 +34,7 @@ ELSEWHERE = ROOT / "docs" / "user" / "spark.md"
 FIRST_PAGE = ROOT / "README.md"
 PAGES = [page for page in DOCUMENTS if page != ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
-KINDS = {"pg", "gq", "console", "python", "sh", "json", "text"}
+KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}
 # What drawings of the documents are made of.
 DRAWN = ("│", "→", "──")
 BASH = shutil.which("bash") or "/bin/bash"
@@ -62,13 +64,8 @@ def read_snippets(page: Path) -> list[Snippet]:
     for match in _FENCE.finditer(text):
         language, _, attribute = match["info"].strip().partition(" ")
         fails = attribute.removeprefix("fails=") or None
-        if language == "text" and found and found[-1].language == "python":
-            code = found.pop()
-            found.append(
-                Snippet(
-                    page=code.page, line=code.line, language="python", fails=None, body=code.body, output=match["body"]
-                )
-            )
+        if language == "text" and found and found[-1].language in ("python", "gq"):
+            found.append(replace(found.pop(), output=match["body"]))
             continue
         line = text.count("\n", 0, match.start()) + 1
         found.append(
@@ -86,7 +83,15 @@ def read_snippets(page: Path) -> list[Snippet]:
     return found
 
 
-SNIPPETS = [snippet for page in PAGES for snippet in read_snippets(page)]
+# The examples of these pages are run on a graph, by ``tests/e2e/test_query_pages.py``.
+QUERY_PAGE_NAMES = {str(page.relative_to(ROOT)) for page in QUERY_PAGES}
+
+
+def is_run_elsewhere(snippet: Snippet) -> bool:
+    return snippet.page in QUERY_PAGE_NAMES and snippet.language in ELSEWHERE_LANGUAGES
+
+
+SNIPPETS = [snippet for page in PAGES for snippet in read_snippets(page) if not is_run_elsewhere(snippet)]
 
 
 FOLLOWED = [one for one in read_snippets(FIRST_PAGE) if one.language in ("console", "python")]
@@ -100,9 +105,9 @@ def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
         case "gq":
             check_queries(snippet)
         case "console":
-            check_console(snippet, copy_people(tmp_path))
+            check_console(snippet, copy_folder(snippet, tmp_path))
         case "python":
-            check_python(snippet, copy_people(tmp_path))
+            check_python(snippet, copy_folder(snippet, tmp_path))
         case "sh":
             check_steps(snippet)
         case "json":
@@ -122,7 +127,7 @@ def test_first_page_can_be_followed_to_the_letter(tmp_path: Path):
 
 def test_pages_have_snippets_of_every_kind_that_matters():
     """An extractor that finds nothing would let every page pass."""
-    languages = [snippet.language for snippet in SNIPPETS]
+    languages = [snippet.language for page in PAGES for snippet in read_snippets(page)]
     assert languages.count("pg") >= 8
     assert languages.count("gq") >= 8
     assert languages.count("console") >= 8
@@ -134,7 +139,7 @@ def test_page_has_only_closed_fences_of_a_known_kind(page: Path):
     """A fence that is indented, longer or of another kind would be passed over by the test above."""
     marks = re.findall(r"^[ \t>]*(?:```+|~~~+).*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert marks[1::2] == ["```"] * (len(marks) // 2)
-    opened = [re.fullmatch(r"```([a-z]+)(?: fails=\w+)?", mark) for mark in marks[::2]]
+    opened = [re.fullmatch(r"```([a-z]+)(?: fails=[\w.]+)?", mark) for mark in marks[::2]]
     assert [
         mark for mark, known in zip(marks[::2], opened, strict=True) if known is None or known[1] not in KINDS
     ] == []
@@ -162,6 +167,11 @@ def test_contributors_are_told_of_every_make_target():
     assert [target for target in targets if target != "help" and f"| `make {target}` |" not in told] == []
 
 
+def copy_folder(snippet: Snippet, target: Path) -> Path:
+    """Copy the folder that a page's commands run in."""
+    return (copy_club if snippet.page in QUERY_PAGE_NAMES else copy_people)(target)
+
+
 def check_schema(snippet: Snippet) -> None:
     if snippet.fails is None:
         compile_schema(parse_schema(snippet.body, snippet.page))
@@ -173,6 +183,7 @@ def check_schema(snippet: Snippet) -> None:
 
 def check_queries(snippet: Snippet) -> None:
     assert snippet.schema is not None, "the page has no schema above this block"
+    assert snippet.output is None, "rows are shown on the pages about the query language"
     catalog = compile_schema(parse_schema(snippet.schema, snippet.page))
     if snippet.fails is None:
         compile_all(snippet.body, catalog)

@@ -15,7 +15,19 @@ SEED = '{"type": "Person", "data": {"name": "Ada", "age": 36}}\n'
 POINT = 'query q() { match { $p: Person { name: "Ada" } } return { $p.age } }'
 # Libraries by what they are for, rooms by what they do: none of it answers a point query.
 UNUSED_BY_READS = {
-    *("pandas", "duckdb", "rich", "httpx", "pyspark", "py4j", "asyncio", "xml.sax", "urllib.request", "http.client"),
+    *(
+        "pandas",
+        "duckdb",
+        "rich",
+        "httpx",
+        "pyspark",
+        "py4j",
+        "asyncio",
+        "prompt_toolkit",
+        "xml.sax",
+        "urllib.request",
+        "http.client",
+    ),
     *("pyarrow.parquet", "pyarrow.csv", "pyarrow.json", "pyarrow.pandas_compat"),
     *("omnigraph.history", "omnigraph.spark", "omnigraph.graph", "omnigraph.catalog.migration"),
     *("omnigraph.engine.mutate", "omnigraph.engine.load", "omnigraph.engine.export", "omnigraph.engine.schema"),

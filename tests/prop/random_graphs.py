@@ -91,7 +91,7 @@ def random_graph(rng: Random, schema: Schema, size: int) -> Graph:
 
 def store(session, rng: Random, schema: Schema, graph: Graph, indexes: str) -> None:
     """Write the graph in two commits, the first with rows that the second replaces or removes."""
-    first, second, gone = {}, {}, {}
+    first, second, gone, replaced = {}, {}, {}, set()
     for name in [*schema.nodes, *schema.edges]:
         rows = [_stored(schema, graph, name, chosen) for chosen in _table(graph, name)]
         doomed = [{**row, "id": f"gone-{row['id']}"} for row in rows if rng.random() < 0.3]
@@ -99,15 +99,19 @@ def store(session, rng: Random, schema: Schema, graph: Graph, indexes: str) -> N
         early = [row for row in rows if row not in late]
         stale = [_stale(rng, schema.properties(name), row) for row in late if rng.random() < 0.5]
         first[name], second[name], gone[name] = early + stale + doomed, late, [row["id"] for row in doomed]
-    _commit(session, first, {})
+        replaced |= {(name, row["id"]) for row in late if row not in stale}
+    early_version = _commit(session, first, {})
     if indexes == "partial":
         build_indexes(session)
-    _commit(session, second, gone)
+    late_version = _commit(session, second, gone)
+    for name in [*schema.nodes, *schema.edges]:
+        for chosen in _table(graph, name):
+            graph.versions[name, chosen] = late_version if (name, chosen) in replaced else early_version
     if indexes == "full":
         build_indexes(session)
 
 
-def _commit(session, upserts, deletes) -> None:
+def _commit(session, upserts, deletes) -> str:
     catalog = session.catalog()
     branch_writer = session.store.branch_writer(BranchName(MAIN))
     txn = branch_writer.begin(WriteKind.INSERT)
@@ -117,8 +121,7 @@ def _commit(session, upserts, deletes) -> None:
             txn.upsert(owner.table_key, rows_of(owner, rows))
         if deletes.get(name):
             txn.delete(owner.table_key, deletes[name])
-    if not txn.is_empty:
-        branch_writer.commit(txn)
+    return "" if txn.is_empty else str(branch_writer.commit(txn).commit.id)
 
 
 def _table(graph: Graph, name: str) -> dict:

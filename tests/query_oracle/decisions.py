@@ -97,7 +97,10 @@ DECISIONS: dict[str, str] = {
         "A pattern is a literal or a parameter; a NULL pattern is unknown; an invalid one is an error before "
         "any row is read."
     ),
-    "version": "version($x) depends on storage; the evaluator has none and does not answer it.",
+    "version": (
+        "version($x) is the id of the commit that last changed the entity, NULL of no entity. The evaluator is told "
+        "which commit that is; where it is not, all entities are at one."
+    ),
     # Match
     "optional-order": (
         "An optional block sees the variables bound before it in the text; clauses behind it see its "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.lang.gq import ast
-from omnigraph.lang.gq.format import format_expression
+from omnigraph.lang.gq.format_expressions import format_expression
 from omnigraph.lang.source import Ident
 from tests.query_oracle.aggregates import check_aggregate, holds_aggregate
 from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, output_kind, watched
@@ -399,7 +399,9 @@ def _about(expression: ast.Expression, scope: Scope) -> str | None:
             return variable.name
         case ast.Block():
             return ""
-        case ast.Call(function=Ident(text="id" | "type" | "length" | "nodes" | "edges"), arguments=(inner,)):
+        case ast.Call(
+            function=Ident(text="id" | "type" | "version" | "length" | "nodes" | "edges"), arguments=(inner,)
+        ):
             found = inner
         case ast.NullTest(operand=inner):
             found = inner

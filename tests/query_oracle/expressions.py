@@ -363,13 +363,10 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
             return _coalesce([check(argument, scope) for argument in given])
         case "today" if not given:
             return _given(DATE, scope.request.now_ms // DAY_MS)
-        case "id" | "type" if len(given) == 1:
+        case "id" | "type" | "version" if len(given) == 1:
             return _entity(name, given[0], scope)
         case "length" | "nodes" | "edges" if len(given) == 1 and _is_path(given[0], scope):
             return _path(name, check(given[0], scope))
-        case "version":
-            msg = "the oracle keeps no versions"
-            raise NotImplementedError(msg)
         case _ if name not in FUNCTIONS:
             raise Illegal(f"no function {name}")
     arguments = [check(argument, scope) for argument in given]
@@ -399,8 +396,14 @@ def _entity(function: str, argument: ast.Expression, scope: Scope) -> Typed:
     bound = scope.bound(argument)
     if bound is None or bound.form not in {"node", "edge"}:
         raise Illegal(f"{function} of no node or edge")
-    name, place = argument.name, ("type", "id").index(function)  # type: ignore[union-attr] # a variable, as asked
-    return Typed(kind=TEXT, value=lambda row: None if row[name] is None else row[name][place])
+    name: str = argument.name  # type: ignore[union-attr] # a variable, as asked
+    versions = scope.request.graph.versions
+    read: Callable[[Any], str] = {
+        "id": lambda entity: entity[1],
+        "type": lambda entity: entity[0],
+        "version": lambda entity: versions.get(entity, "1"),
+    }[function]
+    return Typed(kind=TEXT, value=lambda row: None if row[name] is None else read(row[name]))
 
 
 def _is_path(argument: ast.Expression, scope: Scope) -> bool:

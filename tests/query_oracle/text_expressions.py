@@ -121,7 +121,7 @@ class Expressions:
             return self._choices.pick(found)
         entities = sorted(self._sight.entities)
         if family == "String" and entities and self._choices.chance(4):
-            return f"{self._choices.pick(('id', 'type'))}(${self._choices.pick(entities)})"
+            return f"{self._choices.pick(('id', 'type', 'version'))}(${self._choices.pick(entities)})"
         if family == "int" and self._sight.paths and self._choices.coin():
             return f"length(${self._choices.pick(self._sight.paths)})"
         return self.constant(family)

@@ -52,6 +52,8 @@ class Graph:
 
     nodes: dict[str, dict[str, dict[str, Any]]]
     edges: dict[str, dict[str, tuple[str, str, dict[str, Any]]]]
+    # Which commit last changed an entity; those that are not in here are at one and the same.
+    versions: dict[Entity, str] = field(default_factory=dict)
 
     def value(self, entity: Entity | None, name: str) -> Any:
         """Return a property of a node or an edge; of no entity it is NULL."""

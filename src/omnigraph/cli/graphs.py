@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.lazy import quick_imports
 from omnigraph.cli.operator.config import default_store
-from omnigraph.cli.options import Store, UriOption
+from omnigraph.cli.options import GraphOptions
 from omnigraph.cli.output import write_line
 from omnigraph.cli.usage import usage_error
-from omnigraph.records import record
 
 if TYPE_CHECKING:
     from omnigraph.catalog import Catalog
@@ -19,42 +18,26 @@ if TYPE_CHECKING:
     from omnigraph.txn.graph_store import OpenMode
 
 
-def graph_address(uri: str | None, store: str | None) -> str:
-    """Return the storage of the graph that is meant: given by position or by ``--store``, or by profile or default.
+def graph_address(options: GraphOptions) -> str:
+    """Return the storage of the graph that is meant: given on the command line, or else by profile or default.
 
     Raises:
         UsageError: it is given twice or not at all, or is the address of a server.
         ProfileMissingError, ConfigError: a profile is asked for that does not exist or is not valid.
     """
-    if uri is not None and store is not None:
-        raise usage_error(
-            "the graph is given twice", value=uri, expected="URI or --store", hint="give its address once"
-        )
-    address = store if uri is None else uri
-    return _stored(default_store() if address is None else address)
+    given = options.given
+    return _stored(default_store() if given is None else given)
 
 
-@record
-class GraphOptions:
-    """The graph of a command whose position is taken by something else."""
-
-    uri: UriOption = None
-    store: Store = None
-
-    def address(self) -> str:
-        """Return the storage of the graph, as :func:`graph_address` finds it."""
-        return graph_address(self.uri, self.store)
-
-
-def open_graph(store: str | None, *, mode: OpenMode = "read_write") -> LocalBackend:
-    """Open the graph at a storage address, or the one that :func:`graph_address` finds where none is given.
+def open_graph(address: str, *, mode: OpenMode = "read_write") -> LocalBackend:
+    """Open the graph at a storage address.
 
     Raises:
-        UsageError: no graph is named, or a server.
+        UsageError: it is the address of a server.
         ValueFormatError: a graph cannot live there.
         GraphMissingError: there is none.
     """
-    address = graph_address(None, store)
+    address = _stored(address)
     with quick_imports():
         from omnigraph.engine.open_graph import OpenGraph  # noqa: PLC0415 - for arguments that make sense
         from omnigraph.operations.local import LocalBackend  # noqa: PLC0415 - see above
@@ -63,12 +46,12 @@ def open_graph(store: str | None, *, mode: OpenMode = "read_write") -> LocalBack
     return LocalBackend(OpenGraph.open(Storage.open(address), mode=mode), mode)
 
 
-def read_catalog(backend: Backend, branch: str = "main") -> Catalog:
-    """Return the schema that a branch follows."""
+def read_catalog(backend: Backend, branch: str = "main", at: str | None = None) -> Catalog:
+    """Return the schema that a branch follows, or that an earlier state followed."""
     from omnigraph.engine.accepted import catalog_of  # noqa: PLC0415 - the graph is open, so that it is loaded
     from omnigraph.operations.reads import ReadStateRequest  # noqa: PLC0415 - see above
 
-    return catalog_of(backend.execute(ReadStateRequest(branch=branch)).state.schema)
+    return catalog_of(backend.execute(ReadStateRequest(branch=branch, at=at)).state.schema)
 
 
 def _stored(address: str) -> str:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, get_args
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from omnigraph.records import record
@@ -45,6 +45,33 @@ class Entry:
         return get_command(getattr(import_module(module), name))
 
 
+# Options that may stand before the command too, and whether a value follows them. They mean what they mean behind it.
+_LEADING: Mapping[str, bool] = {
+    "--store": True,
+    "--profile": True,
+    "--as": True,
+    "--yes": False,
+    "--quiet": False,
+    "--json": False,
+}
+_HELD = "omnigraph.leading_options"
+
+
+def split_leading(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options that stand before the name of the command, and what follows them.
+
+    >>> split_leading(["--store", "g", "--json", "query", "--as", "me"])
+    (['--store', 'g', '--json'], ['query', '--as', 'me'])
+    """
+    place = 0
+    while place < len(arguments):
+        flag, equals, _ = arguments[place].partition("=")
+        if flag not in _LEADING:
+            break
+        place += 2 if _LEADING[flag] and not equals else 1
+    return list(arguments[:place]), list(arguments[place:])
+
+
 class HelpfulGroup(TyperGroup):
     """A group that shows its help when it is given no argument at all."""
 
@@ -66,6 +93,12 @@ class LazyGroup(HelpfulGroup):
     """A group whose commands stand in ``entries``."""
 
     entries: ClassVar[Mapping[str, Entry]] = {}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the arguments of the group itself; options that stand before the command are kept for the command."""
+        leading, rest = split_leading(args)
+        ctx.meta[_HELD] = [*ctx.meta.get(_HELD, ()), *leading]
+        return super().parse_args(ctx, rest)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, in the order of help."""
@@ -93,6 +126,7 @@ class LazyGroup(HelpfulGroup):
         if command is not None and not isinstance(command, TyperGroup):
             from omnigraph.cli.options import refuse_flags  # noqa: PLC0415 - the help of a group needs none of it
 
+            rest = [*ctx.meta.get(_HELD, ()), *rest]
             words = [*ctx.command_path.split()[1:], command.name or ""]
             refuse_flags(" ".join(words), command, rest)
         return name, command, rest
@@ -109,6 +143,29 @@ class LazyGroup(HelpfulGroup):
                     formatter.write_dl([(name.ljust(width), entry.summary) for name, entry in listed])
 
 
+class GraphCommand(TyperCommand):
+    """A command whose first argument is the graph, unless something else names it."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the arguments, which knows which of them is the graph."""
+        from omnigraph.cli.options import place_graph  # noqa: PLC0415 - the help of a group needs none of it
+
+        parser: Any = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_placed(args: list[str]) -> Any:
+            given, rest, order = parse(args)
+            return place_graph(self.params, given), rest, order
+
+        parser.parse_args = parse_placed
+        return parser
+
+
+class _App(typer.Typer):
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        return super().command(name, **{"cls": GraphCommand, **settings})
+
+
 def new_app(**settings: Any) -> typer.Typer:
     """Return an application with the settings all of ours share: plain help, no completion flags."""
     shared: dict[str, Any] = {
@@ -117,7 +174,7 @@ def new_app(**settings: Any) -> typer.Typer:
         "rich_markup_mode": None,
         "context_settings": {"help_option_names": ["-h", "--help"]},
     }
-    return typer.Typer(**{**shared, **settings})
+    return _App(**{**shared, **settings})
 
 
 def new_group(about: str, entries: Mapping[str, Entry], kind: type[LazyGroup] = LazyGroup) -> typer.Typer:

@@ -151,6 +151,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "query": ("data.query:query_app", "Run a read query."),
         "explain": ("data.query:explain_app", "Show how a query would run."),
         "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
+        "shell": ("data.shell:app", "Query and change a graph interactively."),
         "branch": ("history.branch:app", "Create, list, merge and delete branches."),
         "commit": ("history.commit:app", "List and show commits, and what they changed."),
         "diff": ("history.commit:diff_app", "Show what differs between two states."),
@@ -201,6 +202,9 @@ class _Commands(LazyGroup):
 _app = new_app(
     cls=_Commands,
     epilog=(
+        "The graph is the first argument of every command on a graph, or --store; it is left out where --profile, "
+        "OMNIGRAPH_STORE, OMNIGRAPH_PROFILE or the operator config names it. --store, --profile, --as, --yes, --quiet "
+        "and --json may also stand before the command.\n\n"
         "Exit codes: 0 success, 1 a bug in omnigraph, 2 invalid input or usage, 3 conflict, 4 unexpected branch head, "
         "5 not found, 9 too large, 14 not supported in this version. The errors page of the docs lists them all."
     ),

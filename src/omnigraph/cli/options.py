@@ -1,7 +1,8 @@
 """Options that several commands share, so that they read the same everywhere.
 
-A command that takes ``--store`` works on a graph, and gets ``--profile`` here, so that no command has to declare it.
-What a command does not take of the options about graphs is refused before anything else is looked at.
+A command that works on a graph takes :class:`GraphOptions` first, and gets ``--profile`` here, so that none has to
+declare it. Which of its arguments is the graph is decided by :func:`place_graph` for all of them alike. What a command
+does not take of the options about graphs is refused before anything else is looked at.
 
 Options that always come together are the fields of a record. A command takes the record as one parameter and is
 decorated with :func:`expand_options`.
@@ -19,7 +20,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 from typer.main import get_command
 
-from omnigraph.cli.operator.config import choose_profile, default_actor
+from omnigraph.cli.operator.config import WAYS, choose_profile, default_actor, has_remembered_store
 from omnigraph.cli.usage import usage_error
 from omnigraph.records import record
 
@@ -28,7 +29,15 @@ Store = Annotated[
     str | None,
     typer.Option("--store", metavar="URI", help="The graph's storage: a path, file:// or s3://bucket/prefix."),
 ]
-Uri = Annotated[str | None, typer.Argument(metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")]
+GraphArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="GRAPH",
+        show_default=False,
+        help="The graph: a path, file:// or s3://bucket/prefix. Left out if --store, --profile, OMNIGRAPH_STORE, "
+        "OMNIGRAPH_PROFILE or the operator config names it.",
+    ),
+]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch to work on.")]
 Profile = Annotated[
     str | None,
@@ -72,9 +81,7 @@ Param = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=VALUE", help="One parameter: JSON or plain text; may be repeated."),
 ]
-UriOption = Annotated[
-    str | None, typer.Option("--uri", metavar="URI", help="The graph: a path, file:// or s3://bucket/prefix.")
-]
+UriOption = Annotated[str | None, typer.Option("--uri", metavar="URI", help="The same as --store.", hidden=True)]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not print which graph the command works on.")]
 Consent = Annotated[bool, typer.Option("--yes", help="Confirm an irreversible change to a remote graph.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", metavar="N", help="Show at most N.")]
@@ -116,6 +123,41 @@ Resolve = Annotated[
 
 
 @record
+class GraphOptions:
+    """The graph of a command, by position or by option."""
+
+    uri: GraphArgument = None
+    store: Store = None
+    uri_option: UriOption = None
+
+    @property
+    def given(self) -> str | None:
+        """The address that the command line names, if any.
+
+        Raises:
+            UsageError: it names two.
+        """
+        named = [address for address in (self.uri, self.store, self.uri_option) if address is not None]
+        if len(named) > 1:
+            raise usage_error(
+                "the graph is given twice", value=named[0], expected="GRAPH or --store", hint="give its address once"
+            )
+        return named[0] if named else None
+
+
+@record
+class CommitOptions:
+    """What a commit says beside what it changes."""
+
+    message: Message = None
+    actor: Actor = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the fields of a request that makes a commit."""
+        return {"message": self.message, "actor": self.actor}
+
+
+@record
 class ChangeFilter:
     """Which changes of entities are shown."""
 
@@ -126,6 +168,50 @@ class ChangeFilter:
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of a request that lets only these changes through."""
         return {"kinds": self.kinds or (), "types": self.types or (), "ops": self.ops or ()}
+
+
+def place_graph(parameters: Sequence[Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Decide whether the first argument of a command is the graph, or the first of the command's own arguments.
+
+    With more arguments than the command has of its own, the first is the graph. Otherwise it is the graph unless an
+    option, the environment or the operator config names one. The name of a query is a word, so that what is none is
+    the graph of a query.
+
+    Args:
+        parameters: what the command declares; :class:`GraphOptions` comes first.
+        given: the values by parameter, arguments in the order of the command line.
+
+    Raises:
+        UsageError: nothing names the graph, and there are too few arguments for one to be it.
+    """
+    arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+    if len(arguments) < 2 or arguments[0].name != "uri":
+        return given
+    names = [argument.name for argument in arguments]
+    values = [given.get(name) for name in names]
+    first, last = values[0], values[-1]
+    # What stands for a missing value differs from version to version.
+    if not isinstance(first, str) or isinstance(last, str):
+        return given
+    by_option = any(isinstance(given.get(name), str) for name in ("store", "uri_option", "profile"))
+    if not by_option:
+        if names[1] == "query_name" and not first.isidentifier():
+            return given
+        if not has_remembered_store():
+            _expect_both(arguments, values)
+            return given
+    return given | dict(zip(names, [last, *values[:-1]], strict=True))
+
+
+def _expect_both(arguments: Sequence[Any], values: Sequence[Any]) -> None:
+    missing = [one for one, value in zip(arguments, values, strict=True) if one.required and not isinstance(value, str)]
+    if missing:
+        raise usage_error(
+            f"the graph or {missing[0].metavar} is missing",
+            value=" ".join(value for value in values if isinstance(value, str)),
+            expected=" ".join(["GRAPH", *(str(one.metavar) for one in arguments[1:] if one.required)]),
+            hint=f"give the graph first; {WAYS}",
+        )
 
 
 def refuse_two_states(branch: str | None, snapshot: str | None) -> None:
@@ -201,7 +287,8 @@ def refuse_flags(path: str, command: Any, arguments: Sequence[str]) -> None:
     first = foreign[0]
     clauses = [_SCOPE_FLAGS[flag] for flag in (foreign if path == "alias" else foreign[:1])]
     do = "do" if len(clauses) > 1 else "does"
-    message = f"`{path}` is a {_phrase(path, taken)} command; {', '.join(clauses)} and {do} not apply"
+    phrase = "graph" if "--store" in taken else "local"
+    message = f"`{path}` is a {phrase} command; {', '.join(clauses)} and {do} not apply"
     raise usage_error(
         message, value=" ".join(foreign), expected="the options of the command", hint=_remedy(path, first, taken)
     )
@@ -215,17 +302,9 @@ def _given(arguments: Sequence[str]) -> Iterator[str]:
             yield argument.partition("=")[0]
 
 
-def _phrase(path: str, taken: set[str]) -> str:
-    if path == "init":
-        return "direct"
-    return "graph" if "--store" in taken else "local"
-
-
 def _remedy(path: str, flag: str, taken: set[str]) -> str:
     if path == "alias":
         return "the alias determines the graph; change it in the operator config"
-    if path == "init":
-        return "give the address of the graph by position"
     if flag == "--as" and "--store" in taken:
         return "leave it out; this command records no actor"
     return f"leave {flag} out; this command opens no graph"

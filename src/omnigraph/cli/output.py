@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import IO, Any, AnyStr, Generic, Protocol, TextIO
 
 from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violations
+from omnigraph.errors.txn import HeadMismatch
 from omnigraph.records import record
 
 # A document that is larger waits for its end on disk.
@@ -172,8 +173,17 @@ class JsonOutput(Output):
         _write_json(report.to_json())
 
     def show_error(self, error: OmnigraphError) -> None:
-        """Write the error under the key ``error``."""
-        _write_json({"error": error.to_json()})
+        """Write the error under the key ``error``, and beside it the evidence that has a key of its own."""
+        _write_json({"error": error.to_json(), **_own_members(error.details)})
+
+
+def _own_members(details: Details) -> dict[str, Any]:
+    """What scripts look for at the top of a failed command: which head a conditional write found instead of its own."""
+    match details:
+        case HeadMismatch(expected=expected, actual=actual):
+            return {"precondition_failure": {"expected": expected, "actual": actual}}
+        case _:
+            return {}
 
 
 def choose_output(*, as_json: bool) -> Output:
@@ -252,12 +262,3 @@ class PlainReport:
     def to_remarks(self) -> Iterable[str]:
         """The remarks."""
         return self.remarks
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, which ends in ``s`` for all numbers but one unless told otherwise.
-
-    >>> counted(1, "row"), counted(0, "row"), counted(2, "index", "indexes")
-    ('1 row', '0 rows', '2 indexes')
-    """
-    return f"{count} {noun if count == 1 else plural or f'{noun}s'}"

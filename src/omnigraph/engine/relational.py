@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _MIB = 1 << 20
-# Engines that wait for the next read; further ones end with the read that opened them.
-_IDLE_ENGINES = 2
+_MOST_IDLE = 2
 
 
 def open_connection(folder: ScratchFolder, *, memory_bytes: int, threads: int) -> duckdb.DuckDBPyConnection:
@@ -24,7 +24,7 @@ def open_connection(folder: ScratchFolder, *, memory_bytes: int, threads: int) -
 
     config: dict[str, Any] = {
         "threads": threads,
-        "memory_limit": _size(memory_bytes),
+        "memory_limit": _memory_limit(memory_bytes),
         "temp_directory": str(folder.path),
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
@@ -37,66 +37,75 @@ def open_connection(folder: ScratchFolder, *, memory_bytes: int, threads: int) -
     return connection
 
 
-def _size(memory_bytes: int) -> str:
+def _memory_limit(memory_bytes: int) -> str:
     return f"{max(memory_bytes // _MIB, 1)}MiB"
 
 
 @record
 class RelationalEngine:
-    """An engine with one thread, and the folder that it spills into."""
+    """An engine with one thread, so that sums of floats come out the same every time, and the folder it spills into."""
 
     connection: duckdb.DuckDBPyConnection
     folder: ScratchFolder
+    process: int
+
+    @classmethod
+    def start(cls, memory_bytes: int) -> RelationalEngine:
+        """Start an engine."""
+        folder = ScratchFolder.make("query")
+        connection = open_connection(folder, memory_bytes=memory_bytes, threads=1)
+        return cls(connection=connection, folder=folder, process=os.getpid())
+
+    def limit(self, memory_bytes: int) -> None:
+        """Let the engine use so much memory from now on."""
+        self.connection.execute(f"SET memory_limit = '{_memory_limit(memory_bytes)}'")
 
     def close(self) -> None:
-        """End the engine and remove what was spilled."""
+        """End the engine and remove what it spilled."""
         self.connection.close()
         self.folder.close()
 
 
-class RelationalEngines:
-    """Engines that reads use one after the other: to open one takes longer than most reads. Threads may share it."""
+class EnginePool:
+    """Engines that have nothing to do, kept because starting one takes longer than most reads. Threads may share it."""
 
-    def __init__(self, most_idle: int = _IDLE_ENGINES) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[RelationalEngine] = []
-        self._most_idle = most_idle
-        self.opened = 0
-        # A graph that nobody closes leaves no folder behind either.
-        weakref.finalize(self, _close_all, self._idle)
+        self._is_closed = False
+        self._ending = weakref.finalize(self, _close_all, self._idle)
 
     def take(self, memory_bytes: int) -> RelationalEngine:
-        """Return an engine that keeps to so much memory, and that is given back or closed later."""
+        """Return an engine that nothing else uses until it is given back."""
         with self._lock:
-            engine = self._idle.pop() if self._idle else None
-        if engine is not None:
-            engine.connection.execute(f"SET memory_limit = '{_size(memory_bytes)}'")
-            return engine
-        folder = ScratchFolder.make("query")
-        # One thread: sums of floats then come out the same every time.
-        engine = RelationalEngine(
-            connection=open_connection(folder, memory_bytes=memory_bytes, threads=1), folder=folder
-        )
-        self.opened += 1
-        return engine
+            idle = self._idle.pop() if self._idle else None
+        if idle is None:
+            return RelationalEngine.start(memory_bytes)
+        if idle.process != os.getpid():
+            # It belongs to the process that this one was forked from, and so do the threads that it needs.
+            return RelationalEngine.start(memory_bytes)
+        idle.limit(memory_bytes)
+        return idle
 
     def give_back(self, engine: RelationalEngine) -> None:
-        """Keep an engine for the next read, unless it has spilled, or enough others wait."""
+        """Keep an engine that has finished for the next read, unless it has spilled or enough are kept."""
         has_spilled = any(engine.folder.path.iterdir())
         with self._lock:
-            is_kept = not has_spilled and len(self._idle) < self._most_idle
+            is_kept = not self._is_closed and not has_spilled and len(self._idle) < _MOST_IDLE
             if is_kept:
                 self._idle.append(engine)
         if not is_kept:
             engine.close()
 
     def close(self) -> None:
-        """End the engines that wait; one that is in use ends when it is given back."""
+        """End every engine that has nothing to do, and every other one when it is given back."""
         with self._lock:
-            self._most_idle = 0
-            _close_all(self._idle)
+            self._is_closed = True
+        self._ending()
 
 
-def _close_all(engines: list[RelationalEngine]) -> None:
-    while engines:
-        engines.pop().close()
+def _close_all(idle: list[RelationalEngine]) -> None:
+    while idle:
+        engine = idle.pop()
+        if engine.process == os.getpid():
+            engine.close()

@@ -26,6 +26,16 @@ class HeadMismatch(Details):
 
 
 @record
+class EntityMismatch(Details):
+    """An entity that a write insists on, the version it must be at, and the one it is at; None when it is not there."""
+
+    table_key: str
+    id: str | None
+    expected: str
+    actual: str | None
+
+
+@record
 class ClaimHeld(Details):
     """Which writer holds the branch, and how long this write waited for it."""
 
@@ -115,6 +125,18 @@ class PreconditionFailedError(OmnigraphError):
         kind=Kind.PRECONDITION,
         details=HeadMismatch,
         retry=Retry.AFTER_REFRESH,
+    )
+
+
+class EntityChangedError(OmnigraphError):
+    """An entity is not at the version that the statement insists on: it was changed, or removed, since it was read."""
+
+    row = ErrorRow(
+        code="write.version",
+        kind=Kind.CONFLICT,
+        details=EntityMismatch,
+        retry=Retry.AFTER_REFRESH,
+        hint="read it again with version($x), and decide on its present values",
     )
 
 

@@ -250,6 +250,7 @@ class BranchVerbs(State):
         name: str | None = None,
         *,
         actor: str | None = None,
+        message: str | None = None,
         expected_head: str | Commit | None = None,
         on_conflict: OnConflict = "rerun",
         max_affected: int | None = None,
@@ -264,6 +265,7 @@ class BranchVerbs(State):
             params: values by parameter name.
             name: the declaration to run; None if the source holds exactly one.
             actor: who asks for it.
+            message: what the commit says.
             expected_head: the commit that the branch must be at, such as ``commit_id`` of a result.
             on_conflict: ``refuse`` raises a conflict instead of running it again.
             max_affected: how many entities it may insert, update and delete; with more it changes nothing.
@@ -287,6 +289,7 @@ class BranchVerbs(State):
             name=name,
             branch=self._branch,
             actor=actor,
+            message=message,
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
             max_affected=max_affected,
@@ -301,6 +304,7 @@ class BranchVerbs(State):
         name: str | None = None,
         *,
         actor: str | None = None,
+        message: str | None = None,
         expected_head: str | Commit | None = None,
         on_conflict: OnConflict = "rerun",
         max_affected: int | None = None,
@@ -318,6 +322,7 @@ class BranchVerbs(State):
             name=name,
             branch=self._branch,
             actor=actor,
+            message=message,
             expected_head=expected_commit(expected_head),
             on_conflict=on_conflict,
             max_affected=max_affected,
@@ -383,6 +388,7 @@ class BranchVerbs(State):
         *,
         allow_data_loss: bool = False,
         actor: str | None = None,
+        message: str | None = None,
         expected_head: str | Commit | None = None,
     ) -> SchemaApplyResult:
         """Bring the branch to another schema, its rows included, as one commit.
@@ -391,6 +397,7 @@ class BranchVerbs(State):
             schema: the text, or the path of a ``.pg`` file.
             allow_data_loss: reclaim what is dropped at once.
             actor: who asks for it.
+            message: what the commit says.
             expected_head: the commit that the branch must be at.
 
         Raises:
@@ -405,19 +412,22 @@ class BranchVerbs(State):
             branch=self._branch,
             allow_data_loss=allow_data_loss,
             actor=actor,
+            message=message,
             expected_head=expected_commit(expected_head),
             source_name=source.name,
         )
         return self._backend.execute(request)
 
-    def optimize(self, types: Sequence[str] | None = None, *, actor: str | None = None) -> OptimizeResult:
+    def optimize(
+        self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
+    ) -> OptimizeResult:
         """Compact the tables of the branch and bring their indexes up to date, beside whoever writes to it.
 
         Raises:
             TypeMissingError: there is no such type.
             ReadOnlyError: the graph is open for reading only.
         """
-        return self._backend.execute(OptimizeRequest(branch=self._branch, types=types, actor=actor))
+        return self._backend.execute(OptimizeRequest(branch=self._branch, types=types, actor=actor, message=message))
 
     def status(self, *, storage: bool = False) -> GraphStatus:
         """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.

@@ -17,6 +17,7 @@ from omnigraph.history.diff.lines import change_lines, counts_line
 from omnigraph.operations.history import LogRequest
 from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values.counts import counted
 
 
 class Diff:
@@ -148,7 +149,7 @@ class Log(Sequence[Commit]):
 
     def __repr__(self) -> str:
         more = "" if self._page.following is None else ", more follow"
-        return f"<Log of {self._request.branch}: {len(self)} commits{more}>"
+        return f"<Log of {self._request.branch}: {counted(len(self), 'commit')}{more}>"
 
     def _repr_html_(self) -> str:
         columns = ("commit", "published", "operation", "actor", "message", "types")

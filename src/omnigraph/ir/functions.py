@@ -102,10 +102,10 @@ _ALL = (
     _text("reverse", "String", "the characters from the last to the first", 'reverse("abc") = "cba"'),
     Function(
         name="concat",
-        takes=("Any",),
+        takes=("String",),
         gives="String",
-        about="all values as one text",
-        example='concat("a", 1, true) = "a1true"',
+        about="all texts as one; to_string makes a text of any other value",
+        example='concat("a", "b", to_string(1)) = "ab1"',
         repeats=True,
     ),
     _number("abs", "wide", "the number without its sign", "abs(-3) = 3"),
@@ -206,6 +206,13 @@ _ALL = (
         name="type", takes=("Entity",), gives="String", about="the type of an entity", example="type($p) = type($p)"
     ),
     Function(
+        name="version",
+        takes=("Entity",),
+        gives="String",
+        about="the id of the commit that last changed the entity",
+        example="version($p) = version($p)",
+    ),
+    Function(
         name="nodes", takes=("Path",), gives="[String]", about="the ids of the nodes of a path", example="nodes($w)[0]"
     ),
     Function(
@@ -214,6 +221,34 @@ _ALL = (
 )
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType({function.name: function for function in _ALL})
+
+# Functions that the grammar knows by name: what they take, and one line about them.
+GRAMMAR_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "now": ("now()", "the moment of the request"),
+        "date": ('date("…")', "a Date"),
+        "datetime": ('datetime("…")', "a DateTime"),
+        "nearest": ("nearest($x.vector, query)", "how near a vector is, to order by"),
+        "bm25": ("bm25($x.text, query)", "how well a text fits words, to order by"),
+        "rrf": ("rrf(ranking, ranking, [k])", "two rankings as one"),
+        "search": ("search($x.text, query)", "whether a text has all the words"),
+        "match_text": ("match_text($x.text, query)", "whether a text has any of the words"),
+        "fuzzy": ("fuzzy($x.text, query, [edits])", "whether a text has words like these"),
+        "count": ("count([distinct] any)", "how many values are not NULL, or rows: count(*)"),
+        "sum": ("sum([distinct] number)", "the sum as F64"),
+        "sum_int": ("sum_int([distinct] integer)", "the exact sum as I64"),
+        "avg": ("avg([distinct] number)", "the mean"),
+        "min": ("min(any)", "the least value"),
+        "max": ("max(any)", "the greatest value"),
+        "collect": ("collect([distinct] any)", "the values as a list"),
+        "median": ("median(number)", "the middle value"),
+        "percentile": ("percentile(number, fraction)", "the value below which a fraction lies"),
+        "stddev": ("stddev(number)", "the standard deviation of a sample"),
+        "variance": ("variance(number)", "the variance of a sample"),
+        "any": ("any(condition)", "whether the condition is true for a row"),
+        "every": ("every(condition)", "whether the condition is true for every row"),
+    }
+)
 
 # What a moment can be cut to; a Date has no part finer than a day.
 MOMENT_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")

@@ -11,6 +11,7 @@ from omnigraph.errors import DiagnosticError, OmnigraphError, QueryMeaningError,
 from omnigraph.ir.check import CheckedMutation, CheckedQuery, check_query
 from omnigraph.ir.check.tree import CheckedUpdate, CheckedUpdateMatched
 from omnigraph.ir.descriptor import OperationDescriptor, describe_operation
+from omnigraph.ir.lint_rules import doubts_of
 from omnigraph.ir.lower import lower_query
 from omnigraph.lang.gq import ast, parse_queries
 from omnigraph.lang.source import SourceText
@@ -178,6 +179,9 @@ def _lint_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> tu
     except QueryMeaningError as problem:
         # The query fits the schema, so it is no type error; but running it can only fail.
         warnings.append(f"cannot run: {problem.message}")
+    for doubt in doubts_of(checked):
+        place = source.place(doubt.span)
+        warnings.append(f"{place.line}:{place.column}: {doubt.message}; {doubt.advice}")
     operation = describe_operation(checked)
     return QueryResult(name=name, kind=kind, warnings=tuple(warnings), operation=operation), checked
 

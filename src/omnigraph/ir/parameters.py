@@ -291,17 +291,22 @@ def decode_call(types: ParameterTypes, given: Any, form: ParamsForm) -> dict[str
         A value for every declared name.
 
     Raises:
-        QueryParameterError: a missing required parameter, or a value that does not fit.
+        QueryParameterError: a missing required parameter, one that is not declared, or a value that does not fit.
     """
     is_host = form == "host"
     if given is not None and not isinstance(given, Mapping if is_host else dict):
         expected, what = ("a mapping", "a mapping") if is_host else ("a JSON object", "an object")
         raise _problem("", expected, describe_value(given), f"must be {what} keyed by parameter name")
     values: Mapping[str, Any] = given or {}
-    if not types.keys() >= values.keys():
-        _check_undeclared(types, values)
+    has_others = not types.keys() >= values.keys()
+    if has_others:
+        _check_names(values)
     decode = decoder_of(form)
-    return {name: _decode_one(name, of, values, decode) for name, of in types.items()}
+    decoded = {name: _decode_one(name, of, values, decode) for name, of in types.items()}
+    if has_others:
+        # A name that is missing says more than one that is misspelt.
+        raise next(_undeclared(name, value, types) for name, value in values.items() if name not in types)
+    return decoded
 
 
 def decoder_of(form: ParamsForm) -> Decode:
@@ -311,13 +316,10 @@ def decoder_of(form: ParamsForm) -> Decode:
     return decode_json if form == "strict" else partial(decode_json, is_javascript=True)
 
 
-def _check_undeclared(types: ParameterTypes, given: Mapping[str, Any]) -> None:
-    for name, value in given.items():
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given:
         if not isinstance(name, str):
             raise _problem(str(name), "a name", describe_value(name), "does not have a text name")
-        # A scalar nobody asked for is harmless; an object has no type that could be ignored.
-        if name not in types and isinstance(value, Mapping):
-            raise _problem(name, "a value", "an object", "is not declared and is an object")
 
 
 def _decode_one(name: str, of: PropertyType, given: Mapping[str, Any], decode: Decode) -> Any:
@@ -335,6 +337,14 @@ def _decode_one(name: str, of: PropertyType, given: Mapping[str, Any], decode: D
         hint = problem.hint
         message = f"does not fit {of}: {problem.reason}"
         raise _problem(name, str(of), found, message, hint=hint) from problem
+
+
+def _undeclared(name: str, value: Any, types: ParameterTypes) -> QueryParameterError:
+    bare = name.removeprefix("$")
+    near = bare if bare in types else nearest_name(name, types)
+    known = ", ".join(types)
+    hint = f"did you mean '{near}'?" if near else f"the query declares {known}" if known else "the query declares none"
+    return _problem(name, "a declared parameter", describe_value(value), "is not declared", hint=hint)
 
 
 def _missing(name: str, of: PropertyType, given: Mapping[str, Any]) -> QueryParameterError:

@@ -24,14 +24,21 @@ DATE = PropertyType(scalar=Scalar.DATE)
 DATETIME = PropertyType(scalar=Scalar.DATETIME)
 
 
-class _NullType(PropertyType):
+class _SingleType(PropertyType):
+    """A type of which there is one: code asks whether a type is it, also where the type has come from elsewhere."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _single_type, (type(self).__name__,)
+
+
+class _NullType(_SingleType):
     """The type of ``null``, which fits every other."""
 
     def __str__(self) -> str:
         return "NULL"
 
 
-class _IntervalType(PropertyType):
+class _IntervalType(_SingleType):
     """A span of time. It stands between moments, is compared and counted, and never stored or returned."""
 
     @property
@@ -42,7 +49,7 @@ class _IntervalType(PropertyType):
         return "Interval"
 
 
-class _PathType(PropertyType):
+class _PathType(_SingleType):
     """The nodes and edges of a walk. It has no order and is not compared; its parts are lists of ids."""
 
     @property
@@ -56,6 +63,12 @@ class _PathType(PropertyType):
 NULL = _NullType(scalar=Scalar.STRING, nullable=True)
 INTERVAL = _IntervalType(scalar=Scalar.I64, nullable=True)
 PATH = _PathType(scalar=Scalar.STRING, nullable=True)
+
+
+def _single_type(name: str) -> PropertyType:
+    """Return the type that was sent by the name of its class."""
+    return next(of for of in (NULL, INTERVAL, PATH) if type(of).__name__ == name)
+
 
 MAX_DIMENSION = (1 << 31) - 1
 

@@ -120,6 +120,13 @@ class TooDeep(Exception):  # noqa: N818 - see above
         self.limit = limit
 
 
+class Scan(NamedTuple):
+    """A text that may end anywhere: its tokens, and the terminals that can follow; none behind an error."""
+
+    tokens: tuple[Token, ...]
+    accepted: frozenset[str]
+
+
 class _Rows(dict[int, Row]):
     """The rows of the states that were visited: a short text visits few of them."""
 
@@ -204,6 +211,28 @@ class Parser:
                 raise TooDeep(token, _MAX_STACK)
             leaf = leaves.get(kind)
             values.append(token if leaf is None else leaf(token))
+
+    def scan(self, text: str) -> Scan:
+        """Cut the beginning of a text into tokens, as far as it is one, and tell what can follow; nothing is built."""
+        read = self._lexer(text).read
+        states = [self._start]
+        accepts = partial(self._accepts, states)
+        tokens: list[Token] = []
+        while True:
+            try:
+                token = read(self._rows[states[-1]], accepts)
+            except UnreadableText:
+                return Scan(tuple(tokens), frozenset())
+            if token.type == END:
+                return Scan(tuple(tokens), self._accepted(states))
+            if not accepts(token.type) or len(states) > _MAX_STACK:
+                return Scan(tuple(tokens), frozenset())
+            while (action := self._rows[states[-1]][token.type]) < 0:
+                origin, size, _build = self._rules[~action]
+                del states[len(states) - size :]
+                states.append(self._gotos[states[-1]][origin])
+            states.append(action)
+            tokens.append(token)
 
     def _accepted(self, states: Sequence[int]) -> frozenset[str]:
         """Return the terminals that can really follow: a state's row also has those of its neighbours."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from omnigraph.errors import Diagnostic, DiagnosticError, LimitExceeded, SourceTooLargeError
-from omnigraph.lang.lalr import END, Lexer, Parser, Tables, Token, TooDeep, UnexpectedToken, UnreadableText
+from omnigraph.lang.lalr import END, Lexer, Parser, Scan, Tables, Token, TooDeep, UnexpectedToken, UnreadableText
 from omnigraph.lang.source import MAX_NESTING, Comment, SourceText, Span
 from omnigraph.lang.tables import open_tables
 
@@ -30,6 +30,7 @@ _WORD = re.compile(r"[A-Za-z0-9_$@-]+")
 # The words in the pattern of a keyword, which ends with a look ahead.
 _GAP = r"\s+"
 _LOWER_WORD = re.compile(r"\b[a-z_0-9]{2,}\b")
+_WORD_ENDING = "(?![A-Za-z0-9_]|"
 _KEYWORD = re.compile(r"[a-z_0-9]+(?:\\s\+[a-z]+)*(?=\(\?!)")
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
@@ -112,6 +113,19 @@ class Grammar:
             raise self._place(source, finding) from None
         except TooDeep as problem:
             raise _too_deep(source, token_span(problem.token), problem.limit, problem.limit + 1) from None
+
+    def scan(self, text: str) -> Scan:
+        """Return the tokens of the beginning of a text, and what can follow them."""
+        return self._parser.scan(text)
+
+    def words(self, terminal: str) -> tuple[str, ...]:
+        """Return the words that a terminal stands for; none for names, numbers and marks."""
+        known = self._parser.terminals.get(terminal)
+        pattern = "" if known is None else known.pattern
+        if _WORD_ENDING not in pattern:
+            return ()
+        words = pattern.partition(_WORD_ENDING)[0].removeprefix("(?:").removesuffix(")")
+        return tuple(word.replace(_GAP, " ") for word in words.split("|"))
 
     def _place(self, source: SourceText, finding: SyntaxFinding) -> DiagnosticError:
         details = Diagnostic(

@@ -26,12 +26,14 @@ class OptimizeRequest(Request["OptimizeResult"]):
         branch: whose tables; those that it inherits are left to the branch that owns them.
         types: only these, ``Person`` or ``node:Person``.
         actor: who asks for it.
+        message: what its commits say.
         policy: when fragments are merged.
     """
 
     branch: str = MAIN
     types: Sequence[str] | None = None
     actor: str | None = None
+    message: str | None = None
     policy: CompactionPolicy | None = None
 
 

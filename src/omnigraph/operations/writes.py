@@ -30,6 +30,7 @@ class MutateRequest(Request["MutationResult"]):
         params_form: whether they are host values, or JSON values to be read strictly or as JavaScript writes them.
         branch: where to write.
         actor: who asks for it.
+        message: what the commit says.
         expected_head: the commit that the branch must be at.
         on_conflict: ``rerun`` runs the mutation again on the newer state when another writer changed rows that it
             was decided on; ``refuse`` raises a conflict instead.
@@ -43,6 +44,7 @@ class MutateRequest(Request["MutationResult"]):
     params_form: ParamsForm = "host"
     branch: str = MAIN
     actor: str | None = None
+    message: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
     max_affected: int | None = None
@@ -65,6 +67,7 @@ class MutateBatchRequest(Request["MutationResult"]):
     params_form: ParamsForm = "host"
     branch: str = MAIN
     actor: str | None = None
+    message: str | None = None
     expected_head: str | None = None
     on_conflict: OnConflict = "rerun"
     max_affected: int | None = None
@@ -114,6 +117,7 @@ class ApplySchemaRequest(Request["SchemaApplyResult"]):
         branch: which branch.
         allow_data_loss: reclaim what is dropped at once.
         actor: who asks for it.
+        message: what the commit says.
         expected_head: the commit that the branch must be at.
         source_name: what errors call the source.
     """
@@ -122,5 +126,6 @@ class ApplySchemaRequest(Request["SchemaApplyResult"]):
     branch: str = MAIN
     allow_data_loss: bool = False
     actor: str | None = None
+    message: str | None = None
     expected_head: str | None = None
     source_name: str = "<schema>"

@@ -49,6 +49,7 @@ def optimize_on_spark(
     branch: str = MAIN,
     types: Sequence[str] | None = None,
     actor: str | None = None,
+    message: str | None = None,
     policy: CompactionPolicy | None = None,
     progress: Progress | None = None,
 ) -> OptimizeResult:
@@ -60,6 +61,7 @@ def optimize_on_spark(
         branch: whose tables; those that it inherits are left to the branch that owns them.
         types: only these, ``Person`` or ``node:Person``.
         actor: who asks for it.
+        message: what its commits say.
         policy: when fragments are merged.
         progress: told of every job.
 
@@ -75,7 +77,7 @@ def optimize_on_spark(
     if types is not None:
         types = checked_names("types", types)
     runner = ExecutorMaintenance(engine.store.storage, SparkRunner(spark=given_or_started(spark)), progress=progress)
-    request = OptimizeRequest(branch=branch, types=types, actor=actor, policy=policy)
+    request = OptimizeRequest(branch=branch, types=types, actor=actor, message=message, policy=policy)
     return engine.calls.run(lambda: optimize(engine, request, Attachments(runner=runner)))
 
 

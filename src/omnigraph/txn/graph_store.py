@@ -20,6 +20,7 @@ from omnigraph.errors import (
     TableMissingError,
     TagMissingError,
     UsageError,
+    ValueFormatError,
 )
 from omnigraph.runtime import Runtime, counted
 from omnigraph.store.control import ControlObjects
@@ -57,7 +58,15 @@ from omnigraph.values import MAIN, BranchName, CommitId, OperationId, TagName, c
 
 
 def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> GraphStores:
-    """Return the stores of a graph; touches nothing."""
+    """Return the stores of a graph; touches nothing.
+
+    Raises:
+        ValueFormatError: a file is where a graph would be a folder.
+    """
+    if storage.is_local and storage.path().is_file():
+        details = BadValue(what="graph root", value=storage.root, expected="the folder of a graph")
+        hint = "give the folder of the graph; schemas and queries go with --schema and --query"
+        raise ValueFormatError(f"{storage.root} is a file, not a graph", details=details, hint=hint)
     datasets = DatasetStore(storage, runtime)
     control = ControlObjects(storage)
     return GraphStores(

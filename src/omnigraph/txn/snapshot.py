@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from omnigraph.errors import (
@@ -18,6 +18,20 @@ from omnigraph.store.tables.store import TableStore
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.manifest.file import LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestState, TableEntry
+
+
+def unknown_type(name: str, table_keys: Iterable[str], *, with_kind: bool | None = None) -> TypeMissingError:
+    """Return the error for a name that is none of the types.
+
+    Args:
+        name: what was given.
+        table_keys: the tables of the types that there are.
+        with_kind: whether the names to suggest are written ``node:Person``; as ``name`` is written when None.
+    """
+    is_kept = ":" in name if with_kind is None else with_kind
+    names = table_keys if is_kept else (key.partition(":")[2] for key in table_keys)
+    details = MissingThing(what="type", name=name, near=tuple(dict.fromkeys(names)))
+    return TypeMissingError(f"type '{name}' was not found", details=details)
 
 
 class GraphSnapshot:
@@ -44,8 +58,7 @@ class GraphSnapshot:
         """
         entry = self.state.table(table_key)
         if entry is None:
-            details = MissingThing(what="type", name=table_key, near=tuple(self.state.tables))
-            raise TypeMissingError(f"type '{table_key}' does not exist at this snapshot", details=details)
+            raise unknown_type(table_key, self.state.tables)
         return entry
 
     def table(self, table_key: str) -> Table:

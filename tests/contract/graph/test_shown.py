@@ -55,7 +55,7 @@ def test_every_noun_has_a_short_repr_that_needs_no_storage(graph):
     assert repr(graph.branch("main")) == f"<Branch main of {graph.uri!r}>"
     assert repr(before) == f"<Snapshot {before.commit.id} of main in {graph.uri!r}>"
     assert repr(graph.schema) == "<Schema: 2 node types, 2 edge types>"
-    assert repr(graph.log(limit=1)) == "<Log of main: 1 commits, more follow>"
+    assert repr(graph.log(limit=1)) == "<Log of main: 1 commit, more follow>"
     assert repr(graph.diff(before)) == f"<Diff from {before.commit.id} to {graph.at('main').commit.id}>"
 
 
@@ -125,6 +125,36 @@ def test_rows_become_networks_of_what_the_query_found(graph):
     assert {key for _, _, key in far.edges(keys=True)} == {("Knows{1,2}", 0)}
     either = rows(graph, '$p: Person { name: "bo" } $p <knows> $q', "$p, $q").to_networkx()
     assert list(either.edges()) == [(("Person", "bo"), ("Person", HOSTILE))]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "projections", "nodes", "edges"),
+    [
+        ("$p: Person $p.name = 'bo' or $p.name = 'x' $p knows $q", "$p, $q", 2, [("Knows", 0)]),
+        ("$p: Person $p.name = 'bo' optional { $p worksIn $t }", "$p, $t", 1, []),
+        ("$p: Person optional { $p $w:worksIn $t }", "$p, $t, $w.key", 3, [("WorksIn", 0), ("WorksIn", 1)]),
+        ("$p: Person $p $w:worksIn $t where $w.key = 'boss'", "$p, $t", 2, [("WorksIn", 0)]),
+        ("$p: Person { name: 'bo' } path $w: $p knows{1,2} $q", "$p, $q, length($w) as n", 2, [("Knows{1,2}", 0)]),
+        ("$p: Person $p worksIn $t", "$t, count($p) as n", 1, []),
+    ],
+)
+def test_rows_of_every_kind_of_match_become_a_network(graph, clauses, projections, nodes, edges):
+    found = rows(graph, clauses, projections).to_networkx()
+    assert len(found) == nodes
+    assert sorted(key for _, _, key in found.edges(keys=True)) == edges
+
+
+def test_rows_of_stages_become_a_network_of_the_last_one(graph):
+    text = "query q() { match { $p: Person } with { $p as who } match { $who worksIn $t } return { $who, $t } }"
+    found = graph.query(text).to_networkx()
+    assert sorted(found.nodes) == [("Person", HOSTILE), ("Team", "lab")]
+    assert [key for _, _, key in found.edges(keys=True)] == [("WorksIn", 0)]
+
+
+def test_nodes_of_a_union_are_not_told_apart(graph):
+    text = "query q() { match { $p: Person } return { $p } union match { $t: Team } return { $t } }"
+    with pytest.raises(ResultWithoutNodesError):
+        graph.query(text).to_networkx()
 
 
 def test_a_whole_state_becomes_a_network(graph):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.session_graph import create_graph
 from typer.core import TyperGroup
 from typer.main import get_command
 
@@ -18,12 +19,13 @@ WRITES = ("--store", "--as", "--profile")
 NOTHING = ()
 
 MATRIX = {
-    "init": NOTHING,
+    "init": READS,
     "load": WRITES,
     "export": READS,
     "query": READS,
     "explain": READS,
     "mutate": WRITES,
+    "shell": WRITES,
     "alias": NOTHING,
     "branch create": WRITES,
     "branch list": READS,
@@ -85,7 +87,7 @@ def test_the_capabilities_that_help_tells_are_those_of_the_options():
         if rest:
             entry = LISTED.get_command(None, group).entries[rest[0]]
         capability = entry.capability or LISTED.entries[group].capability
-        takes_a_graph = taken != NOTHING or path == "init"
+        takes_a_graph = taken != NOTHING
         assert takes_a_graph is (capability != "local"), path
 
 
@@ -111,3 +113,15 @@ def test_alias_tells_all_of_them_at_once():
 
 def test_what_stands_behind_two_dashes_is_no_option():
     refuse_flags("alias", COMMANDS["alias"], ["who", "--", "--store", "x"])
+
+
+def test_flags_before_the_command_are_those_of_the_command(tmp_path, capsys):
+    create_graph(tmp_path / "g", "node Person { name: String @key }\n")
+    for arguments in (["--store", f"{tmp_path}/g", "--json", "branch", "list"], [f"--store={tmp_path}/g", "status"]):
+        assert main.run(lambda arguments=arguments: main._invoke(arguments), arguments) == 0
+    assert capsys.readouterr().out.startswith('{\n  "branches": [\n    "main"\n  ]\n}\nbranch main: ')
+
+
+def test_flags_before_the_command_are_refused_by_commands_that_do_not_take_them():
+    with pytest.raises(UsageError, match="`branch list` is a graph command; --as names who writes"):
+        main._invoke(["--as", "zoe", "branch", "list", "--store", "g"])

@@ -33,7 +33,7 @@ def test_the_fields_of_a_record_are_options_in_its_place():
     command = get_command(app)
     assert [parameter.name for parameter in command.params if parameter.name != "help"] == [
         *("name", "kinds", "types", "ops"),
-        *("uri", "store", "as_json"),
+        *("uri", "store", "uri_option", "as_json"),
     ]
     assert command.help == "Show something."
 

@@ -1,60 +1,128 @@
-"""The relational engine: reads take turns on one that is open, and nothing of it stays behind."""
+"""Engines that reads share: started once, limited anew for each read, gone with the graph."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
+import duckdb
+import pyarrow as pa
 import pytest
-from tests.unit.engine.query.graphs import open_ring
+from tests.session_graph import create_graph, open_session
 
+from omnigraph.engine import relational
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.relational import RelationalEngines
+from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import QueryRuntimeError
 
-DISTINCT = "query q() { match { $p: Person } return distinct { $p.age % 2 as parity } }"
-FAILING = "query q() { match { $p: Person } return distinct { 1 / ($p.age - $p.age) as x } }"
+SCHEMA = "node P { slug: String @key  age: I64? }"
+ROWS = "".join(f'{{"type": "P", "data": {{"slug": "p{at}", "age": {at}}}}}\n' for at in range(5))
+MIB = 1 << 20
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    return Path(tempfile.gettempdir())
+def started(monkeypatch):
+    """The engines that are started while the test runs."""
+    engines = []
+    start = RelationalEngine.start
+
+    def noted(memory_bytes):
+        engines.append(start(memory_bytes))
+        return engines[-1]
+
+    monkeypatch.setattr(relational.RelationalEngine, "start", noted)
+    return engines
 
 
-def test_reads_one_after_the_other_open_one_engine_and_closing_the_graph_ends_it(tmp_path, folder):
-    with open_ring(tmp_path / "graph", 10) as session:
-        engines = session.engine.reads.memory.engines
-        for _ in range(3):
-            assert sorted(row["parity"] for row in session.query(DISTINCT).rows()) == [0, 1]
-        assert engines.opened == 1
-        assert len(list(folder.iterdir())) == 1
-        with pytest.raises(QueryRuntimeError):
-            session.query(FAILING)
-        assert list(folder.iterdir()) == []
-        session.query(DISTINCT, options=QueryOptions(memory_bytes=64 << 20))
-        assert engines.opened == 2
-    assert list(folder.iterdir()) == []
+@pytest.fixture
+def session(tmp_path):
+    create_graph(tmp_path / "graph", SCHEMA, ROWS)
+    opened = open_session(tmp_path / "graph")
+    yield opened
+    opened.close()
 
 
-def test_only_so_many_engines_wait(folder):
-    engines = RelationalEngines(most_idle=1)
-    taken = [engines.take(64 << 20) for _ in range(3)]
-    for engine in taken:
-        engines.give_back(engine)
-    assert len(list(folder.iterdir())) == 1
-    engine = engines.take(32 << 20)
-    assert engine.connection.execute("SELECT current_setting('memory_limit')").fetchone() == ("32.0 MiB",)
-    (engine.folder.path / "spilled").touch()
-    engines.give_back(engine)
-    assert list(folder.iterdir()) == []
-    engines.close()
+def read(session, output="distinct { $p.age as age } order { age }", **options):
+    return session.query(f"query q() {{ match {{ $p: P }} return {output} }}", options=QueryOptions(**options))
 
 
-def test_engines_that_nobody_closed_leave_nothing(folder):
-    engines = RelationalEngines()
-    engines.give_back(engines.take(64 << 20))
-    assert len(list(folder.iterdir())) == 1
-    del engines
-    assert list(folder.iterdir()) == []
+def test_reads_one_after_the_other_share_an_engine_that_goes_with_the_graph(session, started):
+    for _ in range(10):
+        assert read(session).to_arrow().column("age").to_pylist() == [0, 1, 2, 3, 4]
+    (engine,) = started
+    assert engine.folder.path.is_dir()
+    session.close()
+    assert not engine.folder.path.exists()
+    with pytest.raises(duckdb.ConnectionException):
+        engine.connection.execute("SELECT 1")
+
+
+def test_an_engine_that_a_read_failed_in_is_not_used_again(session, started):
+    session.mutate('query q() { insert P { slug: "x", age: 9223372036854775807 } }')
+    with pytest.raises(QueryRuntimeError, match="sum_int does not fit"):
+        read(session, "{ sum_int($p.age) as total }").to_arrow()
+    assert read(session).num_rows == 6
+    failed, other = started
+    assert not failed.folder.path.exists()
+    assert other.folder.path.is_dir()
+
+
+def test_each_read_has_its_own_limit_of_memory(started):
+    pool = EnginePool()
+    limits = []
+    for memory_bytes in (64 * MIB, 256 * MIB):
+        engine = pool.take(memory_bytes)
+        limits += engine.connection.execute("SELECT current_setting('memory_limit')").fetchone()
+        pool.give_back(engine)
+    pool.close()
+    assert limits == ["64.0 MiB", "256.0 MiB"]
+    assert len(started) == 1
+
+
+def test_engines_in_use_at_once_are_different_ones_and_few_are_kept(started):
+    pool = EnginePool()
+    used = [pool.take(64 * MIB) for _ in range(4)]
+    assert len({id(engine.connection) for engine in used}) == 4
+    for engine in used:
+        pool.give_back(engine)
+    assert sum(engine.folder.path.exists() for engine in used) == 2
+    pool.close()
+    assert not any(engine.folder.path.exists() for engine in used)
+
+
+def test_an_engine_that_comes_back_after_the_end_is_ended():
+    pool = EnginePool()
+    engine = pool.take(64 * MIB)
+    pool.close()
+    assert engine.connection.sql("SELECT 1").to_arrow_table().num_rows == 1
+    pool.give_back(engine)
+    assert not engine.folder.path.exists()
+
+
+def test_a_pool_that_is_forgotten_leaves_no_folder_behind():
+    pool = EnginePool()
+    engine = pool.take(64 * MIB)
+    pool.give_back(engine)
+    del pool
+    assert not engine.folder.path.exists()
+
+
+def test_a_forked_process_uses_none_of_the_engines_of_its_parent(monkeypatch, started):
+    pool = EnginePool()
+    pool.give_back(pool.take(64 * MIB))
+    parent = relational.os.getpid()
+    monkeypatch.setattr(relational.os, "getpid", lambda: parent + 1)
+    assert pool.take(64 * MIB) is started[1]
+    assert started[0].folder.path.is_dir()
+    started[0].close()
+    started[1].close()
+
+
+def test_what_an_engine_was_given_is_unknown_to_the_next_read():
+    pool = EnginePool()
+    engine = pool.take(64 * MIB)
+    cursor = engine.connection.cursor()
+    cursor.register("rows", pa.table({"x": [1]}))
+    assert cursor.sql("SELECT * FROM rows").to_arrow_table().num_rows == 1
+    cursor.close()
+    pool.give_back(engine)
+    with pytest.raises(duckdb.CatalogException):
+        pool.take(64 * MIB).connection.cursor().sql("SELECT * FROM rows")
+    engine.close()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
 from omnigraph.catalog import PropertyType, Scalar
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.types import DATE, F64, I64, TEXT, fit_assigned, fit_compared
+from omnigraph.ir.types import DATE, F64, I64, INTERVAL, NULL, PATH, TEXT, fit_assigned, fit_compared
 
 
 def of(scalar: Scalar, **flags: Any) -> PropertyType:
@@ -76,3 +77,8 @@ def test_an_assigned_value_takes_the_type_of_its_property(value: Any, target: Pr
 def test_an_assigned_value_that_does_not_fit_is_refused(value: Any, target: PropertyType) -> None:
     with pytest.raises(ValueFormatError, match="does not fit"):
         fit_assigned(value, target)
+
+
+@pytest.mark.parametrize("kind", [NULL, INTERVAL, PATH], ids=str)
+def test_a_type_of_which_there_is_one_is_the_same_after_a_journey(kind: PropertyType) -> None:
+    assert pickle.loads(pickle.dumps(kind)) is kind  # noqa: S301 - made here

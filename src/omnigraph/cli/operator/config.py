@@ -37,9 +37,13 @@ MAX_COLUMN_WIDTH = 10_000
 
 @record
 class Profile:
-    """A graph by name. Whether it names one is looked at when it is used, not when the file is read."""
+    """A graph by name. Whether it names one is looked at when it is used, not when the file is read.
+
+    ``binding`` is the graph as the file writes it, ``store`` the address that this leads to.
+    """
 
     name: str
+    binding: str | None = None
     store: str | None = None
     place: Place | None = None
 
@@ -160,6 +164,10 @@ def _loaded(path: Path) -> OperatorConfig:
 
 
 PROFILE_VARIABLE = "OMNIGRAPH_PROFILE"
+STORE_VARIABLE = "OMNIGRAPH_STORE"
+WAYS = (
+    f"or use --store URI, --profile NAME, {STORE_VARIABLE}, {PROFILE_VARIABLE} or defaults.store of the operator config"
+)
 
 # What --profile said on the command line of this process. The option stands on every command that opens a graph, and
 # none of them has to hand it on.
@@ -177,6 +185,20 @@ def active_profile() -> str | None:
     return (os.environ.get(PROFILE_VARIABLE) or None) if chosen is None else chosen
 
 
+def environment_store() -> str | None:
+    """Return the storage that the environment names; a profile that the command line names goes before it."""
+    return None if _chosen.get() is not None else os.environ.get(STORE_VARIABLE) or None
+
+
+def has_remembered_store() -> bool:
+    """Whether environment or config name a graph, so that a command line need not.
+
+    Raises:
+        ConfigError: the config has to be asked and is not valid.
+    """
+    return bool(environment_store() or active_profile() or operator_config().defaults.store)
+
+
 def default_store() -> str:
     """Return the storage of the graph that is meant where a command line names none.
 
@@ -185,6 +207,9 @@ def default_store() -> str:
         ProfileMissingError: the profile that is asked for does not exist.
         ConfigError: the config, or the profile, is not valid.
     """
+    stored = environment_store()
+    if stored is not None:
+        return stored
     config = operator_config()
     name = active_profile()
     if name is not None:
@@ -193,11 +218,8 @@ def default_store() -> str:
         raise usage_error(
             "no graph given",
             what="graph",
-            expected="--store URI",
-            hint=(
-                "give its storage with --store: a path, file:// or s3://bucket/prefix; "
-                f"or use --profile NAME, {PROFILE_VARIABLE}, or defaults.store of the operator config"
-            ),
+            expected="GRAPH or --store URI",
+            hint=f"give its address first: a path, file:// or s3://bucket/prefix; {WAYS}",
         )
     return config.defaults.store
 
@@ -239,6 +261,7 @@ def parse_config(data: bytes, path: Path) -> OperatorConfig:
 def _profile(name: str, section: Section, folder: Path) -> Profile:
     return Profile(
         name=name,
+        binding=section.text("store"),
         store=_store(section, folder),
         place=section.place,
     )

@@ -118,6 +118,7 @@ def find_in_rows(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[RowFind
 def _searches(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[Iterator[RowFinding]]:
     for name in ("id", *(ENDPOINTS if isinstance(owner, EdgeType) else ())):
         yield _required(owner.name, name, "property", rows.column(name))
+    yield _empty_id(owner, rows.column("id"))
     for prop in owner.properties:
         if not prop.type.nullable:
             word = _SHAPE_WORDS.get(prop.type.scalar, "property")
@@ -165,6 +166,15 @@ def _required(type_name: str, name: str, word: str, column: pa.ChunkedArray) -> 
     at = pc.indices_nonzero(pc.is_null(column))
     message = f"non-nullable {word} '{name}' of {type_name} has null or invalid values"
     yield _finding("required", name, at, pa.nulls(len(at)), _says(message), _no_text)
+
+
+def _empty_id(owner: NodeType | EdgeType, column: pa.ChunkedArray) -> Iterator[RowFinding]:
+    """Find rows that nothing could address."""
+    at = pc.indices_nonzero(pc.equal(column, ""))
+    if len(at):
+        name = owner.key[0] if owner.key and len(owner.key) == 1 else "id"
+        message = f"{'key' if name != 'id' else 'id'} '{name}' of {owner.name} is empty"
+        yield _finding("key", name, at, pa.nulls(len(at)), _says(message), _no_text)
 
 
 def _items_missing(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) -> Iterator[RowFinding]:

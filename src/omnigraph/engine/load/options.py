@@ -105,4 +105,4 @@ class LoadResult:
 
 
 def _counts(loaded: Mapping[str, int]) -> list[dict[str, Any]]:
-    return [{"type_name": name, "entities_loaded": count} for name, count in loaded.items()]
+    return [{"name": name, "entities_loaded": count} for name, count in loaded.items()]

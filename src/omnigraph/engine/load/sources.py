@@ -98,6 +98,12 @@ class Source:
         return found
 
     @property
+    def is_jsonl(self) -> bool:
+        """Whether it is known to be JSONL before it is looked at; folders and globs are not."""
+        found = _FORMATS.get(_plain_path(self.path).suffix.lower()) if self.format is None else self.format
+        return found == "jsonl"
+
+    @property
     def stem(self) -> str:
         """The file's name without directory and extensions."""
         return _plain_path(self.path).stem
@@ -137,7 +143,7 @@ def expand_sources(
     Raises:
         FileMissingError: there is no such file, or a glob matches none.
         ExportManifestError, ExportDamagedError: an exported folder is not complete, or not as it was written.
-        UsageError: standard input is named twice.
+        UsageError: standard input is named twice, or JSONL is given columns.
     """
     expanded: list[Source] = []
     for item in sources:
@@ -154,6 +160,13 @@ def expand_sources(
             details = MissingThing(what="file", name=source.path)
             raise FileMissingError(f"{what} '{source.path}'", details=details)
         expanded.extend(replace(source, path=path) for path in matches)
+    for source in expanded:
+        if source.columns and (source.path == STDIN or source.is_jsonl):
+            raise UsageError(
+                f"'{source.name}' is JSONL, and only CSV and Parquet files have columns",
+                details=BadValue(what="columns", value=source.name, expected="a CSV or Parquet file"),
+                hint="leave the columns out: JSONL names the properties",
+            )
     if sum(source.path == STDIN for source in expanded) > 1:
         details_twice = BadValue(what="path", value=STDIN, expected="- at most once")
         raise UsageError("standard input can be read only once", details=details_twice)

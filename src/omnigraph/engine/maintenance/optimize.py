@@ -60,9 +60,13 @@ class OptimizedTable:
     head_version: int
     has_committed: bool = False
 
+    @property
+    def pending_indexes(self) -> tuple[IndexOutcome, ...]:
+        """The indexes that still do not cover every row, each with the reason why it was left alone."""
+        return tuple(item for item in self.indexes if item.action == "skipped" and item.reason not in _SETTLED)
+
     def to_json(self) -> dict[str, Any]:
         """Return the table as every result shows it."""
-        pending = [item for item in self.indexes if item.action == "skipped" and item.reason not in _SETTLED]
         return {
             "type_key": self.table_key,
             "fragments_before": self.fragments_before,
@@ -78,7 +82,7 @@ class OptimizedTable:
                 for item in self.indexes
                 if item.action != "skipped"
             ],
-            "pending_indexes": [{"property": item.column, "reason": item.reason} for item in pending],
+            "pending_indexes": [{"property": item.column, "reason": item.reason} for item in self.pending_indexes],
         }
 
 
@@ -129,6 +133,7 @@ class Optimization:
         *,
         policy: CompactionPolicy | None = None,
         actor: str | None = None,
+        message: str | None = None,
         is_stopped: Stopped = lambda: False,
     ) -> None:
         self._authority = branch_writer
@@ -136,6 +141,7 @@ class Optimization:
         self._runner = runner
         self._policy = policy or CompactionPolicy()
         self._actor = actor
+        self._message = message
         self._is_stopped = is_stopped
         self._tables: dict[str, _Progress] = {}
         self._commits: list[Commit] = []
@@ -223,7 +229,7 @@ class Optimization:
         again: list[str] = []
         waiting: dict[str, CompactedTable | BuiltIndexes] = dict(made)
         while waiting:
-            txn = self._authority.begin(kind, actor=self._actor)
+            txn = self._authority.begin(kind, actor=self._actor, message=self._message)
             if base.state.version < txn.snapshot.state.head.orphan_floor:
                 # A cleanup may have removed what was written, which nothing names yet.
                 return [*again, *waiting]

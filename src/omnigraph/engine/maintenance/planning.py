@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from omnigraph.catalog import Catalog, index_intents
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.errors import MissingThing, OmnigraphError, TypeMissingError
+from omnigraph.errors import OmnigraphError
 from omnigraph.records import record
 from omnigraph.runtime import in_context
 from omnigraph.store.location import Storage
@@ -29,7 +29,7 @@ from omnigraph.store.tables.portable import (
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.recovery.classify import observe_table
 from omnigraph.txn.services import BranchServices
-from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
 from omnigraph.values import checked_names
 
 SkipReason = Literal["inherited", "drift_needs_repair", "busy"]
@@ -90,8 +90,7 @@ def tables_of(snapshot: GraphSnapshot, types: Sequence[str] | None) -> tuple[str
     for name in checked_names("types", types):
         found = [key for key in known if name in {key, key.partition(":")[2]}]
         if not found:
-            details = MissingThing(what="type", name=name, near=known)
-            raise TypeMissingError(f"type '{name}' was not found", details=details)
+            raise unknown_type(name, known)
         wanted += found
     return tuple(dict.fromkeys(wanted))
 

@@ -20,17 +20,13 @@ from omnigraph.engine.comparison import one_array
 from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
-from omnigraph.engine.query.context import QueryContext, ReadMemory
-from omnigraph.engine.query.entities import Demand
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsVersions
 from omnigraph.engine.query.explain import start_trace
 from omnigraph.engine.query.frame import Positions
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
-from omnigraph.engine.query.search import TextIndexes
-from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.engine.relational import RelationalEngines
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
@@ -109,6 +105,7 @@ class Matcher:
     catalog: Catalog
     staging: MutationStaging
     runtime: Runtime
+    versions: SupportsVersions
     memory: ReadMemory | None = None
 
     def run(self, plan: MatchPlan, given: RequestValues) -> Matched:
@@ -132,6 +129,7 @@ class Matcher:
                 plan=steps,
                 trace=start_trace(steps, facts, counters),
                 embed=_embed_nothing,
+                versions=self.versions,
             )
             found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
         names = [f"#{at}" for at in range(found.num_columns)]
@@ -147,16 +145,16 @@ class Matcher:
         )
 
     def _memory(self, state: OverlaidState) -> ReadMemory:
-        # What is made of copies is of no use to anybody else.
-        if self.memory is not None and not state.copies:
-            return self.memory
-        engines = RelationalEngines(most_idle=0) if self.memory is None else self.memory.engines
-        return ReadMemory(topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), engines=engines)
+        if self.memory is None:
+            return ReadMemory.empty()
+        # What is made of copies is of no use to any other read.
+        return ReadMemory.empty(self.memory.engines) if state.copies else self.memory
 
     def _tables(self, plan: MatchPlan) -> dict[str, NodeType | EdgeType]:
         return {owner.table_key: owner for owner in self._owners(plan.read.stages[0].operators)}
 
     def _owners(self, operators: Iterable[Operator]) -> Iterator[NodeType | EdgeType]:
+        """Yield every type that the operators look at: the match depends on it, and sees what is pending in it."""
         for operator in operators:
             match operator:
                 case NodeScan():
@@ -164,20 +162,20 @@ class Matcher:
                 case UnionScan():
                     yield from (self.catalog.nodes[name] for name in operator.type_names)
                 case Expand():
-                    yield from self._walked(operator.edge)
+                    yield from self._walked([operator.edge])
                 case Walk():
-                    for name in operator.edges:
-                        yield from self._walked(name)
+                    yield from self._walked(operator.edges)
                 case AntiJoin() | OptionalJoin() | BlockValue():
                     yield from self._owners(operator.inner)
-                case Filter() | Narrow() | Widen() | Unwind():
+                case Narrow() | Widen() | Filter() | Unwind():
                     pass
                 case _:
                     assert_never(operator)
 
-    def _walked(self, edge_name: str) -> Iterator[NodeType | EdgeType]:
-        edge = self.catalog.edges[edge_name]
-        yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
+    def _walked(self, edges: Iterable[str]) -> Iterator[NodeType | EdgeType]:
+        for name in edges:
+            edge = self.catalog.edges[name]
+            yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
 
 
 def _embed_nothing(*asked: object) -> Sequence[float]:

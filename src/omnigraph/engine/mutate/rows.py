@@ -94,6 +94,10 @@ class StatementRows:
         """Refuse: an entity that is only pending has no row number."""
         raise _unasked(variable)
 
+    def entity_versions(self, variable: str) -> pa.Array:
+        """Refuse: the version of what a statement may have changed is not known before the commit."""
+        raise _unasked(variable)
+
     def matches_text(self, predicate: TextMatch) -> Mask:
         """Refuse: a statement searches nothing."""
         raise _unasked(predicate)

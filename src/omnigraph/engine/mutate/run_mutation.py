@@ -20,6 +20,7 @@ from omnigraph.engine.mutate.statements import Affected, returned_schema
 from omnigraph.engine.mutate.values import decode_blobs
 from omnigraph.engine.query.context import ReadMemory
 from omnigraph.engine.results import ReadInfo, Result
+from omnigraph.engine.versions import EntityVersions, SupportsHistory, known_versions
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import AffectedLimitError, BadValue, LimitExceeded, SchemaMovedError
 from omnigraph.ir.model import InsertPlan, MutationPlan
@@ -29,8 +30,10 @@ from omnigraph.runtime import Cost, Counters, Runtime, counting
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
+from omnigraph.values.counts import counted
 
 
 @record
@@ -76,11 +79,13 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
     parameters: Mapping[str, Any] | ParameterRows,
     *,
     actor: str | None = None,
+    message: str | None = None,
     expected_head: CommitId | None = None,
     on_conflict: OnConflict = "rerun",
     schema_hash: str | None = None,
     embedder: Embedder | None = None,
     memory: ReadMemory | None = None,
+    history: SupportsHistory | None = None,
     max_affected: int | None = None,
 ) -> MutationResult:
     """Run the statements of a mutation in text order and publish their net effect as one commit, or nothing.
@@ -95,17 +100,20 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         plan: the mutation.
         parameters: a decoded value for every declared parameter, for one call or for several.
         actor: who asks for it.
+        message: what the commit says.
         expected_head: the commit that the branch must be at, also when nothing matches.
         on_conflict: ``refuse`` raises instead when rows that it was decided on have changed.
         schema_hash: the hash of the accepted schema that ``catalog`` is; a branch with another one is refused.
         embedder: computes required ``@embed`` vectors that inserts leave out.
         memory: what matches share with the reads of the graph.
+        history: the commits of the graph, which versions of entities are ids of.
         max_affected: how many entities may be affected; with more it fails and changes nothing.
 
     Raises:
         QueryMeaningError: a value does not fit the property it is assigned to, or nothing computes a vector.
         ExternalBlobError: a Blob is given as an address outside the graph.
         ConstraintViolationError: the graph would break a rule of its schema.
+        EntityChangedError: an entity is not at the version that a statement insists on.
         AffectedLimitError: it would affect more entities than it may.
         SchemaMovedError: the branch follows another schema than the plan.
         PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError: as for any commit.
@@ -116,7 +124,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         plan, calls = embed_inserts(plan, calls, catalog, embedder, branch_writer.services.runtime.clock.now_ms())
     plan, calls = decode_blobs(plan, calls)
     kind = WriteKind.INSERT if _is_insert_only(plan) else WriteKind.MUTATE
-    txn = branch_writer.begin(kind, actor=actor, expected_head=expected_head)
+    txn = branch_writer.begin(kind, actor=actor, message=message, expected_head=expected_head)
     _expect_schema(txn, schema_hash)
     run = _Run(
         catalog=catalog,
@@ -124,6 +132,7 @@ def run_mutation(  # noqa: PLR0913 - one parameter per option
         calls=calls,
         runtime=branch_writer.services.runtime,
         memory=memory,
+        history=history,
         max_affected=max_affected,
     )
     run.decide(txn)
@@ -170,6 +179,7 @@ class _Run:
     calls: ParameterRows
     runtime: Runtime
     memory: ReadMemory | None
+    history: SupportsHistory | None
     max_affected: int | None
     affected: Affected = field(default_factory=Affected)
     rows: list[pa.Table] = field(default_factory=list)
@@ -182,7 +192,13 @@ class _Run:
             staging=staging,
             now_ms=self.runtime.clock.now_ms(),
             ids=self.runtime.ids,
-            matcher=Matcher(catalog=self.catalog, staging=staging, runtime=self.runtime, memory=self.memory),
+            matcher=Matcher(
+                catalog=self.catalog,
+                staging=staging,
+                runtime=self.runtime,
+                versions=self._versions(txn.snapshot),
+                memory=self.memory,
+            ),
         )
         with counting(txn.counters), txn.snapshot.reading():
             self.affected = runner.run(self.plan, self.calls)
@@ -196,11 +212,17 @@ class _Run:
         if not change.is_empty:
             txn.add_check(check)
 
+    def _versions(self, snapshot: GraphSnapshot) -> EntityVersions:
+        known = known_versions() if self.memory is None else self.memory.versions
+        return EntityVersions(self.history, snapshot, known)
+
     def _check_affected(self) -> None:
         count, most = self.affected.nodes + self.affected.edges, self.max_affected
         if most is not None and count > most:
             details = LimitExceeded(resource="affected entities", limit=most, actual=count)
-            raise AffectedLimitError(f"{count} entities would change, and at most {most} may", details=details)
+            raise AffectedLimitError(
+                f"{counted(count, 'entity', 'entities')} would change, and at most {most} may", details=details
+            )
 
 
 def _is_insert_only(plan: MutationPlan) -> bool:

@@ -23,6 +23,8 @@ from omnigraph.engine.query.output.ordering import output_type
 from omnigraph.engine.query.values import compute
 from omnigraph.errors import (
     BadValue,
+    EntityChangedError,
+    EntityMismatch,
     ExistingKeys,
     ExternalBlobError,
     InternalError,
@@ -41,6 +43,7 @@ from omnigraph.ir.model import (
     DeleteMatchedPlan,
     DeletePlan,
     EntityKind,
+    Guard,
     InsertMode,
     InsertPlan,
     MatchPlan,
@@ -116,6 +119,7 @@ class Statements:
                 gets several.
             ExternalBlobError: a Blob is given as an address outside the graph.
             KeyExistsError: a strict insert meets its key.
+            EntityChangedError: an entity is not at the version that the statement insists on.
         """
         match statement:
             case MatchPlan():
@@ -269,6 +273,7 @@ class Statements:
         schema = self.staging.pending(owner).schema
         given, refused = self._assigned(owner, plan.assigns)
         matched = self.staging.find(owner, self._test(owner, plan.where), schema.names)
+        self._insist(owner, one_array(matched.column(KEY)), plan.version)
         if not matched.num_rows and refused:
             # Whether it is an error must not depend on whether a row matches.
             raise next(iter(refused.values()))
@@ -286,6 +291,7 @@ class Statements:
         whole = self.staging.aligned(owner, self._match().ids[name], schema.names)
         there = present(one_array(whole.column(KEY)))
         before, matched = whole.take(pa.array(there)), self._match().take(there)
+        self._insist(owner, one_array(before.column(KEY)), plan.version)
         rows = matched.rows(self.staging, self.given, [assign.value for assign in plan.assigns])
         after = self._changed(owner, plan.assigns, before, rows, given)
         ids = one_array(before.column(KEY))
@@ -322,8 +328,28 @@ class Statements:
         for target in plan.targets:
             owner = self.staging.owner(target)
             found = self.staging.rows_with_ids(owner, self._match().ids[target.variable], [])
+            self._insist(owner, one_array(found.column(KEY)), plan.version)
             affected += self._remove(owner, found.column(KEY).to_pylist(), target.cascades)
         return affected
+
+    def _insist(self, owner: NodeType | EdgeType, ids: pa.Array, guard: Guard | None) -> None:
+        """Refuse to go on when entities are not at a version in the state that the mutation runs on.
+
+        Raises:
+            EntityChangedError: there is none, or one of them is at another version.
+        """
+        if guard is None:
+            return
+        expected = str(self.given.value(guard))
+        if not len(ids):
+            details = EntityMismatch(table_key=owner.table_key, id=None, expected=expected, actual=None)
+            raise EntityChangedError(f"no {owner.name} is found that is at version '{expected}'", details=details)
+        found = self.matcher.versions.find(owner.table_key, ids)
+        for name, actual in zip(ids.to_pylist(), found.to_pylist(), strict=True):
+            if actual != expected:
+                is_at = "is not stored yet" if actual is None else f"is at version '{actual}'"
+                details = EntityMismatch(table_key=owner.table_key, id=name, expected=expected, actual=actual)
+                raise EntityChangedError(f"{owner.name} '{name}' {is_at}, not at '{expected}'", details=details)
 
     def _match(self) -> Matched:
         if self.matched is None:
@@ -353,6 +379,7 @@ class Statements:
     def _delete(self, plan: DeletePlan) -> Affected:
         owner = self._owner(plan.entity, plan.type_name)
         found = self.staging.find(owner, self._test(owner, plan.where), [KEY])
+        self._insist(owner, one_array(found.column(KEY)), plan.version)
         return self._remove(owner, found.column(KEY).to_pylist(), plan.cascades)
 
     def _remove(self, owner: NodeType | EdgeType, ids: Collection[str], cascades: Sequence[str]) -> Affected:

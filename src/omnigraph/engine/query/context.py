@@ -23,7 +23,8 @@ from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import CountExpand, QueryPlan
 from omnigraph.engine.query.topology import TopologyCache
 from omnigraph.engine.query.values import passing
-from omnigraph.engine.relational import RelationalEngines
+from omnigraph.engine.relational import EnginePool
+from omnigraph.engine.versions import KnownVersions, known_versions
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
 from omnigraph.records import record
@@ -42,7 +43,19 @@ class ReadMemory:
     topology: TopologyCache
     texts: TextIndexes
     demand: Demand
-    engines: RelationalEngines
+    engines: EnginePool
+    versions: KnownVersions
+
+    @classmethod
+    def empty(cls, engines: EnginePool | None = None) -> ReadMemory:
+        """Return what reads begin with, with engines that others use as well if there are any."""
+        return cls(
+            topology=TopologyCache(),
+            texts=TextIndexes(),
+            demand=Demand(),
+            engines=engines or EnginePool(),
+            versions=known_versions(),
+        )
 
 
 class MatchedRows(Protocol):
@@ -80,10 +93,17 @@ class SupportsTables(Protocol):
         """Let the block read tables of the state."""
 
 
+class SupportsVersions(Protocol):
+    """What tells which commit last changed an entity."""
+
+    def find(self, table_key: str, ids: pa.Array) -> pa.Array:
+        """Return the commit that last changed each entity, by its id; NULL for one that is not stored."""
+
+
 class QueryContext:
     """One run of one read."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter per part of a run
         self,
         *,
         snapshot: SupportsTables,
@@ -96,6 +116,7 @@ class QueryContext:
         plan: QueryPlan,
         trace: Trace,
         embed: Embed,
+        versions: SupportsVersions,
     ) -> None:
         self.snapshot = snapshot
         self.catalog = catalog
@@ -111,6 +132,7 @@ class QueryContext:
         self.keeps_order = plan.read.ranking is not None
         self.trace = trace
         self.embed = embed
+        self.versions = versions
         # Entities that an optional block may leave missing.
         self.nullable: frozenset[str] = frozenset()
         self._columns = plan.columns
@@ -284,6 +306,19 @@ class FrameRows:
         missing = ids == MISSING
         numbers, _ = untagged(ids)
         return pa.array(names, pa.string()).take(pa.array(numbers, pa.int64(), mask=missing))
+
+    def entity_versions(self, variable: str) -> pa.Array:
+        """Return the commits that last changed a variable's entities; NULL where one is missing."""
+        row_ids = self._frame.ids[variable]
+        names = self.entity_ids(variable)
+        numbers, _ = untagged(row_ids)
+        found = np.full(self.length, None, dtype=object)
+        for number, table_key in enumerate(self._context.tables_of(variable)):
+            there = np.flatnonzero((row_ids != MISSING) & (numbers == number))
+            if len(there):
+                versions = self._context.versions.find(table_key, names.take(pa.array(there)))
+                found[there] = versions.to_numpy(zero_copy_only=False)
+        return pa.array(found, pa.string())
 
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes may not be made."""

@@ -5,12 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
 
 from omnigraph.engine.query.frame import Frame
-from omnigraph.engine.query.planner import Facts
+from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.steps import Block, CountExpand, QueryPlan, Step
-from omnigraph.ir.model import ReadPlan, output_lines
+from omnigraph.ir.model import (
+    Constant,
+    DeleteMatchedPlan,
+    InsertPlan,
+    MatchPlan,
+    MutationPlan,
+    OutputPlan,
+    ReadPlan,
+    UpdateMatchedPlan,
+    output_lines,
+    stage_lines,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.values.visible import make_visible
@@ -69,6 +82,14 @@ class Trace:
         trace.rows = rows(made)
         return made
 
+    def count(self, output: object, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield what a stage hands on, counting its rows."""
+        trace = self.steps[id(output)]
+        trace.rows = trace.rows or 0
+        for batch in batches:
+            trace.rows += batch.num_rows
+            yield batch
+
     def switch(self, key: int | None) -> None:
         """Give time and calls since the last switch to whoever ran, and go on with another step."""
         now, calls = time.perf_counter(), self.counters.cost().total_calls
@@ -98,12 +119,13 @@ class _Turn:
 
 @record
 class Explanation:
-    """The plan of a read."""
+    """The plan of a read, or of a mutation that was not run."""
 
     name: str
     steps: tuple[StepTrace, ...]
     rules: tuple[str, ...]
     columns: dict[str, tuple[str, ...]]
+    kind: Literal["read", "mutation"] = "read"
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
@@ -120,7 +142,7 @@ class Explanation:
         width = max((len(label) for label in labels), default=0)
         has_run = any(step.rows is not None for step in self.steps)
         head = f"{'step':<{width}}  {'estimate':>10}" + (f"  {'rows':>10}  {'calls':>5}  {'ms':>9}" if has_run else "")
-        lines = [f"read {self.name}", head]
+        lines = [f"{self.kind} {self.name}", head]
         for label, step in zip(labels, self.steps, strict=True):
             line = f"{label:<{width}}  {step.estimated_rows:>10.0f}"
             if has_run:
@@ -139,12 +161,43 @@ def start_trace(plan: QueryPlan, facts: Facts, counters: Counters) -> Trace:
     """Return a trace with a line for every step, and one for what follows the match."""
     trace = Trace(counters)
     rows = 1.0
-    for step, depth, rows in _walk(plan.steps, facts, 1.0, 0):
-        trace.steps[id(step)] = StepTrace(label=str(step), depth=depth, estimated_rows=rows)
+    united = 0.0
+    for number, sequence in enumerate(plan.stages):
+        rows = 1.0
+        for stage in sequence:
+            rows = _start_steps(trace, stage.steps, facts, rows)
+            limit = stage.output.limit
+            rows = min(rows, limit.value) if isinstance(limit, Constant) else rows
+            if stage is not sequence[-1]:
+                label = f"with: {'; '.join(stage_lines(stage.output))}"
+                trace.steps[id(stage.output)] = StepTrace(label=label, depth=0, estimated_rows=rows)
+        united += rows
+        if plan.read.unions:
+            label = _union_label(plan.read, number, sequence[-1].output)
+            trace.steps[id(sequence[-1].output)] = StepTrace(label=label, depth=0, estimated_rows=rows)
+    rows = united if plan.stages else _start_steps(trace, plan.steps, facts, 1.0)
     for label in _output_labels(plan.read):
         rows = rows if plan.read.limit is None else min(rows, plan.read.limit)
         trace.steps[id(plan.read)] = StepTrace(label=label, depth=0, estimated_rows=rows)
     return trace
+
+
+def _start_steps(trace: Trace, steps: tuple[Step, ...], facts: Facts, rows: float) -> float:
+    """Add a line for every step of a match, and return how many rows are expected behind it."""
+    last = rows
+    for step, depth, expected in _walk(steps, facts, rows, 0):
+        trace.steps[id(step)] = StepTrace(label=str(step), depth=depth, estimated_rows=expected)
+        last = expected if depth == 0 else last
+    return last
+
+
+def _union_label(read: ReadPlan, number: int, output: OutputPlan) -> str:
+    """Return what becomes of the rows of one of the reads that are united."""
+    if number == 0:
+        word = "first read of a union"
+    else:
+        word = "union all" if read.unions[number - 1].keeps_duplicates else "union"
+    return f"{word}: {'; '.join(stage_lines(output))}"
 
 
 def explain(plan: QueryPlan, trace: Trace) -> Explanation:
@@ -154,6 +207,35 @@ def explain(plan: QueryPlan, trace: Trace) -> Explanation:
         steps=tuple(trace.steps.values()),
         rules=plan.rules,
         columns={table: tuple(names) for table, names in sorted(plan.columns.items())},
+    )
+
+
+def explain_mutation(plan: MutationPlan, facts: Facts) -> Explanation:
+    """Return the statements of a mutation with the steps of its matches; what it would change is not looked at."""
+    trace, rows = Trace(Counters()), 1.0
+    columns: dict[str, tuple[str, ...]] = {}
+    matches: list[QueryPlan] = []
+    for statement in plan.statements:
+        if isinstance(statement, MatchPlan):
+            # A trace knows steps by their identity, so the plans stay until it is read.
+            matches.append(plan_read(statement.read, facts))
+            rows = _start_steps(trace, matches[-1].steps, facts, 1.0)
+            columns |= matches[-1].columns
+        else:
+            depends = isinstance(statement, UpdateMatchedPlan | DeleteMatchedPlan)
+            depends = depends or (isinstance(statement, InsertPlan) and statement.for_each is not None)
+            expected = rows if depends else 1.0
+            trace.steps[id(statement)] = StepTrace(label=str(statement), depth=0, estimated_rows=expected)
+    if plan.returned is not None:
+        label = f"return {', '.join(output.name for output in plan.returned)}"
+        trace.steps[id(plan)] = StepTrace(label=label, depth=0, estimated_rows=rows)
+    rules = matches[0].rules if matches else ()
+    return Explanation(
+        name=plan.name,
+        steps=tuple(trace.steps.values()),
+        rules=rules,
+        columns=dict(sorted(columns.items())),
+        kind="mutation",
     )
 
 

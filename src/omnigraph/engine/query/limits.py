@@ -23,6 +23,7 @@ from omnigraph.errors import (
     QueryTimeoutError,
 )
 from omnigraph.runtime import Clock
+from omnigraph.values.counts import counted
 
 # Arrow counts the bytes of texts in 31 bits.
 _COLUMN_BYTES = (1 << 31) - 1
@@ -130,7 +131,7 @@ class Limits:
         limit = self._options.max_rows
         if limit is not None and row_count > limit:
             details = LimitExceeded(resource="rows", limit=limit, actual=row_count)
-            raise QueryRowLimitError(f"the query has more than {limit} rows", details=details)
+            raise QueryRowLimitError(f"the query has more than {counted(limit, 'row')}", details=details)
 
 
 def check_column_bytes(size_bytes: int) -> None:

@@ -23,6 +23,7 @@ from omnigraph.ir.model import (
     EntityRef,
     EntityRow,
     EntityType,
+    EntityVersion,
     ListContains,
     ParameterRef,
     Predicate,
@@ -271,7 +272,7 @@ def read_variables(predicate: Predicate) -> frozenset[str]:
     """Return the variables that a predicate looks at."""
     if isinstance(predicate, SameEntity):
         return frozenset({predicate.left, predicate.right})
-    entities = Column | EntityRef | EntityRow | EntityType
+    entities = Column | EntityRef | EntityRow | EntityType | EntityVersion
     return frozenset(value.variable for value in operands_of(predicate) if isinstance(value, entities))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,9 @@ from omnigraph.ir.model import (
     Expand,
     Filter,
     NodeScan,
+    Operator,
+    OptionalJoin,
+    Output,
     Ranking,
     RankingValue,
     ReadPlan,
@@ -169,26 +172,52 @@ def _shown(
 
 
 def pattern_of(read: ReadPlan) -> ResultPattern:
-    """Return the nodes whose ids are columns, and the traversals that have both of their ends among them."""
+    """Return the nodes whose ids are columns, and the traversals that have both of their ends among them.
+
+    A node of several types has none that its column tells, and so have the columns of a union.
+    """
+    if read.unions:
+        return ResultPattern()
+    outputs = read.stages[-1].output.shown if read.stages else read.outputs
+    types = _types(read)
     columns = {
         output.expression.variable: number
-        for number, output in enumerate(read.outputs)
-        if isinstance(output.expression, EntityRef)
+        for number, output in enumerate(outputs)
+        if isinstance(output.expression, EntityRef) and output.expression.variable in types
     }
-    if not columns or read.stages:
-        return ResultPattern()
-    types, same = _types(read), _same(read)
     positions = {variable: position for position, variable in enumerate(columns)}
     nodes = tuple(
-        PatternNode(type_name=types[variable], column=column, properties=_properties(read, variable))
+        PatternNode(type_name=types[variable], column=column, properties=_properties(outputs, variable))
         for variable, column in columns.items()
     )
-    return ResultPattern(nodes=nodes, edges=tuple(_edges(read, positions, same)))
+    operators = tuple(_flat(read.stages[-1].operators if read.stages else read.operators))
+    return ResultPattern(nodes=nodes, edges=tuple(_edges(operators, outputs, positions)))
+
+
+def _flat(operators: Iterable[Operator]) -> Iterator[Operator]:
+    """Yield operators whose variables are seen behind the match: those of optional blocks too."""
+    for operator in operators:
+        if isinstance(operator, OptionalJoin):
+            yield from _flat(operator.inner)
+        else:
+            yield operator
 
 
 def _types(read: ReadPlan) -> Mapping[str, str]:
+    """Return the types of nodes by their names in the last match."""
+    if not read.stages:
+        return _bound_types(read.operators)
     found: dict[str, str] = {}
-    for operator in read.operators:
+    for stage in read.stages:
+        found |= _bound_types(stage.operators)
+        if stage is not read.stages[-1]:
+            found = {name: found[before] for name, before in stage.output.kept if before in found}
+    return found
+
+
+def _bound_types(operators: Iterable[Operator]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for operator in _flat(operators):
         if isinstance(operator, NodeScan):
             found[operator.variable] = operator.type_name
         elif isinstance(operator, Expand | Walk):
@@ -196,18 +225,22 @@ def _types(read: ReadPlan) -> Mapping[str, str]:
     return found
 
 
-def _same(read: ReadPlan) -> Mapping[str, str]:
+def _same(operators: Iterable[Operator]) -> Mapping[str, str]:
     """Return what the private end of a traversal was written as: one that closes a circle ends in a test."""
     return {
         operator.predicate.left: operator.predicate.right
-        for operator in read.operators
+        for operator in operators
         if isinstance(operator, Filter) and isinstance(operator.predicate, SameEntity)
     }
 
 
-def _edges(read: ReadPlan, positions: Mapping[str, int], same: Mapping[str, str]) -> Iterator[PatternEdge]:
-    for operator in read.operators:
-        if not isinstance(operator, Expand):
+def _edges(
+    operators: Sequence[Operator], outputs: Sequence[Output], positions: Mapping[str, int]
+) -> Iterator[PatternEdge]:
+    same = _same(operators)
+    for operator in operators:
+        if not isinstance(operator, Expand | Walk) or operator.max_hops is None or "|" in operator.edge:
+            # Which of several types an edge has, and how far a walk without an end went, is not to be seen in the rows.
             continue
         near, far = (positions.get(same.get(name, name)) for name in (operator.source, operator.destination))
         if near is None or far is None:
@@ -220,13 +253,13 @@ def _edges(read: ReadPlan, positions: Mapping[str, int], same: Mapping[str, str]
             target=target,
             hops=None if bounds == (1, 1) else bounds,
             is_directed=operator.direction != "both",
-            properties=() if operator.edge_variable is None else _properties(read, operator.edge_variable),
+            properties=() if operator.edge_variable is None else _properties(outputs, operator.edge_variable),
         )
 
 
-def _properties(read: ReadPlan, variable: str) -> tuple[PropertyColumn, ...]:
+def _properties(outputs: Sequence[Output], variable: str) -> tuple[PropertyColumn, ...]:
     return tuple(
         PropertyColumn(name=output.expression.property, column=number)
-        for number, output in enumerate(read.outputs)
+        for number, output in enumerate(outputs)
         if isinstance(output.expression, Column) and output.expression.variable == variable
     )

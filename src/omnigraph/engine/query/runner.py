@@ -10,18 +10,16 @@ import pyarrow as pa
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.query.context import QueryContext, ReadMemory
-from omnigraph.engine.query.entities import Demand
-from omnigraph.engine.query.explain import Explanation, explain, start_trace
+from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
-from omnigraph.engine.query.search import TextIndexes
 from omnigraph.engine.query.steps import QueryPlan
-from omnigraph.engine.query.topology import TopologyCache
-from omnigraph.engine.relational import RelationalEngines
 from omnigraph.engine.results import ReadInfo, Result
-from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_read
+from omnigraph.engine.versions import EntityVersions
+from omnigraph.errors import WrongQueryKindError
+from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
@@ -67,13 +65,7 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = _PlannedReads()
-        self.memory = ReadMemory(
-            topology=TopologyCache(), texts=TextIndexes(), demand=Demand(), engines=RelationalEngines()
-        )
-
-    def close(self) -> None:
-        """Let go of what waits for the next read."""
-        self.memory.engines.close()
+        self.memory = ReadMemory.empty()
 
     def run(self, call: ReadCall) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
@@ -96,13 +88,29 @@ class QueryRunner:
         )
         return Result(schema, rows, info, context.counters)
 
+    def close(self) -> None:
+        """Let go of what reads have started."""
+        self.memory.engines.close()
+
     def explain(self, call: ReadCall, *, run: bool) -> Explanation:
-        """Return the plan of a read; with ``run`` also what its steps did."""
-        prepared = self.prepare(call)
+        """Return the plan of a read, with ``run`` also what its steps did; or that of a mutation, which is not run."""
+        try:
+            prepared = self.prepare(call)
+        except WrongQueryKindError:
+            if run:
+                raise
+            return self._explain_mutation(call)
         if run:
             for _ in counting_each(run_plan(prepared.context, prepared.plan), prepared.context.counters):
                 pass
         return explain(prepared.plan, prepared.context.trace)
+
+    def _explain_mutation(self, call: ReadCall) -> Explanation:
+        state = self._snapshot(call).state
+        catalog = self._catalogs.get(state.schema)
+        plan = expect_mutation(self._plans.compile(call.text, call.name, catalog, call.source_name))
+        row_counts = {key: entry.row_count for key, entry in state.tables.items()}
+        return explain_mutation(plan, Facts(catalog=catalog, row_counts=row_counts))
 
     def prepare(self, call: ReadCall) -> PreparedRead:
         """Compile and plan a read on the snapshot that it asks for, without reading a row."""
@@ -127,6 +135,7 @@ class QueryRunner:
             plan=plan,
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
+            versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
         )
         return PreparedRead(plan=plan, context=context, snapshot=snapshot)
 

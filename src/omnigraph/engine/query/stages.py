@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.comparison import one_array
 from omnigraph.engine.query.context import FrameRows, QueryContext
 from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
 from omnigraph.engine.query.kernels import cast_to, value_arrow_type
+from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
 from omnigraph.engine.query.output.relational import (
     NUMBER,
@@ -54,17 +56,15 @@ _GROWTH_BYTES = 1 << 22
 
 def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a read of stages, in batches of bounded size."""
-    kernel = RelationalKernel(context.options.most_memory_bytes, context.limits, context.memory.engines)
-    is_done = False
+    kernel = RelationalKernel(context.memory.engines, context.options.most_memory_bytes, context.limits)
     try:
         first, *others = plan.stages
         rows = _run_sequence(context, first, kernel, schema)
         if plan.read.united is not None:
             rows = _unite(context, plan, rows, others, kernel, schema)
         yield from rows
-        is_done = True
     finally:
-        kernel.close(has_failed=not is_done)
+        kernel.close()
 
 
 def _run_sequence(
@@ -74,12 +74,17 @@ def _run_sequence(
     held_bytes = 0
     try:
         for number, stage in enumerate(stages[:-1], 1):
-            frames = _frames(_StageRun(context, stage, kernel).run(frames), stage.output)
+            made = context.trace.count(stage.output, _StageRun(context, stage, kernel).run(frames))
+            frames = _frames(made, stage.output)
             if number % _STAGES_AT_ONCE == 0:
                 collected, collected_bytes = _collected(context, frames)
                 context.limits.hold(-held_bytes)
                 frames, held_bytes = iter(collected), collected_bytes
-        for batch in _StageRun(context, stages[-1], kernel).run(frames):
+        last = stages[-1]
+        rows = _StageRun(context, last, kernel).run(frames)
+        if id(last.output) in context.trace.steps:
+            rows = context.trace.count(last.output, rows)
+        for batch in rows:
             columns = [decoded(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
             if not columns:
                 yield pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
@@ -192,7 +197,7 @@ class _StageRun:
         """Return one row per group, with its keys and aggregates by name."""
         output = self._stage.output
         keys = output.keys or ()
-        plan = _GroupColumns(self._context, output)
+        plan = GroupColumns(self._context, output)
         reader = RowStream(plan.schema, plan.batches(pieces))
         found = self._kernel.group(reader, [name for name, _ in keys], plan.measures, plan.order)
         types = {name: value_arrow_type(key.type) for name, key in keys}
@@ -201,29 +206,49 @@ class _StageRun:
         return _TableRows(self._context, columns, found.num_rows)
 
 
-class _GroupColumns:
-    """The columns that groups are made of."""
+class StageContext(Protocol):
+    """What the output of a stage asks of a run, wherever its rows are."""
 
-    def __init__(self, context: QueryContext, output: OutputPlan) -> None:
+    @property
+    def limits(self) -> Limits:
+        """What may be held, and for how long."""
+
+    @property
+    def fits_literals(self) -> bool:
+        """Whether a literal may be brought to the type of a column before comparing."""
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+
+
+def encoded_type(of: PropertyType) -> pa.DataType:
+    """Return the type in which the kernel takes values."""
+    return encoded(pa.array([], value_arrow_type(of))).type
+
+
+class GroupColumns:
+    """The columns that groups are made of: ``values`` by name, their ``schema``, and what is computed of them."""
+
+    def __init__(self, context: StageContext, output: OutputPlan) -> None:
         self._context = context
-        self._values: dict[str, Scalarlike] = dict(output.keys or ())
+        self.values: dict[str, Scalarlike] = dict(output.keys or ())
         self.measures: list[Measure] = []
         for at, (name, call) in enumerate(output.aggregates):
             argument = where = None
             if call.argument is not None:
                 argument = f"#argument{at}"
-                self._values[argument] = call.argument
+                self.values[argument] = call.argument
             if call.where is not None:
                 where = f"#where{at}"
-                self._values[where] = call.where
+                self.values[where] = call.where
             self.measures.append(
                 Measure(name=name, call=call, argument=argument, where=where, fraction=self._fraction(call))
             )
         self.order: list[str] = []
         if any(call.function == "collect" for _, call in output.aggregates):
             self.order = [f"#order{at}" for at in range(len(output.row_order))]
-            self._values |= dict(zip(self.order, output.row_order, strict=True))
-        fields = [pa.field(name, self._encoded_type(value, name)) for name, value in self._values.items()]
+            self.values |= dict(zip(self.order, output.row_order, strict=True))
+        fields = [pa.field(name, self._encoded_type(value, name)) for name, value in self.values.items()]
         self.schema = pa.schema([*fields, pa.field(NUMBER, pa.int64())])
 
     def batches(self, pieces: Iterator[Any]) -> Iterator[pa.RecordBatch]:
@@ -232,7 +257,7 @@ class _GroupColumns:
         for rows in pieces:
             columns = [
                 cast_to(encoded(self._column(name, value, rows)), field.type)
-                for (name, value), field in zip(self._values.items(), self.schema, strict=False)
+                for (name, value), field in zip(self.values.items(), self.schema, strict=False)
             ]
             numbers = pa.array(np.arange(done, done + rows.length), pa.int64())
             done += rows.length
@@ -250,7 +275,7 @@ class _GroupColumns:
     def _encoded_type(self, value: Scalarlike, name: str) -> pa.DataType:
         if name.startswith("#argument") and isinstance(value, EntityRef):
             return pa.int64()
-        return encoded(pa.array([], value_arrow_type(value.type))).type
+        return encoded_type(value.type)
 
     def _fraction(self, call: AggregateCall) -> float | None:
         if call.fraction is None:
@@ -265,7 +290,7 @@ class _GroupColumns:
 
 
 @record
-class _Arrangement:
+class Arrangement:
     """The columns that rows are shown, ordered and cut by."""
 
     shown: tuple[Output, ...]
@@ -274,7 +299,8 @@ class _Arrangement:
     per: tuple[str, ...]
 
 
-def _arrangement(output: OutputPlan) -> _Arrangement:
+def arrangement(output: OutputPlan) -> Arrangement:
+    """Return what rows are shown, ordered and cut by."""
     columns: dict[str, Scalarlike] = {f"#shown{at}": _value(one) for at, one in enumerate(output.shown)}
     names = {value: name for name, value in columns.items()}
     order: list[SortKey] = []
@@ -292,7 +318,7 @@ def _arrangement(output: OutputPlan) -> _Arrangement:
             name = names.setdefault(value, f"#tie{at}")
             columns[name] = value
             order.append(SortKey(column=name))
-    return _Arrangement(shown=output.shown, columns=columns, order=tuple(order), per=tuple(per))
+    return Arrangement(shown=output.shown, columns=columns, order=tuple(order), per=tuple(per))
 
 
 def _value(output: Output) -> Scalarlike:
@@ -307,16 +333,11 @@ def _arranged(
     context: QueryContext, output: OutputPlan, kernel: RelationalKernel, pieces: Iterator[Any]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the shown columns of rows that pass, each row once if they are distinct, in order, and cut."""
-    plan = _arrangement(output)
-    offset, limit = _amount(context, output.offset, "offset") or 0, _amount(context, output.limit, "limit")
+    plan = arrangement(output)
+    offset, limit = amount(context, output.offset, "offset") or 0, amount(context, output.limit, "limit")
     is_plain = not (output.is_distinct or plan.order or plan.per or offset)
     names = list(plan.columns)
-    schema = pa.schema(
-        [
-            pa.field(name, encoded(pa.array([], value_arrow_type(value.type))).type)
-            for name, value in plan.columns.items()
-        ]
-    )
+    schema = pa.schema([pa.field(name, encoded_type(value.type)) for name, value in plan.columns.items()])
     batches = _computed(context, output, plan, schema, pieces)
     if is_plain:
         yield from batches if limit is None else _first_rows(batches, limit)
@@ -335,7 +356,7 @@ def _arranged(
 
 
 def _computed(
-    context: QueryContext, output: OutputPlan, plan: _Arrangement, schema: pa.Schema, pieces: Iterator[Any]
+    context: QueryContext, output: OutputPlan, plan: Arrangement, schema: pa.Schema, pieces: Iterator[Any]
 ) -> Iterator[pa.RecordBatch]:
     for piece in pieces:
         rows = piece
@@ -361,7 +382,12 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
         left -= min(left, batch.num_rows)
 
 
-def _amount(context: QueryContext, given: Constant | ParameterRef | None, what: str) -> int | None:
+def amount(context: StageContext, given: Constant | ParameterRef | None, what: str) -> int | None:
+    """Return an offset or a limit.
+
+    Raises:
+        QueryParameterError: the parameter is NULL or negative.
+    """
     if given is None:
         return None
     value = context.given(given)
@@ -423,4 +449,4 @@ class _TableRows:
         message = f"an entity of a group: {variable}"
         raise InternalError(message)
 
-    entity_rows = entity_types = entity_ids
+    entity_rows = entity_types = entity_versions = entity_ids

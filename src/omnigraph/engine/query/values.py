@@ -26,6 +26,7 @@ from omnigraph.ir.model import (
     EntityRef,
     EntityRow,
     EntityType,
+    EntityVersion,
     ParameterRef,
     Predicate,
     SameEntity,
@@ -51,6 +52,9 @@ class ValueRows(SupportsRows, Protocol):
 
     def entity_types(self, variable: str) -> pa.Array:
         """Return the types of a variable's entities."""
+
+    def entity_versions(self, variable: str) -> pa.Array:
+        """Return the ids of the commits that last changed a variable's entities; NULL where one is missing."""
 
     def subset(self, positions: Positions) -> ValueRows:
         """Return some of the rows."""
@@ -79,6 +83,8 @@ def compute(value: Scalarlike, rows: ValueRows) -> pa.Array:
             return rows.entity_rows(value.variable)
         case EntityType():
             return rows.entity_types(value.variable)
+        case EntityVersion():
+            return rows.entity_versions(value.variable)
         case ParameterRef() | Constant():
             return repeated(rows.given(value), value.type, rows.length, rows.check_bytes)
         case ValueRef():

@@ -71,6 +71,8 @@ def json_texts(column: pa.Array, *, is_javascript: bool = False, margin: str | N
             else json_texts(column.flatten(), is_javascript=is_javascript)
         )
         return [NULL if group is None else _array(group, margin) for group in regroup(column, items)]
+    if pa.types.is_struct(of):
+        return _objects_of(column, is_javascript=is_javascript, margin=margin)
     if pa.types.is_integer(of) and is_javascript:
         return [NULL if value is None else _safe_integer(value) for value in column.to_pylist()]
     if pa.types.is_floating(of):
@@ -81,8 +83,8 @@ def json_texts(column: pa.Array, *, is_javascript: bool = False, margin: str | N
 
 
 def cell_texts(column: pa.Array) -> list[str]:
-    """Return every value as a bare cell; lists and vectors are compact JSON."""
-    if is_nested(column.type):
+    """Return every value as a bare cell; lists, vectors and paths are compact JSON."""
+    if is_nested(column.type) or pa.types.is_struct(column.type):
         return json_texts(column)
     return [NULL if word is None else word for word in _words(column)]
 
@@ -129,6 +131,23 @@ def _array(items: list[str], margin: str | None) -> str:
         return f"[{','.join(items)}]"
     inner = f",\n{margin}  ".join(items)
     return f"[\n{margin}  {inner}\n{margin}]"
+
+
+def _objects_of(column: pa.Array, *, is_javascript: bool, margin: str | None) -> list[str]:
+    """Return the JSON of values with named parts, as paths have."""
+    inner = None if margin is None else f"{margin}  "
+    start, between, end, colon = ("{", ",", "}", ":")
+    if margin is not None:
+        start, between, end, colon = (f"{{\n{inner}", f",\n{inner}", f"\n{margin}}}", ": ")
+    parts = [
+        [
+            quote_json(field.name) + colon + text
+            for text in json_texts(column.field(place), is_javascript=is_javascript, margin=inner)
+        ]
+        for place, field in enumerate(column.type)
+    ]
+    rows = zip(column.is_valid().to_pylist(), zip(*parts, strict=True), strict=True)
+    return [start + between.join(members) + end if is_there else NULL for is_there, members in rows]
 
 
 def _dates(days: pa.Array) -> list[str | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from omnigraph.records import record
+from omnigraph.values.counts import counted
 
 
 @record
@@ -100,4 +101,4 @@ class ReadInfo:
             origin = f" from snapshot {self.snapshot}"
         else:
             origin = "" if self.branch is None else f" from branch {self.branch}"
-        return f"{row_count} rows{origin} via {self.query_name}"
+        return f"{counted(row_count, 'row')}{origin} via {self.query_name}"

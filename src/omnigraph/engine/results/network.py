@@ -97,13 +97,17 @@ class _Gathering:
         for row in range(row_count):
             keys = [(node.type_name, columns[node.column][row]) for node in self._pattern.nodes]
             for node, key in zip(self._pattern.nodes, keys, strict=True):
-                self.nodes.setdefault(key, {}).update(_values(node.properties, columns, row))
+                # An optional block leaves a node out where it has no solution.
+                if key[1] is not None:
+                    self.nodes.setdefault(key, {}).update(_values(node.properties, columns, row))
             self._add_edges(keys, columns, row)
             check_size("entities", len(self.nodes) + len(self.edges), self._limit)
 
     def _add_edges(self, keys: Sequence[NodeKey], columns: Sequence[Sequence[Any]], row: int) -> None:
         for edge in self._pattern.edges:
             ends = edge.label, keys[edge.source], keys[edge.target]
+            if keys[edge.source][1] is None or keys[edge.target][1] is None:
+                continue
             properties = _values(edge.properties, columns, row)
             # Rows repeat an edge for everything else they hold; other values are another edge.
             told = (*ends, repr(properties))

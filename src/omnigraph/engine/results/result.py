@@ -17,6 +17,7 @@ from omnigraph.engine.results.table import MAX_COLUMN_WIDTH, MAX_ROWS, html_tabl
 from omnigraph.errors import BadValue, OmnigraphError, QueryCancelledError, ResultSpentError
 from omnigraph.runtime import Cost, Counters
 from omnigraph.values import check_choice, check_flag, check_whole
+from omnigraph.values.counts import counted
 
 
 class Batches:
@@ -174,7 +175,7 @@ class Result:
             yield from host_rows(self.columns, batch)
 
     def __repr__(self) -> str:
-        count = f"{self.num_rows} rows" if self._batches.is_complete else "rows not read yet"
+        count = counted(self.num_rows, "row") if self._batches.is_complete else "rows not read yet"
         columns = ", ".join(f"{field.name}: {field.type}" for field in self._schema)
         return f"<Result of {self.query_name}: {count}, columns ({columns})>"
 

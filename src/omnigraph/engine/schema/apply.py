@@ -194,6 +194,7 @@ def apply_schema(
     catalog_of: Callable[[AcceptedSchema], Catalog],
     allow_data_loss: bool = False,
     actor: str | None = None,
+    message: str | None = None,
     expected_head: CommitId | None = None,
     source_name: str = "<schema>",
 ) -> SchemaApplyResult:
@@ -206,6 +207,7 @@ def apply_schema(
         catalog_of: decodes the schema that is in force.
         allow_data_loss: make every drop a hard one: earlier versions of the tables concerned are reclaimed.
         actor: who asks for it.
+        message: what the commit says.
         expected_head: the commit that the branch must be at.
         source_name: what errors call the desired schema.
 
@@ -220,7 +222,7 @@ def apply_schema(
     source = desired.encode(errors="surrogatepass") if isinstance(desired, str) else desired
     tree = parse_schema(source, source_name)
     branch_writer, _ = store.current(branch)
-    txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, expected_head=expected_head)
+    txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
     accepted = catalog_of(txn.snapshot.state.schema)
     plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)
     _refuse_unsupported(plan)

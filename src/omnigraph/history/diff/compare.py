@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import PROPERTY_ID
+from omnigraph.engine.equality import Mask, columns_equal
 from omnigraph.errors import ChangeSchemaBoundaryError, DiffRefusal
 from omnigraph.history.diff.change import (
     DST,
@@ -25,7 +26,6 @@ from omnigraph.history.diff.change import (
     EntityKind,
     row_images,
 )
-from omnigraph.history.diff.equality import Mask, columns_equal
 from omnigraph.history.diff.rows import ChangedRows, Check, DifferingRows, Places, find_changed_rows, rows_delta
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY

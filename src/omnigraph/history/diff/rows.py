@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.equality import columns_equal, rows_equal
 from omnigraph.errors import InternalError
-from omnigraph.history.diff.equality import columns_equal, rows_equal
 from omnigraph.history.diff.selection import Addresses, Selection, select_differing
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table

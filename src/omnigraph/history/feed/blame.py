@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.engine.equality import columns_equal
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
-from omnigraph.history.diff.equality import columns_equal
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.records import record

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ENDPOINTS
+from omnigraph.engine.equality import columns_equal, rows_equal
 from omnigraph.errors import BadValue, InternalError, UsageError
-from omnigraph.history.diff.equality import columns_equal, rows_equal
 from omnigraph.history.diff.rows import TableDelta
 from omnigraph.history.merge.conflicts import ConflictKind
 from omnigraph.store.tables.pinned import KEY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyType, Scalar
+from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
@@ -38,13 +38,23 @@ def check_simple(expression: SimpleExpression, scope: Scope) -> Operand:
         case ast.Now():
             return Operand(expression=expression, type=DATETIME)
         case ast.AliasRef():
-            return Operand(
-                expression=expression, type=scope.values.get(expression.name), is_value=expression.name in scope.values
-            )
+            is_value = expression.name in scope.values
+            hint = None if is_value else unknown_name_hint(expression.name, scope)
+            return Operand(expression=expression, type=scope.values.get(expression.name), is_value=is_value, hint=hint)
         case ast.NullLiteral():
             return Operand(expression=expression, type=NULL)
         case _:
             return Operand(expression=expression, type=literal_type(expression, scope))
+
+
+def unknown_name_hint(name: str, scope: Scope) -> str | None:
+    """Return what a bare name that stands for nothing may be meant for: a value, or a property of something bound."""
+    if name == "case":
+        return "write 'case when … then … end'"
+    near = did_you_mean(name, [known for known in scope.values if not known.startswith("$")])
+    owners = (variable for variable, owner in scope.entities.items() if owner.get(name) is not None)
+    owner = next(owners, None)
+    return near if near is not None or owner is None else f"did you mean '${owner}.{name}'?"
 
 
 def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
@@ -58,8 +68,9 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
     bound = scope.entities.get(variable.name)
     if bound is None:
         message, suggestion = scope.unbound(variable.name)
-        known = [*scope.entities, *scope.parameters]
-        if variable.name != ast.ANONYMOUS:
+        items = (known.removeprefix("$") for known in scope.values if known.startswith("$"))
+        known = [*scope.entities, *scope.parameters, *items]
+        if variable.name != ast.ANONYMOUS and variable.name not in scope.mixed:
             message = f"variable '${variable.name}' is neither a parameter nor bound here"
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)
@@ -79,8 +90,18 @@ def check_access(access: ast.PropertyAccess, scope: Scope) -> Operand:
     if found is None:
         names = [item.name for item in bound.properties]
         message = f"type '{bound.name}' has no property '{name}'"
-        raise scope.violation("T6", message, access.property.span, suggestion=did_you_mean(name, names))
+        suggestion = identity_hint(name, access.variable.name, bound) or did_you_mean(name, names)
+        raise scope.violation("T6", message, access.property.span, suggestion=suggestion)
     return Operand(expression=access, type=found.type, definition=found)
+
+
+def identity_hint(name: str, variable: str, owner: NodeType | EdgeType) -> str | None:
+    """Return how to ask for what identifies an entity, if a property is called like that."""
+    if name in {"id", "_id"}:
+        return f"write id(${variable})"
+    if name in {"from", "to", "src", "dst"} and isinstance(owner, EdgeType):
+        return f"write id($a) of the node at this end: '$a ${variable}:{owner.name[:1].lower()}{owner.name[1:]} $b'"
+    return f"write version(${variable})" if name == "version" else None
 
 
 def literal_type(literal: ast.Literal, scope: Scope) -> PropertyType:
@@ -271,3 +292,28 @@ def _vector_size(query: Operand, given: PropertyType) -> int | None:
     if isinstance(query.expression, ast.ListLiteral) and given.scalar in {Scalar.I64, Scalar.F64}:
         return len(query.expression.items)
     return None
+
+
+def check_enum_literals(of: PropertyType, name: str, value: ast.Expression, scope: Scope) -> None:
+    """Refuse a text, also in a list, that is none of the values that an enum has."""
+    allowed = of.enum_values
+    if allowed is None:
+        return
+    for item in value.items if isinstance(value, ast.ListLiteral | ast.ListExpression) else (value,):
+        if isinstance(item, ast.StringLiteral) and item.value not in allowed:
+            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(allowed)}"
+            raise scope.violation("T3", message, item.span, suggestion=did_you_mean(item.value, allowed))
+
+
+def check_compared_enums(left: Operand, right: Operand, scope: Scope) -> None:
+    """Refuse a comparison of an enum with a literal that it can never be."""
+    for side, other in ((left, right), (right, left)):
+        if side.type is not None and side.type.enum_values is not None:
+            check_enum_literals(side.type, _enum_name(side), other.expression, scope)
+
+
+def _enum_name(operand: Operand) -> str:
+    if operand.definition is not None:
+        return operand.definition.name
+    expression = operand.expression
+    return expression.name if isinstance(expression, ast.AliasRef | ast.Variable) else "this enum"

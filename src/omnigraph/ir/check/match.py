@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_text, is_blob, text_rule
+from omnigraph.ir.check.expressions import check_compared_enums, check_text, identity_hint, is_blob, text_rule
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
@@ -62,7 +62,8 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         prop = node.get(predicate.property.text)
         if prop is None:
             message = f"type '{node.name}' has no property '{predicate.property.text}'"
-            suggestion = did_you_mean(predicate.property.text, [item.name for item in node.properties])
+            suggestion = identity_hint(predicate.property.text, name, node)
+            suggestion = suggestion or did_you_mean(predicate.property.text, [item.name for item in node.properties])
             raise scope.violation("T2", message, predicate.property.span, suggestion=suggestion)
         if _is_plain_value(predicate.value, scope):
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
@@ -159,7 +160,8 @@ def _walk_condition(traversal: ast.Traversal, edges: tuple[EdgeType, ...], scope
     for block in _blocks(condition):
         if name in block.outer:
             message = f"a block in the condition of a walk cannot use its edge '${name}'"
-            raise scope.violation(None, message, traversal.where.span)
+            suggestion = "walk one hop, and write the block as a clause of its own"
+            raise scope.violation(None, message, traversal.where.span, suggestion=suggestion)
     return condition
 
 
@@ -316,6 +318,8 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         if operand.definition is not None and is_blob(operand):
             raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)
     _check_sides(clause, _comparand(left, scope), _comparand(right, scope), scope)
+    if clause.op not in ("contains", "starts_with"):
+        check_compared_enums(left, right, scope)
     return CheckedFilter(left=left, op=clause.op, right=right, span=clause.span)
 
 
@@ -329,7 +333,7 @@ def _comparand(operand: Operand, scope: Scope) -> PropertyType:
         message = f"node variable '${operand.expression.name}' cannot be compared"
         raise scope.violation("T7", message, operand.span, suggestion="compare one of its properties")
     if operand.type is None or isinstance(operand.expression, ast.AliasRef):
-        raise scope.violation("T7", "an alias has no value in match", operand.span)
+        raise scope.violation("T7", "an alias has no value in match", operand.span, suggestion=operand.hint)
     return operand.type
 
 

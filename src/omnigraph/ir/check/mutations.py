@@ -8,7 +8,7 @@ from typing import assert_never
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir.check.match import check_clauses
-from omnigraph.ir.check.operators import check_condition, check_expression, value_type
+from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
 from omnigraph.ir.check.output import check_projections
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
@@ -24,7 +24,11 @@ from omnigraph.ir.check.tree import (
     CheckedUpdateMatched,
     Operand,
 )
-from omnigraph.ir.check.values import check_assigned_value, check_computed_value, check_tested_value
+from omnigraph.ir.check.values import (
+    check_assigned_value,
+    check_computed_value,
+    check_tested_value,
+)
 from omnigraph.ir.model import InsertMode
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
@@ -49,6 +53,7 @@ def check_mutation(
         if isinstance(statement, ast.MatchStatement):
             matched = scope.nested()
             clauses = check_clauses(statement.clauses, matched)
+            matched = _of_one_type(matched)
             checked.append(
                 CheckedMatchStatement(
                     clauses=clauses,
@@ -60,9 +65,6 @@ def check_mutation(
         else:
             checked.append(_check_statement(statement, scope, matched))
     last = checked[-1]
-    if isinstance(last, CheckedMatchStatement):
-        message = "a match needs a statement behind it that uses what it finds"
-        raise scope.violation(None, message, body.statements[-1].span)
     if not body.projections:
         return tuple(checked), ()
     inner = _returned_scope(body, last, scope, matched)
@@ -83,6 +85,13 @@ def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope
     raise scope.violation(None, message, body.projections[0].span, suggestion="match what is to be returned first")
 
 
+def _of_one_type(matched: Scope) -> Scope:
+    """Return what statements may use of a match: what they look at and change has one type."""
+    mixed = frozenset(name for name in matched.entities if matched.types_of(name))
+    kept = {name: of for name, of in matched.entities.items() if name not in mixed}
+    return replace(matched, entities=kept, mixed=mixed)
+
+
 def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | None) -> CheckedStatement:
     match statement:
         case ast.Insert() | ast.Upsert():
@@ -91,17 +100,23 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
             return _check_update(statement, scope)
         case ast.Delete():
             target = _target(statement.type_name, scope)
-            _refuse_guard(statement.version, scope)
-            return CheckedDelete(target=target, predicate=_check_predicate(statement.predicate, target, scope))
+            predicate = _check_predicate(statement.predicate, target, scope)
+            return CheckedDelete(target=target, predicate=predicate, version=_check_guard(statement.version, scope))
         case ast.UpdateMatched():
             target = _matched_target(statement.variable, scope, matched)
             _refuse_ends(statement.assignments, target, scope)
             inner = replace(matched or scope, block_checker=None)
             assigned = _check_assignments(statement.assignments, statement, target, inner)
-            return CheckedUpdateMatched(variable=statement.variable.name, target=target, assignments=assigned)
+            guard = _check_guard(statement.version, scope)
+            name = statement.variable.name
+            return CheckedUpdateMatched(variable=name, target=target, assignments=assigned, version=guard)
         case ast.DeleteMatched():
             targets = {item.name: _matched_target(item, scope, matched) for item in statement.variables}
-            return CheckedDeleteMatched(targets=targets)
+            if statement.version is not None and len(targets) > 1:
+                message = "'if version' is about the entities of one variable"
+                suggestion = "delete each variable by a statement of its own"
+                raise scope.violation(None, message, statement.version.span, suggestion=suggestion)
+            return CheckedDeleteMatched(targets=targets, version=_check_guard(statement.version, scope))
         case ast.MatchStatement():
             raise scope.violation(None, "a match cannot be used here", statement.span)
         case _:
@@ -110,6 +125,9 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
 
 def _matched_target(variable: ast.Variable, scope: Scope, matched: Scope | None) -> NodeType | EdgeType:
     found = None if matched is None else matched.entities.get(variable.name)
+    if matched is not None and variable.name in matched.mixed:
+        message, suggestion = matched.unbound(variable.name)
+        raise scope.violation("T6", message, variable.span, suggestion=suggestion)
     if found is None:
         known = () if matched is None else matched.entities
         message = f"'${variable.name}' is not a variable of a match before this statement"
@@ -144,18 +162,26 @@ def _each_scope(variables: tuple[ast.Variable, ...], scope: Scope, matched: Scop
     return replace(_alone(scope), entities=entities, values=values)
 
 
-def _refuse_guard(version: ast.Expression | None, scope: Scope) -> None:
-    if version is not None:
-        raise scope.violation(None, "'if version' is not supported yet", version.span)
+def _check_guard(version: ast.Expression | None, scope: Scope) -> Operand | None:
+    """Check the version that a statement insists on: it is given, not computed of what is stored."""
+    if version is None:
+        return None
+    operand = check_expression(version, _alone(scope))
+    is_given = operand.is_parameter or isinstance(version, ast.StringLiteral)
+    if not is_given or operand.type != TEXT:
+        message = f"a version is a text or a parameter of type String, not {word_of(operand)}"
+        suggestion = "read it with version($x), and give it as a parameter"
+        raise scope.violation("T7", message, version.span, suggestion=suggestion)
+    return operand
 
 
 def _check_update(statement: ast.Update, scope: Scope) -> CheckedUpdate:
     target = _target(statement.type_name, scope)
-    _refuse_guard(statement.version, scope)
     _refuse_ends(statement.assignments, target, scope)
     assigned = _check_assignments(statement.assignments, statement, target, _with_target(target, scope))
     predicate = _check_predicate(statement.predicate, target, scope)
-    return CheckedUpdate(target=target, assignments=assigned, predicate=predicate)
+    guard = _check_guard(statement.version, scope)
+    return CheckedUpdate(target=target, assignments=assigned, predicate=predicate, version=guard)
 
 
 def _refuse_ends(assignments: tuple[ast.Assignment, ...], target: NodeType | EdgeType, scope: Scope) -> None:
@@ -250,6 +276,12 @@ def _refuse_searches(operand: Operand, scope: Scope) -> None:
     if isinstance(expression, ast.Aggregate | ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch):
         what = "an aggregate" if isinstance(expression, ast.Aggregate) else "a search"
         raise scope.violation("T28", f"{what} has no value in a statement", operand.span)
+    if isinstance(expression, ast.Call) and expression.function.text == "version":
+        message = (
+            "a version has no value in a statement: the commit of the mutation becomes the version of what it writes"
+        )
+        suggestion = "test it in the match, or write 'if version = …' behind the statement"
+        raise scope.violation("T28", message, operand.span, suggestion=suggestion)
     for part in operand.parts:
         _refuse_searches(part, scope)
 
@@ -265,7 +297,9 @@ def _property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> Propert
 def _unknown_property(name: Ident, target: NodeType | EdgeType, scope: Scope) -> QueryTypeError:
     known = [item.name for item in target.properties] + (list(ENDS) if isinstance(target, EdgeType) else [])
     message = f"type '{target.name}' has no property '{name.text}'"
-    return scope.violation("T11", message, name.span, suggestion=did_you_mean(name.text, known))
+    written = _WRITTEN.get(name.text) if isinstance(target, EdgeType) else None
+    suggestion = did_you_mean(name.text, known) if written is None else f"write '{written}'"
+    return scope.violation("T11", message, name.span, suggestion=suggestion)
 
 
 def _check_complete(

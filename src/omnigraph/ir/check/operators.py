@@ -8,6 +8,7 @@ from typing import assert_never
 from omnigraph.catalog.model import INTEGERS, PropertyType, Scalar
 from omnigraph.ir.check.expressions import (
     check_bm25,
+    check_compared_enums,
     check_nearest,
     check_rrf,
     check_simple,
@@ -17,7 +18,7 @@ from omnigraph.ir.check.expressions import (
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
-from omnigraph.ir.functions import DATE_UNITS, FOREIGN, FUNCTIONS, MOMENT_UNITS, Function
+from omnigraph.ir.functions import DATE_UNITS, FOREIGN, FUNCTIONS, GRAMMAR_FUNCTIONS, MOMENT_UNITS, Function
 from omnigraph.ir.types import (
     BOOL,
     DATE,
@@ -45,6 +46,7 @@ _RETURNED = {
     "Interval": INTERVAL,
     "[String]": PropertyType(scalar=Scalar.STRING, is_list=True),
 }
+_TEXT_OPERATORS = frozenset({"contains", "starts_with", "ends_with", "matches"})
 _MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
 
 
@@ -103,7 +105,7 @@ def value_type(operand: Operand, scope: Scope) -> PropertyType:
         raise scope.violation("T23", message, operand.span, suggestion="use one of its properties")
     if operand.type is None:
         name = expression.name if isinstance(expression, ast.AliasRef) else "this"
-        suggestion = did_you_mean(name, scope.values)
+        suggestion = operand.hint or did_you_mean(name, scope.values)
         raise scope.violation("T6", f"'{name}' names no value here", operand.span, suggestion=suggestion)
     if is_blob(operand):
         raise scope.violation("T24", "a Blob cannot be read", operand.span)
@@ -161,6 +163,8 @@ def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand
             if not are_comparable(first, second):
                 message = f"{word_of(left)} and {word_of(right)} cannot be compared"
                 raise scope.violation("T7", message, expression.span)
+    if expression.op not in _TEXT_OPERATORS:
+        check_compared_enums(left, right, scope)
     return left, right
 
 
@@ -271,7 +275,7 @@ def _check_call(call: ast.Call, scope: Scope) -> Operand:
     function = FUNCTIONS.get(name)
     if function is None:
         foreign = FOREIGN.get(name.lower())
-        suggestion = f"write {foreign}(…)" if foreign else did_you_mean(name, FUNCTIONS)
+        suggestion = f"write {foreign}(…)" if foreign else did_you_mean(name, [*FUNCTIONS, *GRAMMAR_FUNCTIONS])
         raise scope.violation("T26", f"unknown function '{name}'", call.function.span, suggestion=suggestion)
     count, least = len(call.arguments), len(function.takes) - function.optional
     if count < least or (count > len(function.takes) and not function.repeats):

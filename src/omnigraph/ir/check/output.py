@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from omnigraph.catalog.model import Scalar
 from omnigraph.ir.check.expressions import refuse_blob
@@ -58,7 +59,7 @@ def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scop
     expression = operand.expression
     if isinstance(expression, ast.PropertyAccess) and expression.variable in keys:
         return
-    is_identity = isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}
+    is_identity = isinstance(expression, ast.Call) and expression.function.text in {"id", "type", "version"}
     if is_identity and operand.parts[0].expression in keys:
         return
     if isinstance(expression, ast.PropertyAccess | ast.Block) or operand.is_node or operand.is_value:
@@ -71,7 +72,7 @@ def _check_group_value(operand: Operand, keys: list[ast.Expression], scope: Scop
 def _check_projection(projection: ast.Projection, earlier: list[CheckedProjection], scope: Scope) -> CheckedProjection:
     operand = check_expression(projection.expression, scope)
     if isinstance(operand.expression, ast.AliasRef) and not operand.is_value:
-        operand = _typed_alias(operand.expression, earlier)
+        operand = _typed_alias(operand.expression, earlier, operand.hint)
     refuse_blob(operand, scope, "returned")
     alias = None if projection.alias is None else projection.alias.text
     return CheckedProjection(
@@ -92,9 +93,9 @@ def _refuse_bare(operand: Operand, scope: Scope) -> None:
         raise scope.violation("T25", message, operand.span, suggestion="write in_days(…), in_hours(…) or in_seconds(…)")
 
 
-def _typed_alias(reference: ast.AliasRef, earlier: list[CheckedProjection]) -> Operand:
+def _typed_alias(reference: ast.AliasRef, earlier: list[CheckedProjection], hint: str | None) -> Operand:
     types = [item.operand.type for item in earlier if item.alias == reference.name]
-    return Operand(expression=reference, type=types[-1] if types else None)
+    return Operand(expression=reference, type=types[-1] if types else None, hint=hint)
 
 
 def _all_properties(expression: ast.AllProperties, scope: Scope) -> Iterator[CheckedProjection]:
@@ -165,7 +166,7 @@ def check_orderings(
         if isinstance(operand.expression, ast.AliasRef):
             named = find_alias(operand.expression.name, projections)
             known = operand.type if named is None else named.operand.type
-            operand = Operand(expression=operand.expression, type=known, is_value=operand.is_value)
+            operand = replace(operand, type=known)
         refuse_blob(operand, scope, "ordered by")
         _refuse_bare(operand, scope)
         nulls = None if ordering.nulls is None else ordering.nulls == "first"

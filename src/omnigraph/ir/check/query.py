@@ -18,7 +18,7 @@ from omnigraph.ir.check.output import (
     has_aggregate,
     named_values,
 )
-from omnigraph.ir.check.scope import Scope
+from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
     CheckedMutation,
     CheckedOrdering,
@@ -168,7 +168,9 @@ def _check_amount(amount: ast.Amount | None, scope: Scope) -> None:
     declared = scope.parameters.get(amount.name)
     if declared is None or declared.is_list or declared.scalar not in INTEGERS:
         message = f"'${amount.name}' must be a parameter that is a whole number"
-        raise scope.violation("T14", message, amount.span)
+        whole = [name for name, of in scope.parameters.items() if of.scalar in INTEGERS and not of.is_list]
+        suggestion = did_you_mean(amount.name, whole, mark="$") if declared is None else None
+        raise scope.violation("T14", message, amount.span, suggestion=suggestion)
 
 
 def _check_distinct(
@@ -211,4 +213,7 @@ def _check_united_order(body: ast.ReadBody, last: CheckedStage, scope: Scope) ->
     for expression in (*(ordering.expression for ordering in body.orderings), *body.per):
         if not isinstance(expression, ast.AliasRef) or expression.name not in named:
             message = "a union is ordered by aliases of its first read"
-            raise scope.violation("T9", message, expression.span, suggestion="write 'as name' in the first read")
+            written = expression.name if isinstance(expression, ast.AliasRef) else ""
+            near = did_you_mean(written, [name for name in named if name is not None])
+            suggestion = near or "write 'as name' in the first read"
+            raise scope.violation("T9", message, expression.span, suggestion=suggestion)

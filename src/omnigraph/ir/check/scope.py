@@ -21,8 +21,9 @@ class Scope:
     """A scope grows as clauses are read; a block works on a copy.
 
     ``values`` are what earlier stages named, and under ``$name`` the items that ``each`` takes one by one. ``nullable``
-    are the entities that an optional block may leave missing. ``block_checker`` checks what stands in a block; it is
-    given, since a block may stand in any expression.
+    are the entities that an optional block may leave missing. ``mixed`` are entities of several types in a place that
+    takes those of one. ``block_checker`` checks what stands in a block; it is given, since a block may stand in any
+    expression.
     """
 
     catalog: Catalog
@@ -31,6 +32,7 @@ class Scope:
     entities: dict[str, NodeType | EdgeType] = field(default_factory=dict)
     values: dict[str, PropertyType] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
+    mixed: frozenset[str] = frozenset()
     block_checker: BlockChecker | None = None
 
     def check_block(self, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
@@ -59,9 +61,11 @@ class Scope:
         return QueryTypeError(f"{head}: {message}", details=details)
 
     def unbound(self, name: str) -> tuple[str, str | None]:
-        """Return a message about a variable that is bound nowhere, and the nearest one that is."""
+        """Return a message about a variable that cannot be used, and what to do: the nearest one that is bound."""
         if name == "_":
             return "the anonymous variable has no value", "give the variable a name"
+        if name in self.mixed:
+            return f"variable '${name}' may be of several types", "a statement takes variables of one type"
         return f"variable '${name}' is not bound here", did_you_mean(name, self.entities, mark="$")
 
 
@@ -75,7 +79,7 @@ RULES: Mapping[str, str] = MappingProxyType(
     {
         "T1": "a binding names a node type that the schema has",
         "T2": "an inline predicate names a property that the type has",
-        "T3": "a literal fits the property it is matched with or assigned to",
+        "T3": "a literal fits the property it is matched or compared with or assigned to",
         "T4": "a traversal names an edge type that the schema has",
         "T5": "the ends of a traversal have the types that its edge connects, and at least one of them has a name",
         "T6": "a property access names a bound variable and a property of it; an inline value is a declared parameter",

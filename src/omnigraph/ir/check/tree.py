@@ -18,7 +18,8 @@ Direction = Literal["out", "in", "both"]
 class Operand:
     """An expression with its type and its checked parts.
 
-    ``type`` is None for an alias that names nothing. ``is_node`` and ``is_edge`` mark a bare variable of an entity,
+    ``type`` is None for an alias that names nothing, and ``hint`` then says what may be meant. ``is_node`` and
+    ``is_edge`` mark a bare variable of an entity,
     ``is_value`` a value of an earlier stage. ``definition`` is set for a property access, ``block`` for a block, and
     ``where`` and ``fraction`` for an aggregate that has them.
     """
@@ -34,6 +35,7 @@ class Operand:
     block: CheckedNegation | None = None
     where: Operand | None = None
     fraction: Operand | None = None
+    hint: str | None = None
 
     @property
     def span(self) -> Span:
@@ -259,6 +261,7 @@ class CheckedUpdate:
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
     predicate: CheckedPredicate | Operand
+    version: Operand | None = None
 
 
 @record
@@ -267,6 +270,7 @@ class CheckedDelete:
 
     target: NodeType | EdgeType
     predicate: CheckedPredicate | Operand
+    version: Operand | None = None
 
 
 @record
@@ -286,6 +290,7 @@ class CheckedUpdateMatched:
     variable: str
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
+    version: Operand | None = None
 
 
 @record
@@ -293,6 +298,7 @@ class CheckedDeleteMatched:
     """A delete of the entities of variables."""
 
     targets: Mapping[str, NodeType | EdgeType]
+    version: Operand | None = None
 
 
 CheckedStatement = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.expressions import literal_type
+from omnigraph.ir.check.expressions import check_enum_literals, literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
@@ -72,6 +72,7 @@ def check_tested_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -
             given = literal_type(literal, scope)
             if not are_comparable(given, prop.type):
                 raise _unfit(prop, literal, given, scope)
+            check_enum_literals(prop.type, prop.name, literal, scope)
             return Operand(expression=literal, type=given)
 
 
@@ -92,7 +93,7 @@ def _inline_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Oper
         raise scope.violation("T3", message, value.span)
     if not are_comparable(given, item_type(wanted)):
         raise _unfit(prop, value, given, scope)
-    _check_enum(prop, value, scope)
+    check_enum_literals(prop.type, prop.name, value, scope)
     return Operand(expression=value, type=given)
 
 
@@ -138,9 +139,7 @@ def _assigned_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Op
     elif given.is_list != wanted.is_list or not are_comparable(item_type(given), item_type(wanted)):
         raise _unfit(prop, value, given, scope)
     else:
-        items = value.items if isinstance(value, ast.ListLiteral) else (value,)
-        for item in items:
-            _check_enum(prop, item, scope)
+        check_enum_literals(wanted, prop.name, value, scope)
     return Operand(expression=value, type=given)
 
 
@@ -150,14 +149,6 @@ def _check_vector(prop: PropertyDef, value: ast.Literal, given: PropertyType, sc
     if len(value.items) != prop.type.dimension:
         message = f"'{prop.name}' has {prop.type.dimension} dimensions, the literal has {len(value.items)}"
         raise scope.violation("T3", message, value.span)
-
-
-def _check_enum(prop: PropertyDef, value: ast.Literal, scope: Scope) -> None:
-    allowed = prop.type.enum_values
-    if allowed is None or not isinstance(value, ast.StringLiteral) or value.value in allowed:
-        return
-    message = f"'{value.value}' is not a value of '{prop.name}': expected {', '.join(allowed)}"
-    raise scope.violation("T3", message, value.span, suggestion=did_you_mean(value.value, allowed))
 
 
 def _now(prop: PropertyDef, value: ast.Now, scope: Scope) -> Operand:

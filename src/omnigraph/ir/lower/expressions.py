@@ -20,6 +20,7 @@ from omnigraph.ir.model import (
     Constant,
     EntityRef,
     EntityType,
+    EntityVersion,
     ListContains,
     ParameterRef,
     Predicate,
@@ -38,6 +39,11 @@ from omnigraph.values.temporal import parse_date, parse_datetime
 
 NOW = ParameterRef(name=NOW_PARAMETER, type=DATETIME)
 _DEFAULT_EDITS = Constant(value=2, type=I64)
+_ENTITY_FUNCTIONS: Mapping[str, type[EntityRef | EntityType | EntityVersion]] = {
+    "id": EntityRef,
+    "type": EntityType,
+    "version": EntityVersion,
+}
 _PLAIN = (Column, ParameterRef, Constant)
 _OPERATIONS: Mapping[type, str] = {
     ast.Not: "not",
@@ -105,7 +111,8 @@ class Lowering:
                 return ValueRef(name=expression.name, type=_typed(operand))
             case ast.AliasRef():
                 message = f"alias '{expression.name}' cannot be used here"
-                raise self.refusal(message, expression.span, suggestion="repeat the expression it stands for")
+                suggestion = operand.hint or "repeat the expression it stands for"
+                raise self.refusal(message, expression.span, suggestion=suggestion)
             case ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.Aggregate() | ast.AllProperties():
                 raise self.refusal("this has no value here", expression.span)
             case _ if isinstance(expression, ast.Literal):
@@ -138,10 +145,10 @@ class Lowering:
         return Apply(function=function, arguments=tuple(map(self.scalar, operand.parts)), type=_typed(operand))
 
     def _call(self, name: str, operand: Operand) -> Scalarlike:
-        if name in {"id", "type"}:
+        kind = _ENTITY_FUNCTIONS.get(name)
+        if kind is not None:
             variable = operand.parts[0].expression
             if isinstance(variable, ast.Variable):
-                kind = EntityRef if name == "id" else EntityType
                 return kind(variable=variable.name, type=_typed(operand))
         if name == "today":
             return Apply(function="today", arguments=(NOW,), type=_typed(operand))

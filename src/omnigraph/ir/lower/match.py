@@ -30,6 +30,7 @@ from omnigraph.ir.model import (
     Condition,
     EntityRef,
     EntityType,
+    EntityVersion,
     Expand,
     Filter,
     ListContains,
@@ -132,8 +133,8 @@ def read_variables(predicate: Predicate) -> frozenset[str]:
     """Return the variables a predicate reads."""
     if isinstance(predicate, SameEntity):
         return frozenset({predicate.left, predicate.right})
-    values = operands_of(predicate)
-    return frozenset(value.variable for value in values if isinstance(value, Column | EntityRef | EntityType))
+    entities = Column | EntityRef | EntityType | EntityVersion
+    return frozenset(value.variable for value in operands_of(predicate) if isinstance(value, entities))
 
 
 def _reads_values(predicate: Predicate) -> bool:

@@ -37,6 +37,7 @@ from omnigraph.ir.model import (
     DeletePlan,
     EntityKind,
     EntityRef,
+    Guard,
     InsertPlan,
     MatchPlan,
     MutationPlan,
@@ -75,10 +76,11 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
             return UpdateMatchedPlan(
                 target=_bound(statement.variable, statement.target, catalog),
                 assigns=_assigns(statement.assignments, lowering),
+                version=_guard(statement.version, lowering),
             )
         case CheckedDeleteMatched():
-            targets = statement.targets.items()
-            return DeleteMatchedPlan(targets=tuple(_bound(name, target, catalog) for name, target in targets))
+            targets = tuple(_bound(name, target, catalog) for name, target in statement.targets.items())
+            return DeleteMatchedPlan(targets=targets, version=_guard(statement.version, lowering))
         case CheckedUpdate():
             _refuse_key(statement.target, statement.assignments, lowering)
             inner = _with_target(statement.target, lowering)
@@ -87,6 +89,7 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
                 type_name=statement.target.name,
                 assigns=_assigns(statement.assignments, inner),
                 where=_where(statement.predicate, inner),
+                version=_guard(statement.version, lowering),
             )
         case CheckedDelete():
             target = statement.target
@@ -95,6 +98,7 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
                 type_name=target.name,
                 where=_where(statement.predicate, _with_target(target, lowering)),
                 cascades=incident_edges(target, catalog) if isinstance(target, NodeType) else (),
+                version=_guard(statement.version, lowering),
             )
         case _:
             assert_never(statement)
@@ -178,6 +182,10 @@ def _where(predicate: CheckedPredicate | Operand, lowering: Lowering) -> Compare
     prop = predicate.property
     value = lowering.fitted(lowering.scalar(predicate.value), prop.type)
     return Compare(left=TargetColumn(property=prop.name, type=prop.type), op=predicate.op, right=value)
+
+
+def _guard(version: Operand | None, lowering: Lowering) -> Guard | None:
+    return None if version is None else lowering.given(version, "a version")
 
 
 def _entity(target: NodeType | EdgeType) -> EntityKind:

@@ -360,7 +360,7 @@ def _entity_of(operand: Operand) -> ast.Expression | None:
     expression = operand.expression
     if isinstance(expression, ast.PropertyAccess):
         return expression.variable
-    if isinstance(expression, ast.Call) and expression.function.text in {"id", "type"}:
+    if isinstance(expression, ast.Call) and expression.function.text in {"id", "type", "version"}:
         return expression.arguments[0]
     return None
 

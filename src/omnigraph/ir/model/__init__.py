@@ -14,6 +14,7 @@ from omnigraph.ir.model.expressions import (
     EntityRef,
     EntityRow,
     EntityType,
+    EntityVersion,
     ListContains,
     NearestRanking,
     OutputExpression,
@@ -61,6 +62,7 @@ from omnigraph.ir.model.plans import (
     EntityKind,
     EntityTies,
     GroupTies,
+    Guard,
     InsertMode,
     InsertPlan,
     MatchPlan,
@@ -76,7 +78,9 @@ from omnigraph.ir.model.plans import (
     UnionPlan,
     UpdateMatchedPlan,
     UpdatePlan,
+    asks_versions,
     output_lines,
+    stage_lines,
 )
 
 __all__ = [
@@ -106,9 +110,11 @@ __all__ = [
     "EntityRow",
     "EntityTies",
     "EntityType",
+    "EntityVersion",
     "Expand",
     "Filter",
     "GroupTies",
+    "Guard",
     "InsertMode",
     "InsertPlan",
     "ListContains",
@@ -149,7 +155,9 @@ __all__ = [
     "ValueRef",
     "Walk",
     "Widen",
+    "asks_versions",
     "inner_values",
     "operands_of",
     "output_lines",
+    "stage_lines",
 ]

@@ -115,6 +115,17 @@ class EntityType:
 
 
 @record
+class EntityVersion:
+    """The id of the commit that last changed a bound entity."""
+
+    variable: str
+    type: PropertyType
+
+    def __str__(self) -> str:
+        return f"version(${self.variable})"
+
+
+@record
 class Apply:
     """A function or an operator, by its name, applied to values."""
 
@@ -193,7 +204,9 @@ class OutputRef:
         return self.name
 
 
-Scalarlike = Column | EntityRef | EntityRow | ParameterRef | Constant | ValueRef | EntityType | Apply | Truth
+Scalarlike = (
+    Column | EntityRef | EntityRow | EntityType | EntityVersion | ParameterRef | Constant | ValueRef | Apply | Truth
+)
 OutputExpression = Scalarlike | AggregateCall | RankingValue
 Comparand = Scalarlike | TargetColumn
 

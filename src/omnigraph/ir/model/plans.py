@@ -14,13 +14,14 @@ from omnigraph.ir.model.expressions import (
     Compare,
     Condition,
     Constant,
+    EntityVersion,
     OutputExpression,
     OutputRef,
     ParameterRef,
     Ranking,
     Scalarlike,
 )
-from omnigraph.ir.model.operators import AntiJoin, BlockValue, Operator, OptionalJoin
+from omnigraph.ir.model.operators import ROW_MARK, AntiJoin, BlockValue, Operator, OptionalJoin
 from omnigraph.records import record
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -40,7 +41,7 @@ def _encode(value: Any) -> Any:
         return {"kind": _INNER_CAPITAL.sub("_", type(value).__name__).lower(), **to_json(value)}
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
-    return value
+    return sorted(value) if isinstance(value, frozenset) else value
 
 
 EntityKind = Literal["node", "edge"]
@@ -241,6 +242,14 @@ class InsertPlan:
         return f"{_MODES[self.mode]} {self.entity} {self.type_name}{start}{end}{_set(self.assigns)}{each}"
 
 
+# The version that a statement insists on.
+Guard = Constant | ParameterRef
+
+
+def _guarded(version: Guard | None) -> str:
+    return "" if version is None else f" if version = {version}"
+
+
 @record
 class UpdatePlan:
     """Assign properties of every entity that matches."""
@@ -249,9 +258,11 @@ class UpdatePlan:
     assigns: tuple[Assign, ...]
     where: Compare | Condition
     entity: EntityKind = "node"
+    version: Guard | None = None
 
     def __str__(self) -> str:
-        return f"update {self.entity} {self.type_name}{_set(self.assigns)} where {self.where}"
+        guard = _guarded(self.version)
+        return f"update {self.entity} {self.type_name}{_set(self.assigns)} where {self.where}{guard}"
 
 
 @record
@@ -262,10 +273,11 @@ class DeletePlan:
     type_name: str
     where: Compare | Condition
     cascades: tuple[str, ...] = ()
+    version: Guard | None = None
 
     def __str__(self) -> str:
         cascade = f" cascading to {', '.join(self.cascades)}" if self.cascades else ""
-        return f"delete {self.entity} {self.type_name} where {self.where}{cascade}"
+        return f"delete {self.entity} {self.type_name} where {self.where}{_guarded(self.version)}{cascade}"
 
 
 @record
@@ -302,9 +314,10 @@ class UpdateMatchedPlan:
 
     target: BoundEntity
     assigns: tuple[Assign, ...]
+    version: Guard | None = None
 
     def __str__(self) -> str:
-        return f"update {self.target.entity} {self.target}{_set(self.assigns)}"
+        return f"update {self.target.entity} {self.target}{_set(self.assigns)}{_guarded(self.version)}"
 
 
 @record
@@ -312,9 +325,21 @@ class DeleteMatchedPlan:
     """Remove every entity that these variables of the match hold."""
 
     targets: tuple[BoundEntity, ...]
+    version: Guard | None = None
 
     def __str__(self) -> str:
-        return f"delete {', '.join(map(str, self.targets))}"
+        return f"delete {', '.join(map(str, self.targets))}{_guarded(self.version)}"
+
+
+def asks_versions(plan: object) -> bool:
+    """Whether some part of a plan asks which commit last changed an entity."""
+    if isinstance(plan, EntityVersion):
+        return True
+    if isinstance(plan, tuple):
+        return any(map(asks_versions, plan))
+    if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
+        return False
+    return any(asks_versions(getattr(plan, part.name)) for part in dataclasses.fields(plan))
 
 
 StatementPlan = InsertPlan | UpdatePlan | DeletePlan | MatchPlan | UpdateMatchedPlan | DeleteMatchedPlan
@@ -410,6 +435,13 @@ def output_lines(plan: ReadPlan) -> Iterator[str]:
     named = lines.index("  return")
     yield from lines[:named]
     yield f"return {', '.join(output.name for output in plan.outputs)}"
+
+
+def stage_lines(output: OutputPlan) -> Iterator[str]:
+    """Yield what a stage that others follow makes of the rows that it matches."""
+    lines = list(_output_lines(output))
+    yield from (line.strip() for line in lines[: lines.index("  return")])
+    yield f"keep {', '.join(shown.name.replace(ROW_MARK, '$') for shown in output.shown)}"
 
 
 def _operator_lines(operators: tuple[Operator, ...], margin: str) -> Iterator[str]:

@@ -272,10 +272,11 @@ class Update:
 
 @record
 class UpdateMatched:
-    """``update $x set { … }``."""
+    """``update $x set { … } [if version = …]``."""
 
     variable: Variable
     assignments: tuple[Assignment, ...]
+    version: Expression | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -291,9 +292,10 @@ class Delete:
 
 @record
 class DeleteMatched:
-    """``delete $x, …``."""
+    """``delete $x, … [if version = …]``."""
 
     variables: tuple[Variable, ...]
+    version: Expression | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

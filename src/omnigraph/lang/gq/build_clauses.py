@@ -40,7 +40,7 @@ from omnigraph.lang.gq.ast import (
 )
 from omnigraph.lang.gq.build_expressions import ExpressionBuilder, bounded_integer, span_of
 from omnigraph.lang.gq.foreign import foreign_word_hint
-from omnigraph.lang.parsing import SyntaxFinding, nearest_name
+from omnigraph.lang.parsing import SyntaxFinding, nearest_name, token_span
 from omnigraph.lang.source import Ident, Span
 
 # ruff: noqa: D102 - each method is the grammar rule or alias of its name; its docstring would be that rule
@@ -91,6 +91,15 @@ class ClauseBuilder(ExpressionBuilder):
             case AliasRef(name=name, span=span):
                 raise SyntaxFinding(f"'{name}' alone is not a condition", span, suggestion=_word_hint(name))
         return Condition(expression=expression, span=expression.span)
+
+    def worded(self, children: list[Any]) -> Traversal:
+        left, op, right, where = children
+        word = _EDGE_WORDS.get(str(op))
+        if word is None or not isinstance(left, Variable) or not isinstance(right, Variable):
+            message = "'where' stands behind a traversal, not behind a condition"
+            raise SyntaxFinding(message, where.span, suggestion=_word_hint("where"))
+        edge = Ident(text=word, span=token_span(op))
+        return Traversal(source=left, edge=edge, destination=right, where=where, span=span_of(left, where))
 
     def optional(self, children: list[Any]) -> OptionalBlock:
         return OptionalBlock(clauses=tuple(children[1:-1]), span=span_of(children[0], children[-1]))
@@ -169,6 +178,10 @@ def _word_hint(word: str) -> str | None:
         return f"write a value on both sides of '{word}'"
     near = nearest_name(word, _JOINING_WORDS, cutoff=0.7)
     return foreign_word_hint(word) or (f"did you mean '{near}'?" if near else None)
+
+
+# Operators that an edge may be called like.
+_EDGE_WORDS = {word: word for word in ("contains", "starts_with", "ends_with", "matches", "in")}
 
 
 def edge_reading(condition: Expression) -> Traversal | None:

@@ -299,8 +299,9 @@ class TreeBuilder(ClauseBuilder):
         )
 
     def update_matched(self, children: list[Any]) -> UpdateMatched:
-        keyword, variable, _set, *assignments, closing = children
-        return UpdateMatched(variable=variable, assignments=tuple(assignments), span=span_of(keyword, closing))
+        keyword, variable, _set, *assignments, closing, version = children
+        span = span_of(keyword, version or closing)
+        return UpdateMatched(variable=variable, assignments=tuple(assignments), version=version, span=span)
 
     def delete(self, children: list[Any]) -> Delete:
         keyword, type_name, _where, where, version = children
@@ -308,8 +309,9 @@ class TreeBuilder(ClauseBuilder):
         return Delete(type_name=type_name, predicate=_predicate(where), version=version, span=span)
 
     def delete_matched(self, children: list[Any]) -> DeleteMatched:
-        keyword, *variables = children
-        return DeleteMatched(variables=tuple(variables), span=span_of(keyword, variables[-1]))
+        keyword, *variables, version = children
+        span = span_of(keyword, version or variables[-1])
+        return DeleteMatched(variables=tuple(variables), version=version, span=span)
 
     def for_each(self, children: list[Any]) -> _Part:
         keyword, _each, *variables = children

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Set as AbstractSet
 
+from omnigraph.lang.parsing import nearest_name
+
 _TRAVERSAL = "write a traversal as '$a knows $b'"
 _AGGREGATED = "leave it out: rows are grouped by every returned expression without an aggregate"
 
@@ -48,6 +50,8 @@ _NODE_IN_PARENTHESES = re.compile(r"\(\s*[A-Za-z0-9_]*\s*\Z")
 _LIST_IN_PARENTHESES = re.compile(r"\bin\s*\([^()]*\Z")
 _RETURN_BEFORE = re.compile(r"\b(return|with)\s*\{\s*\Z")
 _AMOUNT_BEFORE = re.compile(r"\blimit\s+\S+\s*\Z")
+_WORD_BEFORE = re.compile(r"([a-z_]+)\s*\Z", re.IGNORECASE)
+_BLOCKS = ("optional", "exists", "count", "not")
 _SHOWN_BEFORE = 100
 
 
@@ -72,6 +76,9 @@ def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) 
         return _TRAVERSAL
     if found == ":" and _NODE_IN_PARENTHESES.search(before):
         return "write a node as '$p: Person'"
+    block = _WORD_BEFORE.search(before) if found == "{" else None
+    if block is not None and (near := nearest_name(block[1], _BLOCKS, cutoff=0.7)) is not None and near != block[1]:
+        return f"did you mean '{near}'?"
     if found == "," and _LIST_IN_PARENTHESES.search(before):
         return "write a list as '[1, 2]'"
     if found == "*" and {"VBAR", "VARIABLE"} <= accepted:

@@ -39,7 +39,7 @@ from omnigraph.lang.gq.format_expressions import (
     expression_lines,
     format_amount,
     format_clause,
-    format_expression,
+    format_guard,
     format_parameter,
     statement_head,
     statement_tail,
@@ -266,6 +266,7 @@ class _QueryWriter:
                 return Item(value=_Part(write=write), span=statement.span, inside=inside)
             case DeleteMatched(variables=variables):
                 line = f"delete {', '.join(f'${variable.name}' for variable in variables)}"
+                line += format_guard(statement.version)
                 return Item(value=_Part(write=lambda _region, _depth: [line]), span=statement.span)
             case Delete():
                 tail = _tail(statement)
@@ -360,8 +361,7 @@ class _Brackets:
 
 
 def _tail(statement: Update | Delete) -> _Tail:
-    ending = "" if statement.version is None else f" if version = {format_expression(statement.version)}"
-    return _Tail(word="where", condition=as_condition(statement.predicate), ending=ending)
+    return _Tail(word="where", condition=as_condition(statement.predicate), ending=format_guard(statement.version))
 
 
 def _parameter_lines(parameter: Parameter, _width: int) -> list[str]:

@@ -304,10 +304,15 @@ def statement_tail(statement: Insert | Upsert | UpdateMatched) -> str:
             return {"replace": "", "keep": " if absent", "refuse": " strict"}[if_present] + _for_each(variables)
         case Upsert(for_each=variables):
             return _for_each(variables)
-        case UpdateMatched():
-            return ""
+        case UpdateMatched(version=version):
+            return format_guard(version)
         case _:
             assert_never(statement)
+
+
+def format_guard(version: Expression | None) -> str:
+    """Return the version that a statement insists on, as it stands behind the statement."""
+    return "" if version is None else f" if version = {format_expression(version)}"
 
 
 def as_condition(predicate: Predicate | Expression) -> Expression:

@@ -11,6 +11,7 @@ from omnigraph.lang.gq.ast import QueryDecl, QueryFile
 from omnigraph.lang.gq.builder import TreeBuilder
 from omnigraph.lang.gq.foreign import foreign_hint
 from omnigraph.lang.gq.lexer import QueryLexing
+from omnigraph.lang.lalr import Scan
 from omnigraph.lang.parsing import Grammar, TokenGroup, scan_comments
 from omnigraph.lang.source import read_source
 
@@ -81,6 +82,20 @@ def parse_queries(data: bytes | str, name: str = "<query>") -> QueryFile:
     except QuerySyntaxError as error:
         raise _suggest_case(error) from None
     return QueryFile(queries=queries, comments=scan_comments(source.text), source=source)
+
+
+def scan_queries(text: str) -> Scan:
+    """Return the tokens of the beginning of a ``.gq`` source, and the terminals that can follow it."""
+    return _GRAMMAR.scan(text)
+
+
+def words_of(terminal: str) -> tuple[str, ...]:
+    """Return the words that a terminal of the language stands for.
+
+    >>> words_of("NOT_IN"), words_of("NAME")
+    (('not in',), ())
+    """
+    return _GRAMMAR.words(terminal)
 
 
 def _suggest_case(error: QuerySyntaxError) -> QuerySyntaxError:

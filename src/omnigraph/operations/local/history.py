@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -12,8 +12,10 @@ from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader, capture_baseline
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
+from omnigraph.txn.publish.plan import OPERATIONS
 from omnigraph.txn.refs import LogFilter
-from omnigraph.values import BranchName, CommitId, TagName, Ulid, check_text, check_whole
+from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
+from omnigraph.values import BranchName, CommitId, TagName, Ulid, check_choice, check_text, check_whole
 from omnigraph.values.temporal import parse_datetime
 
 if TYPE_CHECKING:
@@ -70,8 +72,14 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         since_ms=None if request.since is None else parse_datetime(request.since),
         until_ms=None if request.until is None else parse_datetime(request.until),
     )
+    if request.kind is not None:
+        check_choice("operation", request.kind, OPERATIONS)
     branch = BranchName.parse(request.branch)
-    return graph.store.refs.log(branch, wanted, request.limit, request.after)
+    page = graph.store.refs.log(branch, wanted, request.limit, request.after)
+    if request.type_name is not None and not page.commits:
+        # Commits name types as they were called then, so that only a name that nothing bears is a mistake.
+        _refuse_unknown_types([request.type_name], graph.store.snapshot(branch), with_kind=None)
+    return page
 
 
 def get_commit(graph: OpenGraph, request: GetCommitRequest, attached: Attachments) -> Commit:
@@ -94,9 +102,13 @@ def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: At
     """
     del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
-    return _reader(graph).commit_changes(
+    page = _reader(graph).commit_changes(
         request.commit_id, wanted=wanted, page_token=request.page_token, limits=request.limits
     )
+    unknown = wanted.type_names.difference(key.partition(":")[2] for key in page.block.cause.commit.touched)
+    if unknown:
+        _refuse_unknown_types(unknown, graph.snapshot(at=request.commit_id))
+    return page
 
 
 def poll_changes(graph: OpenGraph, request: PollChangesRequest, attached: Attachments) -> ChangeFeedPage:
@@ -108,14 +120,20 @@ def poll_changes(graph: OpenGraph, request: PollChangesRequest, attached: Attach
         ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
     """
     del attached
-    return _reader(graph).poll(
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
+    page = _reader(graph).poll(
         request.branch,
         start=request.start,
         cursor=request.cursor,
         page_token=request.page_token,
-        wanted=ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops),
+        wanted=wanted,
         limits=request.limits,
     )
+    if wanted.type_names and request.cursor is None and request.page_token is None:
+        # A cursor belongs to its filter, which was looked at when the feed began.
+        shown = {change.type.name for block in page.blocks for change in block.changes}
+        _refuse_unknown_types(wanted.type_names - shown, graph.snapshot(request.branch))
+    return page
 
 
 def baseline(graph: OpenGraph, request: BaselineRequest, attached: Attachments) -> Iterator[dict[str, Any]]:
@@ -127,6 +145,7 @@ def baseline(graph: OpenGraph, request: BaselineRequest, attached: Attachments) 
     """
     del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
+    _refuse_unknown_types(wanted.type_names, graph.snapshot(request.branch))
     return capture_baseline(graph.store, request.branch, wanted=wanted)
 
 
@@ -136,10 +155,13 @@ def diff(graph: OpenGraph, request: DiffRequest, attached: Attachments) -> Graph
     Raises:
         BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         UsageError: a kind or an operation is none.
+        TypeMissingError: neither state has such a type.
     """
     del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops, ids=request.ids)
-    return diff_between(graph.store, request.before, request.after, wanted, branch=request.branch)
+    found = diff_between(graph.store, request.before, request.after, wanted, branch=request.branch)
+    _refuse_unknown_types(wanted.type_names, found.before, found.after)
+    return found
 
 
 def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> EntityHistory:
@@ -273,6 +295,28 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
         message=request.message,
         expected_head=request.expected_head,
     )
+
+
+def _refuse_unknown_types(names: Iterable[str], *states: GraphSnapshot, with_kind: bool | None = False) -> None:
+    """Refuse names that no state knows; types that were dropped are known until cleanup reclaims them.
+
+    Args:
+        names: the names of types.
+        states: where they are looked for.
+        with_kind: None if they may also be written ``node:Person``.
+
+    Raises:
+        TypeMissingError: nothing is called so.
+    """
+    tables = [table for snapshot in states for table in (*snapshot.state.tables, *_dropped(snapshot))]
+    known = {key.partition(":")[2] for key in tables} | (set(tables) if with_kind is None else set())
+    for name in sorted(names):
+        if name not in known:
+            raise unknown_type(name, tables, with_kind=with_kind)
+
+
+def _dropped(snapshot: GraphSnapshot) -> Iterator[str]:
+    return (stone.table_key for stone in snapshot.state.tombstones)
 
 
 def _reader(graph: OpenGraph) -> ChangeReader:

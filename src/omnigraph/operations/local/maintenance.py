@@ -29,7 +29,14 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
     check_policy(request.policy)
     branch_writer = graph.store.current(BranchName.parse(request.branch))[0]
     runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
-    work = Optimization(branch_writer, graph.catalogs.get, runner, policy=request.policy, actor=request.actor)
+    work = Optimization(
+        branch_writer,
+        graph.catalogs.get,
+        runner,
+        policy=request.policy,
+        actor=request.actor,
+        message=request.message,
+    )
     return work.run(request.types)
 
 

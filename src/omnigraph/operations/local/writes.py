@@ -82,11 +82,13 @@ def _mutate(
             expect_mutation(query),
             decode(query),
             actor=request.actor,
+            message=request.message,
             expected_head=commit_id(request.expected_head),
             on_conflict=request.on_conflict,
             schema_hash=schema.hash,
             embedder=graph.embedder,
             memory=graph.reads.memory,
+            history=graph.store.refs,
             max_affected=request.max_affected,
         )
 
@@ -155,6 +157,7 @@ def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attach
         catalog_of=graph.catalogs.get,
         allow_data_loss=request.allow_data_loss,
         actor=request.actor,
+        message=request.message,
         expected_head=commit_id(request.expected_head),
         source_name=request.source_name,
     )

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ENDPOINTS, Catalog, EdgeType, PropertyType, Scalar
+from omnigraph.engine.equality import rows_equal
 from omnigraph.errors import BadValue, UsageError
-from omnigraph.history.diff.equality import rows_equal
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.load.options import SparkLoadSettings

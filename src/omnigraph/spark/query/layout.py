@@ -5,40 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import assert_never
 
 import pyarrow as pa
 
-from omnigraph.engine.query.predicates import read_columns
-from omnigraph.engine.query.steps import (
-    AntiJoinStep,
-    BlockStep,
-    CountExpand,
-    Intersect,
-    LinkTest,
-    OptionalStep,
-    Scan,
-    Step,
-)
-from omnigraph.ir.model import (
-    AggregateCall,
-    Column,
-    EntityRef,
-    EntityTies,
-    Expand,
-    Filter,
-    Narrow,
-    OutputExpression,
-    Predicate,
-    RankingValue,
-    ReadPlan,
-    SameEntity,
-    UnionScan,
-    Unwind,
-    Walk,
-    Widen,
-    operands_of,
-)
+from omnigraph.engine.query.steps import Scan
+from omnigraph.ir.model import PRIVATE_MARK
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Relation
 from omnigraph.spark.query.wire import wire_schema
@@ -46,17 +17,24 @@ from omnigraph.store.tables.pinned import KEY
 
 # A variable and one of its properties; the id is one of them.
 Property = tuple[str, str]
+# Values that travel with a row beside its entities are properties of this.
+VALUE = f"{PRIVATE_MARK}value"
+# The property of a variable over several types that tells which one its entity has.
+TYPE = f"{PRIVATE_MARK}type"
 
 
 @record
 class Layout:
     """The columns of rows of the match: name and type by property, and the names of weights.
 
-    The weight of a row is the product of its weights, one without any.
+    The weight of a row is the product of its weights, one without any. ``types`` names the type of each variable that
+    has one; a variable over several types has a column :data:`TYPE` beside its id. An entity that is missing has NULL
+    in all its columns.
     """
 
     columns: Mapping[Property, tuple[str, pa.DataType]] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,98 +55,47 @@ class Layout:
     @property
     def variables(self) -> tuple[str, ...]:
         """The variables of which some property is there."""
-        return tuple(dict.fromkeys(variable for variable, _ in self.columns))
+        return tuple(dict.fromkeys(variable for variable, _ in self.columns if variable != VALUE))
 
     def name(self, variable: str, prop: str = KEY) -> str:
         """Return the column of a property."""
         return self.columns[variable, prop][0]
 
-    def keeping(self, wanted: Iterable[Property]) -> Layout:
-        """Return the layout with the wanted properties alone; with one column at least, so that rows stay rows."""
+    def identity(self, variable: str) -> tuple[str, ...]:
+        """Return the columns that tell the entities of a variable apart."""
+        return tuple(self.name(variable, prop) for prop in (KEY, TYPE) if (variable, prop) in self.columns)
+
+    def of(self, variable: str) -> dict[str, tuple[str, pa.DataType]]:
+        """Return the columns of a variable by property."""
+        return {prop: column for (owner, prop), column in self.columns.items() if owner == variable}
+
+    def only(self, wanted: Iterable[Property]) -> Layout:
+        """Return the layout with the wanted properties alone, and all weights.
+
+        An id of a variable over several types says nothing without the type.
+        """
         chosen = frozenset(wanted)
-        kept = {key: column for key, column in self.columns.items() if key in chosen}
-        if not kept and not self.weights:
-            kept = dict(list(self.columns.items())[:1])
-        return replace(self, columns=kept)
+        chosen |= {(variable, TYPE) for variable, prop in chosen if prop == KEY}
+        return replace(self, columns={key: column for key, column in self.columns.items() if key in chosen})
+
+    def keeping(self, wanted: Iterable[Property]) -> Layout:
+        """Return the layout with the wanted properties, or with one column at least, so that rows stay rows."""
+        kept = self.only(wanted)
+        if not kept.columns and not self.weights:
+            return replace(self, columns=dict(list(self.columns.items())[:1]))
+        return kept
 
     def plus(self, other: Layout) -> Layout:
         """Return the columns of both."""
-        return Layout(columns={**self.columns, **other.columns}, weights=(*self.weights, *other.weights))
+        return Layout(
+            columns={**self.columns, **other.columns},
+            weights=(*self.weights, *other.weights),
+            types={**self.types, **other.types},
+        )
 
 
+# What is looked at in rows: properties of variables, and values.
 Live = frozenset[Property]
-
-
-def live_after(steps: tuple[Step, ...], last: Live) -> tuple[Live, ...]:
-    """Return for each step what the steps behind it and, after them, ``last`` look at."""
-    found: list[Live] = []
-    live = last
-    for step in reversed(steps):
-        found.append(live)
-        live = live | uses(step)
-    return tuple(reversed(found))
-
-
-def uses(step: Step) -> Live:
-    """Return what a step looks at in the rows that reach it."""
-    match step:
-        case Scan():
-            return frozenset()
-        case Expand():
-            return frozenset({(step.source, KEY)})
-        case Filter():
-            return predicate_uses(step.predicate)
-        case LinkTest():
-            return frozenset({(step.source, KEY), (step.destination, KEY)})
-        case Intersect():
-            return frozenset().union(*(uses(part) for part in step.parts))
-        case CountExpand():
-            return frozenset({(step.expand.source, KEY)})
-        case AntiJoinStep():
-            return frozenset().union(*(uses(inner) for inner in step.steps), ((name, KEY) for name in _starts(step)))
-        case OptionalStep() | BlockStep() | Unwind() | Walk() | UnionScan() | Narrow() | Widen():
-            # Turned away before anything is laid out.
-            return frozenset()
-        case _:
-            assert_never(step)
-
-
-def predicate_uses(predicate: Predicate) -> Live:
-    """Return what a predicate looks at."""
-    if isinstance(predicate, SameEntity):
-        return frozenset({(predicate.left, KEY), (predicate.right, KEY)})
-    ids = (value for value in operands_of(predicate) if isinstance(value, EntityRef))
-    properties = {(column.variable, column.property) for column in read_columns(predicate)}
-    return frozenset(properties | {(value.variable, KEY) for value in ids})
-
-
-def result_uses(read: ReadPlan) -> Live:
-    """Return what grouping, order and output look at."""
-    found = {item for output in read.outputs for item in _expression_uses(output.expression)}
-    found.update((key.key.variable, key.key.property) for key in read.order if isinstance(key.key, Column))
-    if read.order and isinstance(read.ties, EntityTies):
-        found.update((variable, KEY) for variable in read.ties.variables)
-    return frozenset(found)
-
-
-def _expression_uses(expression: OutputExpression) -> Iterator[Property]:
-    if isinstance(expression, AggregateCall):
-        # Rows are counted without a look at them.
-        if expression.function == "count" and isinstance(expression.argument, EntityRef):
-            return
-        value = expression.argument
-    else:
-        value = None if isinstance(expression, RankingValue) else expression
-    if isinstance(value, Column):
-        yield value.variable, value.property
-    elif isinstance(value, EntityRef):
-        yield value.variable, KEY
-
-
-def _starts(step: AntiJoinStep) -> Iterator[str]:
-    """Yield the variables whose rows are told apart by id once the inner steps have run."""
-    for inner in step.steps:
-        yield from (variable for variable, _ in uses(inner))
 
 
 @record
@@ -181,6 +108,7 @@ class Match:
         whole: every node of a type, which nobody has read yet: a walk from all of them begins at the edges.
         most: how many rows there are at most.
         estimate: about how many there are.
+        nullable: the variables whose entity may be missing.
     """
 
     relation: Relation | None = None
@@ -188,6 +116,7 @@ class Match:
     whole: Scan | None = None
     most: float = 1.0
     estimate: float = 1.0
+    nullable: frozenset[str] = frozenset()
 
     @property
     def is_unit(self) -> bool:

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.engine.query.steps import (
     AntiJoinStep,
+    Block,
     BlockStep,
     CountExpand,
     Intersect,
     LinkTest,
     OptionalStep,
-    QueryPlan,
     Scan,
     Step,
-    walk,
 )
-from omnigraph.errors import BadValue, InternalError, SparkUnsupportedError
 from omnigraph.ir.model import (
-    Bm25Ranking,
     Expand,
     Filter,
     Narrow,
-    NearestRanking,
     Predicate,
-    Ranking,
     ReadPlan,
-    RrfRanking,
     SameEntity,
-    TextMatch,
-    Truth,
     UnionScan,
     Unwind,
     Walk,
     Widen,
-    operands_of,
 )
-from omnigraph.spark.query.layout import Layout, Live, Match, live_after, uses
+from omnigraph.spark.query.blocks import block_value, narrow, optional, union_scan, unless, unwind, widen
+from omnigraph.spark.query.layout import TYPE, Layout, Live, Match
+from omnigraph.spark.query.liveness import live_after
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
 from omnigraph.spark.query.task_rows import TaskParameters
@@ -51,16 +43,18 @@ from omnigraph.spark.query.tasks import (
     OutputTask,
 )
 from omnigraph.spark.query.traversals import count_expand, expand, link_test, without_neighbour
+from omnigraph.spark.query.walks import walk
 from omnigraph.store.tables.pinned import KEY
 
 
 def lower_match(reading: Reading, steps: tuple[Step, ...], last: Live) -> tuple[Relation, Layout]:
     """Return the rows of a match, with what ``last`` looks at."""
-    found, relation = reading.rows(_run(reading, Match(), steps, last))
+    found, relation = reading.rows(run_steps(reading, Match(), steps, last))
     return relation, found.layout
 
 
-def _run(reading: Reading, match: Match, steps: tuple[Step, ...], last: Live) -> Match:
+def run_steps(reading: Reading, match: Match, steps: tuple[Step, ...], last: Live) -> Match:
+    """Return the rows that come out of the last step, with what ``last`` looks at."""
     for step, live in zip(steps, live_after(steps, last), strict=True):
         match = _apply(reading, match, step, live)
     return match
@@ -78,14 +72,43 @@ def _apply(reading: Reading, match: Match, step: Step, live: Live) -> Match:
             return link_test(reading, match, step, live)
         case Intersect():
             # Joins of Spark do without lists of neighbours.
-            return _run(reading, match, step.parts, live)
+            return run_steps(reading, match, step.parts, live)
         case CountExpand():
             return count_expand(reading, match, step, live)
+        case AntiJoinStep() | OptionalStep() | BlockStep():
+            return _block(reading, match, step, live)
+        case Walk():
+            return walk(reading, match, step, live)
+        case Unwind() | UnionScan() | Narrow() | Widen():
+            return _bind(reading, match, step, live)
+        case _:
+            assert_never(step)
+
+
+def _bind(reading: Reading, match: Match, step: Unwind | UnionScan | Narrow | Widen, live: Live) -> Match:
+    match step:
+        case Unwind():
+            return unwind(reading, match, step, live)
+        case UnionScan():
+            return union_scan(reading, match, step, live)
+        case Narrow():
+            return narrow(reading, match, step, live)
+        case Widen():
+            return widen(reading, match, step, live)
+        case _:
+            assert_never(step)
+
+
+def _block(reading: Reading, match: Match, step: Block, live: Live) -> Match:
+    match step:
         case AntiJoinStep():
-            return _unless(reading, match, step, live)
-        case OptionalStep() | BlockStep() | Unwind() | Walk() | UnionScan() | Narrow() | Widen():
-            message = f"a step that does not run on Spark: {step}"
-            raise InternalError(message)
+            if step.is_existence and isinstance(step.steps[0], Expand):
+                return without_neighbour(reading, match, step.steps[0], live)
+            return unless(reading, match, step, live, run_steps)
+        case OptionalStep():
+            return optional(reading, match, step, live, run_steps)
+        case BlockStep():
+            return block_value(reading, match, step, live, run_steps)
         case _:
             assert_never(step)
 
@@ -94,11 +117,11 @@ def _scan(reading: Reading, match: Match, step: Scan, live: Live) -> Match:
     node_rows = float(reading.facts.node_count(step.type_name))
     estimate = reading.facts.estimate(step, match.estimate)
     if match.is_unit and not step.filters and properties(step.variable, live) <= {KEY}:
-        return Match(whole=step, most=node_rows, estimate=node_rows)
+        return replace(match, whole=step, most=node_rows, estimate=node_rows)
     nodes, layout = reading.nodes(step.variable, step.type_name, step.filters, live)
     most = 1.0 if step.key is not None else node_rows
     if match.is_unit:
-        return Match(relation=nodes, layout=layout, most=most, estimate=estimate)
+        return replace(match, relation=nodes, layout=layout, most=most, estimate=estimate)
     match, rows = reading.rows(match)
     both = match.layout.plus(layout)
     return match.holding(rows.cross(nodes), both, live, most=match.most * most, estimate=estimate)
@@ -106,7 +129,7 @@ def _scan(reading: Reading, match: Match, step: Scan, live: Live) -> Match:
 
 def _filter(reading: Reading, match: Match, predicate: Predicate, live: Live) -> Match:
     match, rows = reading.rows(match)
-    if isinstance(predicate, SameEntity):
+    if isinstance(predicate, SameEntity) and not _is_mixed(match.layout, predicate):
         equal = rows.where_equal(match.layout.name(predicate.left), match.layout.name(predicate.right))
         return match.holding(equal, match.layout, live, most=match.most, estimate=match.estimate)
     kept = match.layout.keeping(live)
@@ -114,28 +137,8 @@ def _filter(reading: Reading, match: Match, predicate: Predicate, live: Live) ->
     return replace(match, relation=rows.map(task), layout=kept)
 
 
-def _unless(reading: Reading, match: Match, step: AntiJoinStep, live: Live) -> Match:
-    """Find the outer rows for which the inner steps find something, told apart by ids, and drop them."""
-    if step.is_existence and isinstance(step.steps[0], Expand):
-        return without_neighbour(reading, match, step.steps[0], live)
-    match, rows = reading.rows(match)
-    used = {key: column for key, column in match.layout.columns.items() if key in uses(step)}
-    variables = list(dict.fromkeys(variable for variable, _ in used))
-    last = frozenset((variable, KEY) for variable in variables)
-    keys = {match.layout.name(variable): match.layout.name(variable) for variable in variables}
-    inner = Match()
-    if variables:
-        names = [name for name, _ in used.values()]
-        start = rows.select({name: name for name in names}).distinct(list(keys))
-        inner = replace(match, relation=start, layout=Layout(columns=used))
-    _, refuted = reading.rows(_run(reading, inner, step.steps, last))
-    if not variables:
-        refuted = refuted.limit(1)
-    build = reading.sizes.build(match.most, match.estimate, match.most if variables else 1, "anti")
-    if build == "broadcast_right" and variables:
-        refuted = refuted.distinct(list(keys))
-    kept = rows.join(refuted.select(keys) if variables else refuted, keys, how="anti", build=build)
-    return match.holding(kept, match.layout, live, most=match.most, estimate=match.estimate)
+def _is_mixed(layout: Layout, predicate: SameEntity) -> bool:
+    return any((name, TYPE) in layout.columns for name in (predicate.left, predicate.right))
 
 
 def lower_output(read: ReadPlan, given: TaskParameters, rows: Relation, layout: Layout) -> tuple[Relation, Task | None]:
@@ -157,56 +160,3 @@ def _groups(read: ReadPlan, given: TaskParameters, rows: Relation, layout: Layou
         return partial, MergeGroupsTask(grouping=grouping)
     whole = partial.spread(grouping.keys).map(MergeGroupsTask(grouping=grouping))
     return whole, (FirstGroupsTask(read=read) if read.order or read.limit is not None else None)
-
-
-def check_lowerable(plan: QueryPlan) -> None:
-    """Turn away what cannot be lowered.
-
-    Raises:
-        SparkUnsupportedError: names the construct.
-    """
-    found = next(_searches(plan), None)
-    if found is not None:
-        function, text = found
-        details = BadValue(what="construct", value=function, expected="a read without text or vector search")
-        raise SparkUnsupportedError(f"{function} does not run on Spark: {text}", details=details)
-    staged = next(_staged(plan), None)
-    if staged is not None:
-        details = BadValue(what="construct", value=staged, expected="one match with plain columns, groups and order")
-        message = f"this read does not run on Spark yet: it needs {staged}"
-        raise SparkUnsupportedError(message, details=details, hint="run it on the local engine: --engine local")
-
-
-def _staged(plan: QueryPlan) -> Iterator[str]:
-    if plan.read.stages:
-        yield "computed, distinct or staged rows"
-    for step, _ in walk(plan.steps, plan.variables):
-        if isinstance(step, OptionalStep | BlockStep | Unwind | Walk | UnionScan | Narrow | Widen):
-            yield str(step)
-
-
-def _searches(plan: QueryPlan) -> Iterator[tuple[str, str]]:
-    if plan.read.ranking is not None:
-        yield _function(plan.read.ranking), str(plan.read.ranking)
-    for step, _ in walk(plan.steps, plan.variables):
-        predicates: tuple[Predicate, ...] = ()
-        if isinstance(step, Filter):
-            predicates = (step.predicate,)
-        elif isinstance(step, Scan | Expand | Intersect):
-            predicates = step.filters
-        elif isinstance(step, CountExpand):
-            predicates = step.expand.filters
-        yield from ((item.function, str(item)) for predicate in predicates for item in _text_matches(predicate))
-
-
-def _text_matches(predicate: Predicate) -> Iterator[TextMatch]:
-    if isinstance(predicate, TextMatch):
-        yield predicate
-    for value in operands_of(predicate):
-        if isinstance(value, Truth) and isinstance(value.predicate, TextMatch):
-            yield value.predicate
-
-
-def _function(ranking: Ranking) -> str:
-    names: dict[type[Ranking], str] = {NearestRanking: "nearest", Bm25Ranking: "bm25", RrfRanking: "rrf"}
-    return names[type(ranking)]

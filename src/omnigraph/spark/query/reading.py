@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 
 from omnigraph.catalog.model import EdgeType
@@ -10,13 +10,14 @@ from omnigraph.engine.query.planner.facts import Facts
 from omnigraph.engine.query.predicates import storage_filter
 from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
-from omnigraph.spark.query.layout import ColumnNames, Layout, Match, Property, UnitTask, predicate_uses
+from omnigraph.spark.query.layout import ColumnNames, Layout, Match, Property, UnitTask
+from omnigraph.spark.query.liveness import predicate_uses
 from omnigraph.spark.query.relations import Build, How, Relation, Relations
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, NodesTask, Tables, columns_of, has_unique_ends
 from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.store.tables.pinned import KEY
 
-START, NODE = "start", "node"
+NODE = "node"
 # Beyond so many rows on both sides, sorting them is safer than a hash table in memory.
 _HASHED_ROWS = 200_000_000
 
@@ -46,49 +47,86 @@ class Sizes:
 
 @record
 class Bounds:
-    """How far a walk goes. ``is_backward``: it begins at the written destination, whose own self-loop counts then."""
+    """How far a walk goes.
+
+    Args:
+        min_hops: the least number of hops.
+        max_hops: the greatest.
+        is_backward: the walk begins at the written destination, whose own self-loop counts then.
+        on_new_nodes: called with every hop beyond ``quiet_hops`` that meets new nodes; raises to stop the walk.
+        quiet_hops: how many hops may meet new nodes without anybody being told; None for all.
+    """
 
     min_hops: int
     max_hops: int
     is_backward: bool
+    on_new_nodes: Callable[[int], None] | None = None
+    quiet_hops: int | None = None
 
 
-def reach(starts: Relation, pairs: Relation, bounds: Bounds, build: Build) -> Relation:
-    """Return what every start reaches, once, as pairs of start and node; each hop but the last one runs here.
+@record
+class Starts:
+    """Where walks begin: rows that differ, with the column of the node, the columns that tell rows apart, and others.
 
-    A node is reached at its distance. Besides, one with an edge to itself is reached one hop after its distance; the
-    start has distance zero and is reached in that way only.
+    ``nulls`` are those among the columns in which NULL is a value like others.
+    """
+
+    rows: Relation
+    node: str
+    keys: tuple[str, ...]
+    nulls: tuple[str, ...] = ()
+
+
+def _every(found: Relation) -> Relation:
+    return found
+
+
+def reach(
+    starts: Starts, edges: Relation, bounds: Bounds, build: Build, passing: Callable[[Relation], Relation] = _every
+) -> Relation:
+    """Return what every start reaches, once, in column ``node`` beside those of the start.
+
+    Each hop but the last one runs here. A node is reached at its distance. Besides, one with an edge to itself is
+    reached one hop after its distance; the start has distance zero and is reached in that way only.
 
     Args:
-        starts: the nodes where walks begin, each once, in column ``start``.
-        pairs: every linked pair once.
+        starts: where walks begin, each once.
+        edges: linked pairs, each once unless ``passing`` asks the edges.
         bounds: how far to go.
-        build: how to join with the pairs.
+        build: how to join with the edges.
+        passing: leaves those rows of a start with an edge whose edge may be walked.
     """
+    own = {name: name for name in starts.rows.names}
+    frontier = starts.rows.select({**own, NODE: starts.node})
     if bounds.min_hops > bounds.max_hops:
-        return starts.select({START: START, NODE: START}).limit(0)
-    pairs = pairs.cut()
-    loops = pairs.where_equal(SOURCE, TARGET).select({SOURCE: SOURCE})
-    frontier = starts.select({START: START, NODE: START})
-    visited, reached = frontier, list[Relation]()
+        return frontier.limit(0)
+    keys = [*starts.keys, NODE]
+    same = {name: name for name in keys}
+    edges = edges.cut()
+    loops = edges.where_equal(SOURCE, TARGET)
+    visited, reached = frontier.select(same), list[Relation]()
     for hop in range(1, bounds.max_hops + 1):
         if hop >= bounds.min_hops:
-            at = START if bounds.is_backward else NODE
-            reached.append(frontier.join(loops, {at: SOURCE}, how="semi", build=build))
-        found = frontier.join(pairs, {NODE: SOURCE}, how="inner", build=build)
-        found = found.select({START: START, NODE: TARGET}).distinct([START, NODE])
-        frontier = found.join(visited, {START: START, NODE: NODE}, how="anti", build="hash_right")
-        if hop < bounds.max_hops:
+            at = starts.node if bounds.is_backward else NODE
+            looped = passing(frontier.join(loops, {at: SOURCE}, how="inner", build=build))
+            reached.append(looped.select({**own, NODE: NODE}))
+        found = passing(frontier.join(edges, {NODE: SOURCE}, how="inner", build=build))
+        found = found.select({**own, NODE: TARGET}).distinct(keys)
+        frontier = found.join(visited, same, how="anti", build="hash_right", nulls=starts.nulls)
+        if hop < bounds.max_hops or bounds.on_new_nodes is not None:
             frontier = frontier.cut()
         if hop >= bounds.min_hops:
             reached.append(frontier)
-        if hop < bounds.max_hops and frontier.is_empty():
+        is_told = bounds.quiet_hops is not None and hop > bounds.quiet_hops
+        if (hop < bounds.max_hops or is_told) and frontier.is_empty():
             break
-        visited = visited.union(frontier)
+        if is_told and bounds.on_new_nodes is not None:
+            bounds.on_new_nodes(hop)
+        visited = visited.union(frontier.select(same))
     every = reached[0] if reached else frontier
     for more in reached[1:]:
         every = every.union(more)
-    return every.distinct([START, NODE])
+    return every.distinct(keys)
 
 
 @record
@@ -128,9 +166,12 @@ class Reading:
 
     def edges(self, edge: EdgeType, direction: Direction, kept: Layout | None = None) -> Relation:
         """Return every edge as it is walked, with the properties of a named one."""
-        table = self.tables.parts(edge)
-        task = EdgesTask(table=table, direction=direction, kept=kept or Layout())
-        return self.relations.read(task, len(table.groups))
+        task = self.edges_task(edge, direction, kept)
+        return self.relations.read(task, len(task.table.groups))
+
+    def edges_task(self, edge: EdgeType, direction: Direction, kept: Layout | None = None) -> EdgesTask:
+        """Return how edges are read as they are walked, with the properties of a named one."""
+        return EdgesTask(table=self.tables.parts(edge), direction=direction, kept=kept or Layout(), type_name=edge.name)
 
     def pairs(self, edge: EdgeType, direction: Direction, *, by: str = SOURCE) -> Relation:
         """Return every linked pair once, those that are equal in column ``by`` together.
@@ -171,7 +212,7 @@ class Reading:
         if match.whole is None:
             layout = Layout(weights=(self.names.fresh(),))
             unit = self.relations.read(UnitTask(weight=layout.weights[0]), 1)
-            return Match(relation=unit, layout=layout), unit
+            return replace(match, relation=unit, layout=layout), unit
         step = match.whole
         nodes, layout = self.nodes(step.variable, step.type_name, (), [(step.variable, KEY)])
         return replace(match, relation=nodes, layout=layout, whole=None), nodes

@@ -5,7 +5,7 @@ Everything that looks at values is a :class:`Task`, a function of ours over Arro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal, Protocol, Self
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-How = Literal["inner", "semi", "anti"]
+How = Literal["inner", "left", "semi", "anti"]
 # Which side every worker gets whole, or which one is hashed after both were brought together by key.
 Build = Literal["broadcast_left", "broadcast_right", "hash_left", "hash_right", "merge"]
 
@@ -50,11 +50,12 @@ class Relation(Protocol):
     def select(self, columns: Mapping[str, str]) -> Self:
         """Return some columns, by the name they get."""
 
-    def join(self, other: Self, on: Mapping[str, str], *, how: How, build: Build) -> Self:
+    def join(self, other: Self, on: Mapping[str, str], *, how: How, build: Build, nulls: Collection[str] = ()) -> Self:
         """Return the rows that agree with one of ``other`` on columns of either side; the left names of them stay.
 
-        ``semi`` keeps the left rows that have a partner, ``anti`` those that have none; both drop the right columns.
-        Without a column to agree on, every row is a partner.
+        ``left`` keeps the left rows that have no partner, with NULL in the right columns; ``semi`` keeps those that
+        have one, ``anti`` those that have none, and both drop the right columns. NULL agrees with nothing, but with
+        NULL in the left columns ``nulls``. Without a column to agree on, every row is a partner.
         """
 
     def cross(self, other: Self) -> Self:
@@ -69,8 +70,14 @@ class Relation(Protocol):
     def where_equal(self, left: str, right: str) -> Self:
         """Return the rows in which two columns are equal."""
 
-    def total(self, key: str, factors: Sequence[str], into: str) -> Self:
-        """Return for each value of ``key`` the sum of the products of the factors, one for a row without factors."""
+    def where_present(self, names: Sequence[str]) -> Self:
+        """Return the rows in which none of some columns is NULL."""
+
+    def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> Self:
+        """Return for each value of the keys the sum of the products of the factors, one for a row without factors.
+
+        Without keys there is one sum, zero for no rows.
+        """
 
     def spread(self, by: Sequence[str]) -> Self:
         """Return the same rows in parts so that equal values of some columns are in one part; in one without any."""
@@ -96,9 +103,11 @@ class Relations(Protocol):
 
 
 _DOING = "query"
+# What the columns of a right side are called while both sides are there.
+_RIGHT = "right_"
 # Spark counts limits in 32 bits; a larger one cuts nothing that could be collected.
 _MOST_LIMIT = (1 << 31) - 1
-_HOW: dict[How, str] = {"inner": "inner", "semi": "left_semi", "anti": "left_anti"}
+_HOW: dict[How, str] = {"inner": "inner", "left": "left_outer", "semi": "left_semi", "anti": "left_anti"}
 _HINTS: dict[Build, tuple[str | None, str | None]] = {
     "broadcast_left": ("broadcast", None),
     "broadcast_right": (None, "broadcast"),
@@ -133,17 +142,29 @@ class FrameRelation:
         chosen = self.made().select(*(sql.col(old).alias(new) for new, old in columns.items()))
         return FrameRelation(frame=chosen, names=tuple(columns))
 
-    def join(self, other: FrameRelation, on: Mapping[str, str], *, how: How, build: Build) -> FrameRelation:
+    def join(
+        self,
+        other: FrameRelation,
+        on: Mapping[str, str],
+        *,
+        how: How,
+        build: Build,
+        nulls: Collection[str] = (),
+    ) -> FrameRelation:
         """Return the rows that agree with one of ``other``; see the protocol."""
         from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
-        right_names = {right: left for left, right in on.items()}
+        right_names = {right: f"{_RIGHT}{left}" for left, right in on.items()}
         renamed = other.select({right_names.get(name, name): name for name in other.names})
         left_hint, right_hint = _HINTS[build]
         left = self.made() if left_hint is None else self.made().hint(left_hint)
         right = renamed.frame if right_hint is None else renamed.frame.hint(right_hint)
-        joined = left.join(right, list(on) if on else sql.lit(1) == sql.lit(1), _HOW[how])
-        added = () if how != "inner" else tuple(name for name in renamed.names if name not in on)
+        agree = sql.lit(1) == sql.lit(1)
+        for name in on:
+            one, two = sql.col(name), sql.col(f"{_RIGHT}{name}")
+            agree = agree & (one.eqNullSafe(two) if name in nulls else one == two)
+        joined = left.join(right, agree, _HOW[how])
+        added = () if how in {"semi", "anti"} else tuple(name for name in other.names if name not in right_names)
         names = (*self.names, *added)
         return FrameRelation(frame=joined.select(*names), names=names)
 
@@ -164,13 +185,20 @@ class FrameRelation:
         made = self.made()
         return FrameRelation(frame=made.where(made[left] == made[right]), names=self.names)
 
-    def total(self, key: str, factors: Sequence[str], into: str) -> FrameRelation:
-        """Return for each value of ``key`` the sum of the products of the factors."""
+    def where_present(self, names: Sequence[str]) -> FrameRelation:
+        """Return the rows in which none of some columns is NULL."""
+        made = self.made()
+        for name in names:
+            made = made.where(made[name].isNotNull())
+        return FrameRelation(frame=made, names=self.names)
+
+    def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> FrameRelation:
+        """Return for each value of the keys the sum of the products of the factors."""
         from pyspark.sql import functions as sql  # noqa: PLC0415 - Spark is loaded when it is used
 
         product = reduce(lambda left, right: left * right, (sql.col(name) for name in factors), sql.lit(1).cast("long"))
-        totals = self.made().groupBy(key).agg(sql.sum(product).alias(into))
-        return FrameRelation(frame=totals, names=(key, into))
+        summed = sql.coalesce(sql.sum(product), sql.lit(0).cast("long"))
+        return FrameRelation(frame=self.made().groupBy(*keys).agg(summed.alias(into)), names=(*keys, into))
 
     def spread(self, by: Sequence[str]) -> FrameRelation:
         """Return the same rows, equal values of some columns in one part."""

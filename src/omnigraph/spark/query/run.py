@@ -25,11 +25,13 @@ from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.request import NOTHING
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, in_context, start_thread
-from omnigraph.spark.query.layout import result_uses
-from omnigraph.spark.query.lowering import check_lowerable, lower_match, lower_output
+from omnigraph.spark.query.liveness import result_uses
+from omnigraph.spark.query.lowering import lower_match, lower_output
 from omnigraph.spark.query.reading import Reading, Sizes
+from omnigraph.spark.query.refusals import check_lowerable
 from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relation, Relations, Task
 from omnigraph.spark.query.scans import Tables
+from omnigraph.spark.query.stages import lower_stages
 from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.spark.query.tasks import MergeGroupsTask, NoRowsTask
 from omnigraph.spark.query.wire import SparkTypesTask, decode_output, output_wire_schema
@@ -139,6 +141,13 @@ class LoweredRead:
     read: ReadPlan
     relation: Relation
     last: Task | None
+
+    @property
+    def has_row_for_each(self) -> bool:
+        """Whether there is a row in the relation for every one of the result, and no other."""
+        if self.read.stages:
+            return self.last is None
+        return self.read.groups != () and self.read.limit is None
 
 
 def query(
@@ -258,12 +267,19 @@ def lower(
         HistoryGoneError: a cleanup reclaimed the state.
     """
     read = prepared.plan.read
-    given = TaskParameters(parameters=prepared.context.parameters, fits_literals=prepared.plan.fits_literals)
+    given = TaskParameters(
+        parameters=prepared.context.parameters,
+        fits_literals=prepared.plan.fits_literals,
+        max_hops=prepared.context.options.max_hops,
+    )
     tables = Tables(storage, prepared, parallelism)
     reading = Reading(relations=relations, tables=tables, given=given, sizes=sizes or Sizes())
     with prepared.snapshot.reading():
-        rows, layout = lower_match(reading, prepared.plan.steps, result_uses(read))
-        relation, last = lower_output(read, given, rows, layout)
+        if read.stages:
+            relation, last = lower_stages(reading, prepared.plan)
+        else:
+            rows, layout = lower_match(reading, prepared.plan.steps, result_uses(read))
+            relation, last = lower_output(read, given, rows, layout)
     return LoweredRead(read=read, relation=relation, last=last)
 
 
@@ -275,7 +291,7 @@ def collect(lowered: LoweredRead, prepared: PreparedRead) -> pa.Table:
     """
     limits, most = prepared.context.limits, prepared.context.options.max_rows
     relation = lowered.relation
-    if most is not None and lowered.read.groups != () and lowered.read.limit is None:
+    if most is not None and lowered.has_row_for_each:
         # One row too many is enough to know that there are too many.
         relation = relation.limit(most + 1)
     limits.check()

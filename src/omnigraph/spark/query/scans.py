@@ -16,7 +16,7 @@ from omnigraph.ir.model import Direction, Predicate
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
-from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.layout import TYPE, Layout
 from omnigraph.spark.query.task_rows import TaskParameters
 from omnigraph.spark.query.tasks import passing
 from omnigraph.spark.query.wire import encode, to_wire
@@ -86,13 +86,14 @@ class EdgesTask:
     """Reads edges as a walk in one direction meets them: from where, to where, and the properties of a named edge.
 
     Undirected, an edge is met from both its ends, one to itself once. ``is_distinct`` leaves every linked pair of a
-    part once.
+    part once. ``type_name`` is what the edges are called where they are told apart from those of other types.
     """
 
     table: TableParts
     direction: Direction
     kept: Layout
     is_distinct: bool = False
+    type_name: str = ""
 
     @property
     def schema(self) -> pa.Schema:
@@ -109,10 +110,10 @@ class EdgesTask:
         yield from pairs.group_by([SOURCE, TARGET], use_threads=False).aggregate([]).cast(self.schema).to_batches()
 
     def _edges(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        properties = [prop for _, prop in self.kept.columns]
+        properties = [prop for _, prop in self.kept.columns if prop != TYPE]
         for part in _parts(batches):
             for batch in self.table.read(part, list(dict.fromkeys(["src", "dst", *properties]))):
-                values = [to_wire(batch[prop]) for prop in properties]
+                values = [to_wire(self._column(batch, prop, of)) for (_, prop), (_, of) in self.kept.columns.items()]
                 out = pa.RecordBatch.from_arrays([batch["src"], batch["dst"], *values], schema=self.schema)
                 back = pa.RecordBatch.from_arrays([batch["dst"], batch["src"], *values], schema=self.schema)
                 if self.direction != "in":
@@ -121,6 +122,11 @@ class EdgesTask:
                     back = back.filter(pc.not_equal(back[SOURCE], back[TARGET]))
                 if self.direction != "out":
                     yield back
+
+    def _column(self, batch: pa.RecordBatch, prop: str, of: pa.DataType) -> pa.Array:
+        if prop == TYPE:
+            return pa.repeat(pa.scalar(self.type_name, pa.string()), batch.num_rows)
+        return batch[prop].cast(of)
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
@@ -174,4 +180,17 @@ def has_unique_ends(edge: EdgeType) -> bool:
 def columns_of(owner: NodeType | EdgeType, variable: str, names: dict[str, str]) -> Layout:
     """Return the layout of a variable's properties, which ``names`` gives a column each."""
     schema = arrow_schema(owner)
-    return Layout(columns={(variable, prop): (name, schema.field(prop).type) for prop, name in names.items()})
+    return Layout(
+        columns={(variable, prop): (name, schema.field(prop).type) for prop, name in names.items()},
+        types={variable: owner.name},
+    )
+
+
+def mixed_columns(owner: NodeType | EdgeType, variable: str, names: dict[str, str]) -> Layout:
+    """Return the layout of a variable over several types, whose properties have the types of the first one.
+
+    ``names`` gives the properties a column each, and one to :data:`TYPE`.
+    """
+    plain = {prop: name for prop, name in names.items() if prop != TYPE}
+    named = {(variable, prop): (name, pa.string()) for prop, name in names.items() if prop == TYPE}
+    return Layout(columns={**columns_of(owner, variable, plain).columns, **named})

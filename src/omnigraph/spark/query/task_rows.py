@@ -6,7 +6,7 @@ in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.comparison import one_array
-from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds
+from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds
 from omnigraph.engine.query.limits import Limits, check_column_bytes
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.values import passing
@@ -22,7 +22,7 @@ from omnigraph.errors import InternalError
 from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, SameEntity, TextMatch
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
-from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.layout import TYPE, VALUE, Layout
 from omnigraph.spark.query.wire import aligned, decode
 from omnigraph.store.tables.pinned import KEY
 
@@ -33,14 +33,29 @@ class TaskParameters:
 
     parameters: Mapping[str, Any]
     fits_literals: bool
+    max_hops: int = QueryOptions().max_hops
 
     def value(self, operand: Constant | ParameterRef) -> Any:
         """Return the value of a literal or parameter."""
         return operand.value if isinstance(operand, Constant) else self.parameters[operand.name]
 
 
+class TaskContext:
+    """What the stages of a read ask of a run, wherever their rows are."""
+
+    def __init__(self, given: TaskParameters) -> None:
+        self._given = given
+        self.options = QueryOptions(max_hops=given.max_hops)
+        self.limits = Limits(self.options, Runtime.system().clock)
+        self.fits_literals = given.fits_literals
+
+    def given(self, value: Constant | ParameterRef) -> Any:
+        """Return the value of a literal or parameter."""
+        return self._given.value(value)
+
+
 class CarriedRows:
-    """A batch of rows, as predicates ask them."""
+    """A batch of rows, as predicates and values ask them."""
 
     def __init__(self, given: TaskParameters, layout: Layout, rows: pa.Table) -> None:
         self._given = given
@@ -64,16 +79,40 @@ class CarriedRows:
 
     def same_entity(self, predicate: SameEntity) -> Mask:
         """Return in which rows two variables hold the same entity."""
-        left, right = (self._rows.column(self._layout.name(name)) for name in (predicate.left, predicate.right))
-        return np.asarray(pc.equal(left, right).to_numpy(), dtype=np.bool_)
+        same = pc.equal(self.entity_ids(predicate.left), self.entity_ids(predicate.right))
+        if any((name, TYPE) in self._layout.columns for name in (predicate.left, predicate.right)):
+            kinds = pc.equal(self.entity_types(predicate.left), self.entity_types(predicate.right))
+            same = pc.and_(same, kinds)
+        return np.asarray(pc.fill_null(same, fill_value=False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
     def passes(self, condition: Condition) -> Mask:
         """Return in which rows a condition is true."""
         return passing(condition, self)
 
     def entity_ids(self, variable: str) -> pa.Array:
-        """Return the ids of a variable's entities."""
+        """Return the ids of a variable's entities; NULL where one is missing."""
         return one_array(self._rows.column(self._layout.name(variable)))
+
+    def entity_types(self, variable: str) -> pa.Array:
+        """Return the types of a variable's entities; NULL where one is missing."""
+        if (variable, TYPE) in self._layout.columns:
+            return one_array(self._rows.column(self._layout.name(variable, TYPE)))
+        missing = np.asarray(self.entity_ids(variable).is_null())
+        name = pa.array([self._layout.types[variable]], pa.string())
+        return name.take(pa.array(np.zeros(self.length, dtype=np.int64), mask=missing))
+
+    def entity_rows(self, variable: str) -> pa.Array:
+        """Return a number for each entity, which is that of the first of these rows that holds it."""
+        return pa.array(first_rows([self._rows.column(name) for name in self._layout.identity(variable)]), pa.int64())
+
+    def entity_versions(self, variable: str) -> pa.Array:
+        """Refuse: what asks for it was turned away before anything ran."""
+        message = f"versions among carried rows: {variable}"
+        raise InternalError(message)
+
+    def value(self, name: str) -> pa.Array:
+        """Return a value that travels with the rows."""
+        return one_array(self._rows.column(self._layout.name(VALUE, name)))
 
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes is more than one array can hold."""
@@ -83,12 +122,19 @@ class CarriedRows:
         """Return some of the rows."""
         return CarriedRows(self._given, self._layout, self._rows.take(pa.array(positions)))
 
-    def value(self, name: str) -> pa.Array:
-        """Refuse: what asks for it was turned away before anything ran."""
-        message = f"a value among carried rows: {name}"
-        raise InternalError(message)
 
-    entity_rows = entity_types = value
+def first_rows(identity: Sequence[pa.Array | pa.ChunkedArray]) -> Positions:
+    """Return for each row the first one with the same entity, given its id and perhaps its type; missing stays so."""
+    ids = one_array(identity[0])
+    codes = np.zeros(len(ids), dtype=np.int64)
+    for column in identity:
+        numbered = one_array(column).dictionary_encode()
+        numbers = pc.fill_null(numbered.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = codes * (len(numbered.dictionary) + 1) + numbers + 1
+    _, first, places = np.unique(codes, return_index=True, return_inverse=True)
+    found: Positions = first[places]
+    found[np.asarray(ids.is_null())] = MISSING
+    return found
 
 
 class TaskRows:
@@ -147,6 +193,8 @@ def gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema, row_count: in
 def _entities(columns: Mapping[str, pa.Array], row_count: int) -> tuple[RowIds, Mapping[str, pa.Array]]:
     if KEY not in columns:
         return np.arange(row_count), columns
+    if TYPE in columns:
+        return first_rows([columns[KEY], columns[TYPE]]), columns
     numbered = columns[KEY].dictionary_encode()
     places = numbered.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     if len(numbered.dictionary) == row_count:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from omnigraph.engine.query.kernels import cast_to
 from omnigraph.engine.query.output.aggregates import finish_groups, merge_groups, partial_groups
 from omnigraph.engine.query.output.ordering import order_table, ordered
+from omnigraph.engine.query.output.relational import decoded
 from omnigraph.engine.query.predicates import evaluate
 from omnigraph.engine.query.run import project, result_schema
-from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan
+from omnigraph.engine.query.values import compute
+from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan, Scalarlike
 from omnigraph.records import record
-from omnigraph.spark.query.layout import Layout
+from omnigraph.spark.query.layout import VALUE, Layout, Property
 from omnigraph.spark.query.task_rows import CarriedRows, TaskParameters, TaskRows, gathered
 from omnigraph.spark.query.wire import (
     aligned,
@@ -63,6 +67,104 @@ def passing(given: TaskParameters, layout: Layout, predicates: tuple[Predicate, 
         mask = evaluate(predicate, CarriedRows(given, layout, rows))
         rows = rows if mask.all() else rows.filter(pa.array(mask))
     return rows
+
+
+@record
+class BindTask:
+    """Gives the entities of a variable another name, or other columns, and keeps those of one type if that is asked.
+
+    Args:
+        layout: the columns of the rows.
+        kept: the columns that come out.
+        copies: where a column that comes out is taken from; from itself unless it is here.
+        type_name: what the columns :data:`TYPE` that the rows do not have say.
+        only: the column of a type, and the type that rows must have there.
+    """
+
+    layout: Layout
+    kept: Layout
+    copies: Mapping[Property, Property]
+    type_name: str = ""
+    only: tuple[Property, str] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.kept.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows with the columns that come out."""
+        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+            rows = decode(travelled, self.layout.schema)
+            if self.only is not None:
+                asked, name = self.only
+                rows = rows.filter(pc.equal(rows.column(self.layout.name(*asked)), name))
+            columns = [self._column(rows, key, of) for key, (_, of) in self.kept.columns.items()]
+            columns += [rows.column(name) for name in self.kept.weights]
+            yield encode(pa.Table.from_arrays(columns, schema=self.kept.schema))
+
+    def _column(self, rows: pa.Table, key: Property, of: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        source = self.copies.get(key, key)
+        if source not in self.layout.columns:
+            return pa.repeat(pa.scalar(self.type_name, pa.string()), rows.num_rows)
+        return decoded(rows.column(self.layout.name(*source)), of)
+
+
+@record
+class UnwindTask:
+    """Makes one row per item of a list; a list that is NULL has none."""
+
+    given: TaskParameters
+    layout: Layout
+    items: Scalarlike
+    item: str
+    kept: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.kept.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with their items."""
+        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+            rows = decode(travelled, self.layout.schema)
+            lists = compute(self.items, CarriedRows(self.given, self.layout, rows))
+            if pa.types.is_null(lists.type):
+                continue
+            made = rows.take(pc.list_parent_indices(lists))
+            if (VALUE, self.item) in self.kept.columns:
+                name, of = self.kept.columns[VALUE, self.item]
+                made = made.append_column(pa.field(name, of), cast_to(pc.list_flatten(lists), of))
+            yield encode(made.select(self.kept.names))
+
+
+@record
+class BlockValueTask:
+    """Makes the value of a block of the number of its solutions, which is NULL where there are none."""
+
+    layout: Layout
+    count: str
+    kept: Layout
+    is_count: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.kept.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with the value."""
+        for travelled in gathered(batches, self.schema_in, _TOGETHER):
+            counts = pc.fill_null(travelled.column(self.count), 0)
+            found = counts if self.is_count else pc.greater(counts, 0)
+            at = travelled.column_names.index(self.count)
+            yield from travelled.set_column(at, self.count, found).select(self.kept.names).combine_chunks().to_batches()
+
+    @property
+    def schema_in(self) -> pa.Schema:
+        """The columns that come in: those of the rows, and the number."""
+        return pa.schema([*self.layout.wire, pa.field(self.count, pa.int64())])
 
 
 @record

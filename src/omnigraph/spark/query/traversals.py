@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.query.steps import CountExpand, LinkTest
-from omnigraph.ir.model import Expand
+from omnigraph.ir.model import Expand, Walk
 from omnigraph.spark.query.layout import Layout, Live, Match
 from omnigraph.spark.query.local_walks import WalkTask
-from omnigraph.spark.query.reading import NODE, START, Bounds, Reading, properties, reach
+from omnigraph.spark.query.reading import NODE, Bounds, Reading, Starts, properties, reach
 from omnigraph.spark.query.relations import How, Relation
-from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, columns_of
+from omnigraph.spark.query.scans import SOURCE, TARGET, columns_of
 from omnigraph.store.tables.pinned import KEY
 
 _UNKNOWN = float("inf")
@@ -34,9 +34,18 @@ def expand(reading: Reading, match: Match, step: Expand, live: Live) -> Match:
     else:
         relation, layout = _reach(reading, match, step, end)
     if needs_nodes:
-        relation, layout = _meet(reading, match, step, relation, layout, live)
+        relation, layout = meet(reading, match, step, relation, layout, live)
     estimate = reading.facts.estimate(step, match.estimate)
-    return match.holding(relation, layout, live, most=_UNKNOWN, estimate=estimate)
+    return match.holding(relation, layout, live, most=_most(reading, match, step), estimate=estimate)
+
+
+def _most(reading: Reading, match: Match, step: Expand) -> float:
+    """Return how many rows a traversal makes at most: every row with every edge, or with every node."""
+    edges = reading.walked_rows(reading.facts.catalog.edges[step.edge], step.direction)
+    if (step.min_hops, step.max_hops) != (1, 1):
+        return match.most * reading.facts.node_count(step.destination_type)
+    # Each edge is met from where it begins, once.
+    return edges if match.whole is not None and match.whole.variable == step.source else match.most * edges
 
 
 def _hop(reading: Reading, match: Match, step: Expand, end: Layout, live: Live) -> tuple[Relation, Layout]:
@@ -71,21 +80,30 @@ def _reach(reading: Reading, match: Match, step: Expand, end: Layout) -> tuple[R
     match, rows = reading.rows(match)
     bounds = Bounds(min_hops=step.min_hops, max_hops=step.max_hops, is_backward=step.is_backward)
     if reading.walked_rows(edge, step.direction) <= reading.sizes.local_edges:
-        edges = EdgesTask(table=reading.tables.parts(edge), direction=step.direction, kept=Layout())
-        walk = WalkTask(edges=edges, bounds=bounds, layout=match.layout, source=step.source, end=end)
+        edges = reading.edges_task(edge, step.direction)
+        walk = WalkTask(
+            edges=(edges,), bounds=bounds, layout=match.layout, source=step.source, end=end, given=reading.given
+        )
         return rows.map(walk), match.layout.plus(end)
     source = match.layout.name(step.source)
-    starts = rows.select({START: source}).distinct([START])
+    starts = Starts(rows=rows.select({source: source}).distinct([source]), node=source, keys=(source,))
     pairs = reading.pairs(edge, step.direction)
     by_hop = reading.sizes.build(_UNKNOWN, _UNKNOWN, reading.walked_rows(edge, step.direction))
-    found = reach(starts, pairs, bounds, by_hop)
-    found = found.select({START: START, **{name: NODE for name, _ in end.columns.values()}})
+    return join_reached(reading, match, rows, starts, reach(starts, pairs, bounds, by_hop), end)
+
+
+def join_reached(
+    reading: Reading, match: Match, rows: Relation, starts: Starts, found: Relation, end: Layout
+) -> tuple[Relation, Layout]:
+    """Join every row with what its start reaches."""
+    found = found.select({**{name: name for name in starts.keys}, **{name: NODE for name, _ in end.columns.values()}})
     build = reading.sizes.build(match.most, match.estimate, _UNKNOWN)
-    return rows.join(found, {source: START}, how="inner", build=build), match.layout.plus(end)
+    on = {name: name for name in starts.keys}
+    return rows.join(found, on, how="inner", build=build, nulls=starts.nulls), match.layout.plus(end)
 
 
-def _meet(
-    reading: Reading, match: Match, step: Expand, relation: Relation, layout: Layout, live: Live
+def meet(
+    reading: Reading, match: Match, step: Expand | Walk, relation: Relation, layout: Layout, live: Live
 ) -> tuple[Relation, Layout]:
     """Join with the nodes that were reached: they must pass, or their properties are wanted."""
     wanted = properties(step.destination, live)
@@ -173,4 +191,4 @@ def _sums(reading: Reading, step: CountExpand) -> tuple[Relation, str]:
     """Return for every node that reaches anything how much it is."""
     counted, weights = _counted(reading, step)
     into = reading.names.fresh()
-    return counted.total(SOURCE, weights, into), into
+    return counted.total([SOURCE], weights, into), into

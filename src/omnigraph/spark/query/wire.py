@@ -19,16 +19,23 @@ from omnigraph.ir.model import ReadPlan
 from omnigraph.records import record
 
 # Type of ours, and the type of the same width in which its bits travel.
-_SAME_BITS = {pa.uint64(): pa.int64(), pa.date32(): pa.int32(), pa.date64(): pa.int64()}
+# Floats travel so as well: Spark takes every NaN, and both zeros, for the same where it compares.
+_SAME_BITS = {
+    pa.uint64(): pa.int64(),
+    pa.date32(): pa.int32(),
+    pa.date64(): pa.int64(),
+    pa.float32(): pa.int32(),
+    pa.float64(): pa.int64(),
+}
+# Spark has no such numbers, and a column that is NULL throughout has to have a type.
+_WIDER = {pa.uint32(): pa.int64(), pa.null(): pa.bool_()}
 
 
 def wire_type(of: pa.DataType) -> pa.DataType:
     """Return the type in which values of a type travel."""
     if _is_list(of):
         return pa.list_(pa.field("element", wire_type(of.value_type), nullable=True))
-    if of == pa.uint32():
-        return pa.int64()
-    return _SAME_BITS.get(of, of)
+    return _WIDER.get(of) or _SAME_BITS.get(of, of)
 
 
 def wire_schema(of: pa.Schema) -> pa.Schema:
@@ -60,6 +67,8 @@ def from_wire(values: pa.Array, of: pa.DataType) -> pa.Array:
         return lists.cast(of)
     if of in _SAME_BITS:
         return values.view(of)
+    if pa.types.is_null(of):
+        return pa.nulls(len(values))
     return values.cast(of) if values.type != of else values
 
 

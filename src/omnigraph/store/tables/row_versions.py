@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,38 @@ def run_versions(raw: bytes) -> Iterator[int]:
     for field, run in _fields(raw):
         if field == _RUN and isinstance(run, bytes):
             yield next((value for name, value in _fields(run) if name == _VERSION and isinstance(value, int)), 0)
+
+
+class ChangeBounds(NamedTuple):
+    """What a fragment says of its rows: the version that none was created before, and that none was changed after."""
+
+    created: int
+    changed: int
+
+    @property
+    def is_insert(self) -> bool:
+        """Whether one version brought all rows, so that nothing stood in their place before."""
+        return self.created == self.changed
+
+
+def change_bounds(metadata: FragmentMetadata, newest: int) -> ChangeBounds:
+    """Return the versions between which the rows of a fragment were created and changed.
+
+    Args:
+        metadata: the fragment.
+        newest: the version of the table, which bounds what the fragment does not say.
+    """
+    created = _inline_versions(metadata.created_at_version_meta)
+    changed = _inline_versions(metadata.last_updated_at_version_meta)
+    return ChangeBounds(min(created, default=0), max(changed, default=newest))
+
+
+def _inline_versions(meta: RowDatasetVersionMeta | None) -> list[int]:
+    match None if meta is None else json.loads(meta.json()):
+        case {"inline": list(numbers)}:
+            return list(run_versions(bytes(numbers)))
+        case _:
+            return []
 
 
 def _long_inline(meta: RowDatasetVersionMeta | None) -> bytes | None:

@@ -44,6 +44,10 @@ class WriteKind(StrEnum):
     RECOVERY = "recovery"
 
 
+# What a commit may say of how it came about; the first one of a graph has no writer.
+OPERATIONS = ("init", *(kind.value for kind in WriteKind))
+
+
 class RebaseRule(StrEnum):
     """What a writer does when a table it wrote or read has moved since its base."""
 

@@ -266,5 +266,5 @@ def test_type_that_the_branch_does_not_have_is_refused(graph, tmp_path):
         catalog = other.catalog()
     (tmp_path / "c.jsonl").write_text('{"type":"City","data":{"name":"Rome"}}\n')
     branch_writer = graph.store.branch_writer(BranchName(MAIN))
-    with pytest.raises(TypeMissingError, match="does not exist at this snapshot"):
+    with pytest.raises(TypeMissingError, match="was not found"):
         load(branch_writer, catalog, [str(tmp_path / "c.jsonl")], "append")

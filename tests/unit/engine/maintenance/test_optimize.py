@@ -52,6 +52,7 @@ def test_a_run_compacts_and_indexes_and_the_next_one_finds_nothing_to_do(session
     assert (done.fragments_before, done.fragments_after, done.fragments_removed) == (6, 1, 6)
     assert {index.column for index in done.indexes if index.action == "built"} == {"id", "name", "bio", "age"}
     assert done.to_json()["pending_indexes"] == [{"property": "face", "reason": "no vectors"}]
+    assert [(index.column, index.reason) for index in done.pending_indexes] == [("face", "no vectors")]
     fragments, covered = coverage(session)
     assert fragments == 1
     assert all(covered.values())

@@ -8,6 +8,7 @@ from tests.session_graph import commit_ids, create_graph, open_session, read_gra
 from omnigraph.engine.mutate import run_mutation
 from omnigraph.errors import (
     ConstraintViolationError,
+    EntityChangedError,
     ExpectedVersionMismatchError,
     PreconditionFailedError,
     SchemaMovedError,
@@ -146,3 +147,29 @@ def test_result_tells_what_it_cost_and_where_it_is(session):
     assert (done.commit.actor, done.commit.operation) == ("me", "insert")
     assert done.cost.total_calls > 0
     assert session.mutate('query q() { delete Team where code = "t" }').commit.operation == "mutate"
+
+
+GUARDED = 'update Person set { age: 50 } where name = "Ann" if version = "?"'
+
+
+def test_a_guarded_update_is_lost_to_a_write_that_came_between(session):
+    """It is run again on the newer state, where its row is at another version."""
+    body = GUARDED.replace("?", version_of(session, "Ann"))
+    with pytest.raises(EntityChangedError) as caught:
+        mutate_overtaken(session, body, 'update Person set { age: 9 } where name = "Ann"', history=session.store.refs)
+    assert caught.value.details.actual == version_of(session, "Ann")
+    assert read_graph(session)["node:Person"]["Ann"]["age"] == 9
+
+
+def test_a_guarded_update_goes_on_after_a_write_of_another_row(session):
+    body = GUARDED.replace("?", version_of(session, "Ann"))
+    mutate_overtaken(session, body, 'update Person set { age: 9 } where name = "Bo"', history=session.store.refs)
+    assert read_graph(session)["node:Person"]["Ann"]["age"] == 50
+    assert read_graph(session)["node:Person"]["Bo"]["age"] == 9
+
+
+def version_of(session, name):
+    """Return the commit that last changed a person."""
+    text = "query q($n: String) { match { $p: Person { name: $n } } return { version($p) as v } }"
+    (row,) = session.query(text, {"n": name}).to_arrow().to_pylist()
+    return row["v"]

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.engine.query.graphs import open_ring
 
 from omnigraph.engine.query.options import QueryOptions
+from omnigraph.errors import WrongQueryKindError
 
 BODY = (
     "query friends($n: String) { match { $p: Person { name: $n }  $p knows $f"
@@ -63,3 +64,72 @@ def test_a_literal_cannot_break_the_lines_of_a_plan(session):
     shown = session.explain(body).describe()
     assert "\x1b" not in shown
     assert len(shown.splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "labels"),
+    [
+        (
+            "match { $p: Person optional { $p memberOf $t } } return { $p.name, $t.code }",
+            ["optional join $t", "expand"],
+        ),
+        ("match { $p: Person exists { $p knows $f } or $p.age > 3 } return { $p.name }", ["exists on $p", "filter"]),
+        ("match { $p: Person } return { $p.name, count { $p knows $_ } as n }", ["count on $p", "return p.name, n"]),
+        ("match { $p: Person not { $p knows $f } } return { $p.name }", ["anti-join on $p"]),
+        ("match { each $i in [1, 2] $p: Person $p.age = $i } return { $p.name }", ["each $i in [1, 2]"]),
+        ("match { $p: Person $p knows{1,3} $f } return { $f.name }", ["expand $p -Knows{1,3}-> $f"]),
+        (
+            "match { $p: Person path $w: $p knows{1,3} $f } return { length($w) as n }",
+            ["walk path $w: $p -Knows{1,3}->"],
+        ),
+        ("match { $p: Person $p.age + 1 > 3 } return { $p.age + 1 as n }", ["scan $p: Person where", "return n"]),
+        (
+            "match { $p: Person } with { $p, $p.age as a } order { a } limit 3 match { $p knows $f } return { $f }",
+            ["with: order by", "keep $p, a", "expand $p", "return f"],
+        ),
+        (
+            "match { $p: Person } with { $p.age as a, count(*) as n } having n > 0 return { n }",
+            ["with: group by $p.age", "having"],
+        ),
+        ("match { $p: Person } return distinct { $p.age } order { $p.age } offset 1 limit 2", ["distinct", "offset 1"]),
+        (
+            "match { $p: Person } return { $p.name as n } union match { $t: Team } return { $t.code } order { n }",
+            ["first read of a union", "scan $t: Team", "union: keep", "order by"],
+        ),
+        (
+            "match { $p: Person } return { $p.name as n } union all match { $t: Team } return { $t.code }",
+            ["first read of a union", "union all: keep"],
+        ),
+        ("match { $p: Person } return { $p.name } order { $p.name } limit 2 per { $p.age }", ["per $p.age", "limit 2"]),
+        ("match { $p: Person version($p) = version($p) } return { $p.name }", ["version($p)"]),
+    ],
+)
+def test_every_construct_is_a_step_with_expected_and_actual_rows(session, body, labels):
+    found = session.explain(f"query q() {{ {body} }}", run=True)
+    steps = found.to_json()["steps"]
+    shown = "\n".join(step["step"] for step in steps)
+    assert [label for label in labels if label not in shown] == []
+    assert all(label in found.describe() for label in labels)
+    assert all("estimated_rows" in step for step in steps)
+    # What a block answers by looking at neighbours alone runs no step inside it.
+    assert all("rows" in step for step in steps if step["depth"] == 0)
+
+
+def test_a_stage_shows_what_it_hands_on(session):
+    body = "match { $p: Person } with { $p } order { $p.name } limit 3 match { $p knows $f } return { $f.name }"
+    steps = session.explain(f"query q() {{ {body} }}", run=True).to_json()["steps"]
+    (handed,) = [step for step in steps if step["step"].startswith("with:")]
+    assert (handed["estimated_rows"], handed["rows"]) == (3, 3)
+
+
+def test_a_mutation_is_explained_and_not_run(session):
+    before = session.snapshot().state.head.commit
+    text = "query q() { match { $p: Person $p knows $f } update $p set { age: 1 } delete $f return { $p.name } }"
+    found = session.explain(text)
+    assert found.describe().splitlines()[0] == "mutation q"
+    shown = [step["step"] for step in found.to_json()["steps"]]
+    assert shown[0].startswith("scan $p: Person")
+    assert shown[-3:] == ["update node $p: Person set age = 1", "delete $f: Person", "return p.name"]
+    assert session.snapshot().state.head.commit == before
+    with pytest.raises(WrongQueryKindError):
+        session.explain(text, run=True)

@@ -59,6 +59,29 @@ class TestJson:
         assert '      "tags": []\n' in text
 
 
+PATH = pa.struct([("nodes", pa.list_(TEXT)), ("edges", pa.list_(TEXT))])
+WALKED = ("w", PATH, [{"nodes": ["a", "b"], "edges": ["e"]}, None])
+
+
+class TestPaths:
+    """A path is the one value with named parts."""
+
+    def test_json_has_an_object_of_its_nodes_and_edges(self):
+        document = result_of(WALKED).to_json()
+        assert json.loads(document)["rows"] == [{"w": {"nodes": ["a", "b"], "edges": ["e"]}}, {"w": None}]
+        assert '      "w": {\n        "nodes": [\n          "a",\n          "b"\n        ],\n' in document
+
+    def test_lines_and_cells_hold_it_as_compact_json(self):
+        compact = '{"nodes":["a","b"],"edges":["e"]}'
+        assert result_of(WALKED).to_jsonl().splitlines()[1:] == [f'{{"w":{compact}}}', '{"w":null}']
+        assert result_of(WALKED).to_kv().splitlines()[2] == f"w: {compact}"
+        assert result_of(WALKED).to_table().splitlines()[3].rstrip() == compact
+        assert list(csv.reader(io.StringIO(result_of(WALKED).to_csv()))) == [["w"], [compact], ["null"]]
+
+    def test_python_gets_a_dictionary(self):
+        assert result_of(WALKED).rows() == [{"w": {"nodes": ["a", "b"], "edges": ["e"]}}, {"w": None}]
+
+
 class TestJsonl:
     def test_metadata_comes_first_and_rows_are_compact(self):
         assert result_of(*PEOPLE, info=AT_COMMIT).to_jsonl() == (

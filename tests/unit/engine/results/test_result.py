@@ -82,7 +82,7 @@ class TestShape:
         assert repr(found) == "<Result of q: 2 rows, columns (n: int32)>"
 
     def test_print_shows_the_first_rows_as_a_table(self):
-        assert str(result_of(("n", I32, [1]))) == "1 rows from branch main via q\nn\n-\n1"
+        assert str(result_of(("n", I32, [1]))) == "1 row from branch main via q\nn\n-\n1"
         lines = str(result_of(("n", I32, list(range(60))))).splitlines()
         assert lines[-2:] == ["49", "… and 10 more rows"]
         assert len(lines) == 54

@@ -93,13 +93,13 @@ class TestEncodings:
         assert one(of, value).to_csv() == f"v\n{quoted}\n"
 
     def test_kv(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
-        assert one(of, value).to_kv() == f"1 rows from branch main via q\nrow 1\nv: {in_cell}\n"
+        assert one(of, value).to_kv() == f"1 row from branch main via q\nrow 1\nv: {in_cell}\n"
 
     def test_table(self, of: pa.DataType, value: Any, in_json: str, in_cell: str):
         # The light bulb is two columns wide.
         width = max(1, len(in_cell) + in_cell.count("💡"))
         lines = [f"v{' ' * (width - 1)}", "-" * width, in_cell or " "]
-        assert one(of, value).to_table() == "\n".join(["1 rows from branch main via q", *lines, ""])
+        assert one(of, value).to_table() == "\n".join(["1 row from branch main via q", *lines, ""])
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,20 @@ SEARCHES = {
     "fuzzy": 'match { $d: Doc  not { $d cites $e  fuzzy($e.title, "x") } } return { $d.slug }',
     "search": 'match { $d: Doc  search($d.title, "x") } return { count($d) as n }',
 }
+# Wherever the second edition lets a construct stand.
+HIDDEN = {
+    "path": "match { $d: Doc  path $w: $d cites{1,3} $e } return { length($w) as n }",
+    "path in optional": "match { $d: Doc  optional { path all $w: $d cites $e } } return { nodes($w) as n }",
+    "path in a later stage": "match { $d: Doc } with { $d } match { path $w: $d cites $e } return { $w }",
+    "search in a block": 'match { $d: Doc  count { $d cites $e  search($e.title, "x") } > 1 } return { $d.slug }',
+    "search in or": 'match { $d: Doc  search($d.title, "x") or $d.slug = "a" } return { $d.slug }',
+    "search in return": 'match { $d: Doc } return { $d.slug, search($d.title, "x") as found, 1 + 1 as two }',
+    "search in an aggregate": 'match { $d: Doc } return { count($d where search($d.title, "x")) as n }',
+    "fuzzy in a union": """match { $d: Doc } return { $d.slug as s }
+        union match { $d: Doc  fuzzy($d.title, "x") } return { $d.slug as s }""",
+    "match_text in optional": """match { $d: Doc  optional { $d cites $e  match_text($e.title, "x") } }
+        return { $d.slug, $e.slug as cited }""",
+}
 
 
 def test_values_of_every_type_come_back_as_they_were():
@@ -66,6 +80,18 @@ def test_search_is_refused_by_name_before_spark_is_touched(function, tmp_path):
             with pytest.raises(SparkUnsupportedError, match=f"^{function} does not run on Spark") as refused:
                 run(session, f"query q() {{ {SEARCHES[function]} }}", spark=_Untouchable())
     assert refused.value.details.value == function
+    assert refused.value.hint == "use the local engine"
+
+
+@pytest.mark.parametrize("place", HIDDEN)
+def test_construct_is_refused_by_name_wherever_it_stands(place, tmp_path):
+    create_graph(tmp_path / "graph", SCHEMA)
+    construct = place.split()[0]
+    with open_session(tmp_path / "graph") as session:
+        for run in (query, frame):
+            with pytest.raises(SparkUnsupportedError, match=f"^{construct} does not run on Spark") as refused:
+                run(session, f"query q() {{ {HIDDEN[place]} }}", spark=_Untouchable())
+    assert refused.value.details.value == construct
     assert refused.value.hint == "use the local engine"
 
 

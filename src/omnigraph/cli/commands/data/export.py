@@ -19,8 +19,16 @@ from omnigraph.cli.engines import (
 )
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, AtSnapshot, ReadBranch, Store, Types, Uri, expand_options, refuse_two_states
-from omnigraph.cli.output import LineBuffer, choose_output, counted
+from omnigraph.cli.options import (
+    AsJson,
+    AtSnapshot,
+    GraphOptions,
+    ReadBranch,
+    Types,
+    expand_options,
+    refuse_two_states,
+)
+from omnigraph.cli.output import LineBuffer, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.export import ExportFormat, ExportProgress, ExportResult
 from omnigraph.engine.export.options import Progress
@@ -28,6 +36,7 @@ from omnigraph.operations import Attachments
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExportRequest, ExportStreamRequest
 from omnigraph.records import record
+from omnigraph.values.counts import counted
 
 app = new_app()
 
@@ -85,7 +94,7 @@ class ExportReport:
 @expand_options
 def export(
     *,
-    uri: Uri = None,
+    graph: GraphOptions,
     to: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +104,6 @@ def export(
     form: Annotated[FileFormat | None, typer.Option("--format", help="The file format; jsonl by default.")] = None,
     types: Types = None,
     spark_options: SparkOptions,
-    store: Store = None,
     branch: ReadBranch = None,
     snapshot: AtSnapshot = None,
     as_json: AsJson = False,
@@ -106,7 +114,7 @@ def export(
     gets its own folder, and a manifest written last marks the export as complete; `load --data FOLDER` reads it.
     With --engine spark or a Spark setting, executors write the files.
     """
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     output = choose_output(as_json=as_json)
     request = spark_options.request()
     choice = choose_plainly(request)

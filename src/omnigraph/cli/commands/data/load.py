@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -25,18 +26,17 @@ from omnigraph.cli.engines import (
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Branch,
+    CommitOptions,
     ConflictRule,
     Consent,
+    GraphOptions,
     OnConflict,
     Quiet,
-    Store,
-    Uri,
     expand_options,
 )
-from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.load import LoadMode, LoadProgress, LoadResult, LoadSettings, Source
 from omnigraph.engine.load.sources import STDIN, expand_sources
@@ -47,6 +47,7 @@ from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.writes import LoadRequest
 from omnigraph.records import record
 from omnigraph.values import BranchName
+from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.spark.runner import TaskCount
@@ -107,7 +108,7 @@ class LoadOrder:
     sources: Sequence[Source]
     mode: LoadMode
     branch: str
-    actor: str | None
+    commit: CommitOptions
     on_conflict: Literal["rerun", "refuse"]
     errors_to: str | None
     patch: bool
@@ -178,7 +179,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
             mode=order.mode,
             patch=order.patch,
             branch=order.branch,
-            actor=order.actor,
+            **order.commit.to_fields(),
             on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             settings=LoadSettings(check_sums=order.check_sums),
@@ -208,7 +209,7 @@ def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, s
             order.mode,
             spark=spark,
             branch=order.branch,
-            actor=order.actor,
+            **order.commit.to_fields(),
             on_conflict=order.on_conflict,
             errors_to=order.errors_to,
             progress=None if bar is None else bar.show,
@@ -242,7 +243,7 @@ class Mode(StrEnum):
 @expand_options
 def load(  # noqa: PLR0913 - one parameter per option
     *,
-    uri: Uri = None,
+    graph: GraphOptions,
     mode: Annotated[
         Mode,
         typer.Option(
@@ -289,14 +290,13 @@ def load(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     spark_options: SparkOptions,
-    store: Store = None,
     branch: Branch = "main",
     base: Annotated[
         str | None,
         typer.Option("--from", metavar="BRANCH", help="Create the branch from this one if it does not exist."),
     ] = None,
     on_conflict: OnConflict = ConflictRule.RERUN,
-    actor: Actor = None,
+    commit: CommitOptions,
     yes: Consent = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -308,7 +308,7 @@ def load(  # noqa: PLR0913 - one parameter per option
     loaded on Spark if it is installed. Exits with code 2 if a row is invalid or breaks a rule, 3 if a row already
     exists or --on-conflict refuse meets a conflict.
     """
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     if mode is Mode.OVERWRITE:
         ask_consent("load --mode overwrite", address, is_given=yes, as_json=as_json)
     sources = read_sources(data or (), table or (), column or ())
@@ -316,7 +316,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         sources=sources,
         mode=mode.value,
         branch=branch,
-        actor=actor,
+        commit=commit,
         on_conflict=on_conflict.value,
         errors_to=errors_to,
         patch=patch,
@@ -326,7 +326,7 @@ def load(  # noqa: PLR0913 - one parameter per option
     )
     echo_target("load", address, is_quiet=quiet)
     with open_graph(address) as backend:
-        is_created = base is not None and _create_branch(backend, branch, base, actor)
+        is_created = base is not None and _create_branch(backend, branch, base, commit.actor)
         result, choice = run_load(backend, order, shows_bar=not as_json and sys.stderr.isatty())
     document = {
         "uri": address,
@@ -373,7 +373,25 @@ def read_sources(data: Sequence[str], tables: Sequence[str], columns: Sequence[s
         if not (equals and owner and path):
             raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
         sources.append(Source(path=path, type_name=owner, columns=mapped.get(owner, {})))
+    _refuse_unused(mapped, sources)
     return sources
+
+
+def _refuse_unused(mapped: Mapping[str, Mapping[str, str]], sources: Sequence[Source]) -> None:
+    """Refuse columns of a type that no file with columns is given for."""
+    tabular = [source for source in sources if not (source.path == STDIN or source.is_jsonl)]
+    known = [source.type_name or source.stem for source in tabular]
+    for owner, columns in mapped.items():
+        if owner in known:
+            continue
+        value = f"{owner}.{next(iter(columns))}"
+        if not tabular:
+            message, hint = "only CSV and Parquet files have columns", "leave --column out: JSONL names the properties"
+        else:
+            near = difflib.get_close_matches(owner, known, n=1)
+            message = f"no CSV or Parquet file of type '{owner}' is given"
+            hint = f"did you mean '{near[0]}'?" if near else f"give it with --table {owner}=FILE"
+        raise usage_error(f"--column {value}: {message}", value=value, expected="a column of a file", hint=hint)
 
 
 def read_clusters(texts: Sequence[str]) -> ClusterBy | None:

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.cli.files import InputFile, read_input, refuse_second_stdin
-from omnigraph.cli.graphs import consents, open_graph
+from omnigraph.cli.graphs import consents, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Branch,
+    CommitOptions,
     ConflictRule,
+    GraphOptions,
     IfCommit,
     MaxAffected,
     OnConflict,
@@ -24,12 +25,13 @@ from omnigraph.cli.options import (
     QueryFile,
     QueryName,
     QueryText,
-    Store,
+    expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import AffectedLimitError, LimitExceeded, QueryParameterError
 from omnigraph.operations.writes import MutateRequest
+from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -93,20 +95,21 @@ app = new_app()
 
 
 @app.command()
+@expand_options
 def mutate(  # noqa: PLR0913 - one parameter per option
     *,
-    name: QueryName = None,
+    graph: GraphOptions,
+    query_name: QueryName = None,
     query_path: QueryFile = None,
     query_text: QueryText = None,
     params: Params = None,
     params_path: ParamsFile = None,
     param: Param = None,
-    store: Store = None,
     branch: Branch = "main",
     expected_head: IfCommit = None,
     on_conflict: OnConflict = ConflictRule.RERUN,
     max_affected: MaxAffected = None,
-    actor: Actor = None,
+    commit: CommitOptions,
     as_json: AsJson = False,
 ) -> int:
     """Insert, update and delete rows with a query, in a single atomic commit.
@@ -116,29 +119,29 @@ def mutate(  # noqa: PLR0913 - one parameter per option
     than 10,000.
     """
     refuse_second_stdin([path for path in (query_path, params_path) if path is not None])
-    source = read_query(query_path, query_text, name)
+    source = read_query(query_path, query_text, query_name)
     given = read_params(params, params_path, param or ())
-    with open_graph(store) as backend:
+    with open_graph(graph_address(graph)) as backend:
         request = MutateRequest(
             text=source.data,
             params=given,
-            name=name,
+            name=query_name,
             params_form="strict",
             branch=branch,
-            actor=actor,
+            **commit.to_fields(),
             expected_head=expected_head,
             on_conflict=on_conflict.value,
             max_affected=max_affected,
             source_name=source.name,
         )
-        result = _execute(backend, request, asks=max_affected is None and not as_json)
+        result = backend.execute(request) if as_json else execute_asking(backend, request)
     show_mutation(result, as_json=as_json)
     return 0
 
 
-def _execute(backend: Backend, request: MutateRequest, *, asks: bool) -> MutationResult:
-    """Run a mutation; on a terminal, ask before it changes very many entities."""
-    if not asks or not (sys.stdin.isatty() and sys.stderr.isatty()):
+def execute_asking(backend: Backend, request: MutateRequest) -> MutationResult:
+    """Run a mutation; on a terminal, ask before it changes very many entities, unless it says how many it may."""
+    if request.max_affected is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return backend.execute(request)
     try:
         return backend.execute(replace(request, max_affected=_ASKED_ABOVE))
@@ -152,7 +155,7 @@ def _execute(backend: Backend, request: MutateRequest, *, asks: bool) -> Mutatio
 
 def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     """Show what a mutation did."""
-    counts = f"{result.affected_nodes} nodes, {result.affected_edges} edges"
+    counts = f"{counted(result.affected_nodes, 'node')}, {counted(result.affected_edges, 'edge')}"
     lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
     if result.actor is not None:
         lines.append(f"actor_id: {result.actor}")

@@ -18,12 +18,13 @@ from omnigraph.cli.engines import (
     open_spark,
 )
 from omnigraph.cli.files import refuse_second_stdin
-from omnigraph.cli.graphs import open_graph
+from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import operator_config
 from omnigraph.cli.options import (
     AsJson,
     AtSnapshot,
+    GraphOptions,
     Param,
     Params,
     ParamsFile,
@@ -31,7 +32,6 @@ from omnigraph.cli.options import (
     QueryName,
     QueryText,
     ReadBranch,
-    Store,
     expand_options,
     refuse_two_states,
 )
@@ -73,13 +73,12 @@ TraversalMode = Annotated[
 class ReadOptions:
     """The options of a command that reads a graph by a query."""
 
-    name: QueryName = None
+    query_name: QueryName = None
     query_path: QueryFile = None
     query_text: QueryText = None
     params: Params = None
     params_path: ParamsFile = None
     param: Param = None
-    store: Store = None
     branch: ReadBranch = None
     snapshot: AtSnapshot = None
     limit_rows: RowLimit = None
@@ -97,11 +96,11 @@ class ReadOptions:
         """
         refuse_two_states(self.branch, self.snapshot)
         refuse_second_stdin([path for path in (self.query_path, self.params_path) if path is not None])
-        source = read_query(self.query_path, self.query_text, self.name)
+        source = read_query(self.query_path, self.query_text, self.query_name)
         return QueryRequest(
             text=source.data,
             params=read_params(self.params, self.params_path, self.param or ()),
-            name=self.name,
+            name=self.query_name,
             params_form="strict",
             branch="main" if self.branch is None else self.branch,
             at=self.snapshot,
@@ -212,6 +211,7 @@ query_app = new_app()
 @expand_options
 def query(
     *,
+    graph: GraphOptions,
     read: ReadOptions,
     spark_options: SparkOptions,
     form: RowFormat = None,
@@ -225,7 +225,7 @@ def query(
     spark = spark_options.request()
     request = read.request()
     chosen = choose_format(as_json=as_json, given=form)
-    with open_graph(read.store, mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         write_result(_run(backend, request, spark), chosen, sys.stdout)
     return 0
 
@@ -246,6 +246,7 @@ explain_app = new_app()
 @expand_options
 def explain(
     *,
+    graph: GraphOptions,
     read: ReadOptions,
     run: Annotated[
         bool, typer.Option("--run", help="Also run the query, and show the rows, calls and time of each step.")
@@ -254,7 +255,7 @@ def explain(
 ) -> int:
     """Show how a query would run, step by step, with the expected rows of each step."""
     request = read.request()
-    with open_graph(read.store, mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         explanation = backend.execute(ExplainRequest.of(request, run=run))
     report = PlainReport(document=explanation.to_json(), lines=explanation.describe().splitlines())
     choose_output(as_json=as_json).show(report)

@@ -7,7 +7,9 @@ from typing import Annotated
 import typer
 
 from omnigraph.cli.files import read_input
+from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
+from omnigraph.cli.options import GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
@@ -16,17 +18,17 @@ init_app = new_app()
 
 
 @init_app.command()
+@expand_options
 def init(
     *,
-    uri: Annotated[
-        str, typer.Argument(metavar="URI", help="Where to create the graph: a path, file:// or s3://bucket/prefix.")
-    ],
+    graph: GraphOptions,
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The schema file; - reads standard input.")],
 ) -> int:
     """Create a graph with an empty table for each type of a schema.
 
     Fails if a graph already exists there; leftovers of a failed attempt do not matter.
     """
+    uri = graph_address(graph)
     source = read_input(schema)
     init_graph(Storage.open(uri), source.data, source_name=source.name)
     choose_output(as_json=False).show(PlainReport(document={"uri": uri}, lines=[f"initialized {uri}"]))

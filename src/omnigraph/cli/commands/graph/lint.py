@@ -12,7 +12,7 @@ from omnigraph.catalog.lint import SchemaFinding, lint_schema
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Store, Uri
+from omnigraph.cli.options import AsJson, GraphOptions, expand_options
 from omnigraph.cli.output import choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind
@@ -121,9 +121,10 @@ class _Schema:
 
 
 @lint_app.command()
+@expand_options
 def lint(
     *,
-    uri: Uri = None,
+    graph: GraphOptions,
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="FILE", help="The schema file; - reads standard input.")
     ] = None,
@@ -131,7 +132,6 @@ def lint(
         list[str] | None,
         typer.Option("--query", metavar="FILE", help="A query file to check against the schema; may be repeated."),
     ] = None,
-    store: Store = None,
     branch: Annotated[
         str | None, typer.Option("--branch", metavar="NAME", help="The branch whose schema to use; main by default.")
     ] = None,
@@ -144,7 +144,7 @@ def lint(
     """
     query_paths = query or []
     refuse_second_stdin([*([] if schema is None else [schema]), *query_paths])
-    found = _of_graph(uri, store, branch) if schema is None else _of_file(schema, uri, store, branch)
+    found = _of_graph(graph, branch) if schema is None else _of_file(schema, graph, branch)
     tree = parse_schema(found.text, found.name)
     catalog = compile_schema(tree)
     report: SchemaLintReport | QueryLintReport
@@ -156,12 +156,12 @@ def lint(
     return Kind.INVALID.exit_code if report.has_errors else 0
 
 
-def _of_file(path: str, uri: str | None, store: str | None, branch: str | None) -> _Schema:
-    graph = uri or store or branch
-    if graph is not None:
+def _of_file(path: str, graph: GraphOptions, branch: str | None) -> _Schema:
+    named = graph.given or branch
+    if named is not None:
         raise usage_error(
             "--schema and a graph cannot be combined",
-            value=graph,
+            value=named,
             expected="--schema or a graph",
             hint="leave out one of them",
         )
@@ -169,8 +169,8 @@ def _of_file(path: str, uri: str | None, store: str | None, branch: str | None) 
     return _Schema(text=read.data, name=read.name, source=SchemaSource(kind="file", location=read.name))
 
 
-def _of_graph(uri: str | None, store: str | None, branch: str | None) -> _Schema:
-    address = graph_address(uri, store)
+def _of_graph(graph: GraphOptions, branch: str | None) -> _Schema:
+    address = graph_address(graph)
     with open_graph(address, mode="read_only") as backend:
         text = backend.execute(ReadStateRequest(branch=branch or MAIN)).state.schema.source
     return _Schema(text=text, name="<schema>", source=SchemaSource(kind="graph", location=address))

@@ -16,8 +16,8 @@ from omnigraph.cli.engines import (
 )
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import AsJson, Branch, Consent, Quiet, Store, Types, Uri, expand_options
-from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.cli.options import AsJson, Branch, Consent, GraphOptions, Message, Quiet, Types, expand_options
+from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.maintenance.cleanup import CleanupResult
 from omnigraph.engine.maintenance.optimize import MANIFEST_KEY, OptimizedTable, OptimizeResult
@@ -28,6 +28,7 @@ from omnigraph.errors import TableDriftError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.txn.claims.store import PendingClaim
+from omnigraph.values.counts import counted
 
 status_app = new_app()
 
@@ -38,11 +39,10 @@ Storage = Annotated[
 
 
 @status_app.command()
-def status(
-    *, uri: Uri = None, store: Store = None, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False
-) -> int:
+@expand_options
+def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = False, as_json: AsJson = False) -> int:
     """Show rows, fragments, index coverage and writes in progress, with advice. Writes nothing."""
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     with open_graph(address, mode="read_only") as backend:
         found = backend.execute(StatusRequest(branch=branch, storage=storage))
     document = {
@@ -90,11 +90,11 @@ optimize_app = new_app()
 @expand_options
 def optimize(
     *,
-    uri: Uri = None,
-    store: Store = None,
+    graph: GraphOptions,
     branch: Branch = "main",
     types: Types = None,
     spark_options: SparkOptions,
+    message: Message = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -105,10 +105,10 @@ def optimize(
     or a Spark setting, executors do the work.
     """
     spark = spark_options.request()
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     echo_target("optimize", address, is_quiet=quiet)
     with open_graph(address) as backend:
-        result = _run(backend, branch, types, spark)
+        result = _run(backend, branch, types or None, message, spark)
     document = {
         "uri": address,
         "branch": result.branch,
@@ -119,13 +119,15 @@ def optimize(
     return 0
 
 
-def _run(backend: LocalBackend, branch: str, types: list[str] | None, spark: SparkRequest) -> OptimizeResult:
+def _run(
+    backend: LocalBackend, branch: str, types: list[str] | None, message: str | None, spark: SparkRequest
+) -> OptimizeResult:
     if not choose_plainly(spark).is_spark:
-        return backend.execute(OptimizeRequest(branch=branch, types=types or None))
+        return backend.execute(OptimizeRequest(branch=branch, types=types, message=message))
     from omnigraph.spark import optimize_on_spark  # noqa: PLC0415 - loaded for the runs that use it
 
     with open_spark(spark, is_short=False) as started:
-        return optimize_on_spark(backend, spark=started, branch=branch, types=types or None)
+        return optimize_on_spark(backend, spark=started, branch=branch, types=types, message=message)
 
 
 def _optimize_lines(result: OptimizeResult) -> Iterator[str]:
@@ -149,18 +151,20 @@ def _done(table: OptimizedTable) -> Iterator[str]:
         if columns:
             indexes = counted(len(columns), "index", "indexes")
             yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
-    if not table.fragments_removed and not made:
+    for index in table.pending_indexes:
+        yield f"index on {index.column} pending ({index.reason})"
+    if not table.fragments_removed and not made and not table.pending_indexes:
         yield "up to date"
 
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw]?)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw])")
 
 
 def parse_duration(text: str) -> int:
-    """Return how many seconds a number with a unit is; without one it is seconds.
+    """Return how many seconds a number with a unit is.
 
-    >>> parse_duration("90"), parse_duration("2h")
+    >>> parse_duration("90s"), parse_duration("2h")
     (90, 7200)
 
     Raises:
@@ -178,17 +182,17 @@ cleanup_app = new_app()
 
 
 @cleanup_app.command()
+@expand_options
 def cleanup(
     *,
-    uri: Uri = None,
-    store: Store = None,
+    graph: GraphOptions,
     keep: Annotated[
         int | None, typer.Option("--keep", metavar="N", min=0, help="Keep the newest N states of every branch.")
     ] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than", metavar="TIME", help="Keep states that were current within this period, such as 30d."
+            "--older-than", metavar="TIME", help="Keep states that were current within this period, such as 12h or 30d."
         ),
     ] = None,
     confirm: Annotated[
@@ -204,7 +208,7 @@ def cleanup(
     every branch, tagged states, and the states that branches started from or could be merged from always stay. A
     removed state can never be read again, though its commit stays listed.
     """
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     older_than_s = None if older_than is None else parse_duration(older_than)
     Retention(keep=keep, older_than_s=older_than_s)
     if confirm:
@@ -248,10 +252,10 @@ _REFUSED = TableDriftError.row.kind.exit_code
 
 
 @repair_app.command()
+@expand_options
 def repair(
     *,
-    uri: Uri = None,
-    store: Store = None,
+    graph: GraphOptions,
     branch: Branch = "main",
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Adopt compactions and end abandoned writes; otherwise change nothing.")
@@ -266,7 +270,7 @@ def repair(
     A compaction changes no rows and needs only --confirm; any other change also needs --force or --discard.
     Exits with code 11 if a change still needs that decision.
     """
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     RepairOrder(confirm=confirm, force=force, discard=discard)
     echo_target("repair", address, is_quiet=quiet)
     with open_graph(address) as backend:

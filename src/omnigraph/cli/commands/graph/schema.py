@@ -12,7 +12,16 @@ from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
-from omnigraph.cli.options import Actor, AllowDataLoss, AsJson, Branch, DesiredSchema, Quiet, Store, Uri
+from omnigraph.cli.options import (
+    AllowDataLoss,
+    AsJson,
+    Branch,
+    CommitOptions,
+    DesiredSchema,
+    GraphOptions,
+    Quiet,
+    expand_options,
+)
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind
@@ -59,14 +68,14 @@ apply_app = new_app()
 
 
 @apply_app.command()
+@expand_options
 def apply(
     *,
-    uri: Uri = None,
+    graph: GraphOptions,
     desired_path: DesiredSchema,
-    store: Store = None,
     branch: Branch = "main",
     allow_data_loss: AllowDataLoss = False,
-    actor: Actor = None,
+    commit: CommitOptions,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -76,7 +85,7 @@ def apply(
     what was dropped. Exits with code 2 if a step is refused or a row breaks an added rule, 3 if another process wrote
     to a table that had to change.
     """
-    address = graph_address(uri, store)
+    address = graph_address(graph)
     desired = read_input(desired_path)
     echo_target("schema apply", address, is_quiet=quiet)
     with open_graph(address) as backend:
@@ -84,7 +93,7 @@ def apply(
             text=desired.data,
             branch=branch,
             allow_data_loss=allow_data_loss,
-            actor=actor,
+            **commit.to_fields(),
             source_name=desired.name,
         )
         result = backend.execute(request)
@@ -141,9 +150,10 @@ class SchemaPlanReport:
 
 
 @plan_app.command()
+@expand_options
 def plan(
     *,
-    uri: Uri = None,
+    graph: GraphOptions,
     accepted_path: Annotated[
         str | None,
         typer.Option(
@@ -151,7 +161,6 @@ def plan(
         ),
     ] = None,
     desired_path: DesiredSchema,
-    store: Store = None,
     branch: Branch = "main",
     allow_data_loss: AllowDataLoss = False,
     as_json: AsJson = False,
@@ -160,13 +169,13 @@ def plan(
 
     Every step is listed, including refused ones. Exits with code 2 if a step is refused.
     """
-    if accepted_path is not None and (uri is not None or store is not None):
+    if accepted_path is not None and graph.given is not None:
         raise usage_error(
             "--from and a graph cannot be combined", expected="one of them", hint="plan from a file or from a graph"
         )
     refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
     if accepted_path is None:
-        address, accepted = _graph_schema(uri, store, branch)
+        address, accepted = _graph_schema(graph, branch)
         desired_file = read_input(desired_path)
         origin, title = {"uri": address}, f"for {address}"
     else:
@@ -181,8 +190,8 @@ def plan(
     return 0 if found.is_supported else Kind.INVALID.exit_code
 
 
-def _graph_schema(uri: str | None, store: str | None, branch: str) -> tuple[str, Catalog]:
-    address = graph_address(uri, store)
+def _graph_schema(graph: GraphOptions, branch: str) -> tuple[str, Catalog]:
+    address = graph_address(graph)
     with open_graph(address, mode="read_only") as backend:
         return address, read_catalog(backend, branch)
 
@@ -191,9 +200,10 @@ show_app = new_app()
 
 
 @show_app.command()
-def show(*, uri: Uri = None, store: Store = None, branch: Branch = "main", as_json: AsJson = False) -> int:
+@expand_options
+def show(*, graph: GraphOptions, branch: Branch = "main", as_json: AsJson = False) -> int:
     """Print the schema of a branch, as it was written."""
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         source = backend.execute(ReadStateRequest(branch=branch)).state.schema.source
     choose_output(as_json=as_json).show(
         PlainReport(document={"schema_source": source}, lines=source.removesuffix("\n").split("\n"))

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.graphs import GraphOptions, ask_consent, echo_target, open_graph
+from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
     Actor,
     AsJson,
+    CommitOptions,
     Consent,
+    GraphOptions,
     IfCommit,
-    Message,
     Quiet,
     Resolve,
     expand_options,
 )
-from omnigraph.cli.output import PlainReport, choose_output, counted
+from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.errors import BranchInUseError, MergeConflict
 from omnigraph.history.merge import MergePreview, MergeResult, TableCounts
 from omnigraph.operations import Backend
@@ -31,6 +32,7 @@ from omnigraph.operations.history import (
     PreviewMergeRequest,
 )
 from omnigraph.txn.branches.status import BranchStatus
+from omnigraph.values.counts import counted
 
 app = new_group(
     "Create, list, merge and delete branches.",
@@ -50,19 +52,19 @@ create_app = new_app()
 @expand_options
 def create(
     *,
+    graph: GraphOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to create.")],
     source: Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch to start from.")] = "main",
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="REF", help="Start from this state: a commit, tag:NAME, BRANCH~N or @TIME."),
     ] = None,
-    graph: GraphOptions,
     actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Create a branch. It shares every row with its source until either is written to."""
-    address = graph.address()
+    address = graph_address(graph)
     echo_target("branch create", address, is_quiet=quiet)
     with open_graph(address) as backend:
         made = backend.execute(CreateBranchRequest(name=name, source=source, at=at, actor=actor))
@@ -82,8 +84,8 @@ delete_app = new_app()
 @expand_options
 def delete(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to delete.")],
     graph: GraphOptions,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch to delete.")],
     actor: Actor = None,
     yes: Consent = False,
     quiet: Quiet = False,
@@ -93,7 +95,7 @@ def delete(
 
     Fails if another branch or a tag depends on it.
     """
-    address = graph.address()
+    address = graph_address(graph)
     ask_consent(f"deleting branch '{name}'", address, is_given=yes, as_json=as_json)
     echo_target("branch delete", address, is_quiet=quiet)
     with open_graph(address) as backend:
@@ -110,17 +112,18 @@ list_app = new_app()
 @expand_options
 def list_branches(
     *,
+    graph: GraphOptions,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show head, parent, commits ahead and behind, and the last actor.")
     ] = False,
-    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
-    """List the branches, main first, then by name."""
-    with open_graph(graph.address(), mode="read_only") as backend:
+    """List the branches by name; with --verbose, JSON holds an object per branch instead of its name."""
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(ListBranchesRequest())
+    found = tuple(sorted(found, key=lambda status: status.name))
     report = PlainReport(
-        document={"branches": [status.to_json() for status in found]},
+        document={"branches": [status.to_json() if verbose else str(status.name) for status in found]},
         lines=[_told(status) if verbose else str(status.name) for status in found],
     )
     choose_output(as_json=as_json).show(report)
@@ -138,8 +141,9 @@ merge_app = new_app()
 
 @merge_app.command()
 @expand_options
-def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
+def merge(
     *,
+    graph: GraphOptions,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
     target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
     resolve: Resolve = None,
@@ -147,10 +151,8 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards, if nothing depends on it.")
     ] = False,
-    message: Message = None,
+    commit: CommitOptions,
     expected_head: IfCommit = None,
-    graph: GraphOptions,
-    actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -159,7 +161,7 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
     Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
     shows them and exits with code 0.
     """
-    address = graph.address()
+    address = graph_address(graph)
     output = choose_output(as_json=as_json)
     if preview:
         with open_graph(address, mode="read_only") as backend:
@@ -172,12 +174,11 @@ def merge(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask 
             source=source,
             target=target,
             resolve=resolve,  # type: ignore[arg-type]  # checked inside
-            actor=actor,
-            message=message,
+            **commit.to_fields(),
             expected_head=expected_head,
         )
         done = backend.execute(request)
-        refusal = _delete(backend, source, actor) if delete_branch else None
+        refusal = _delete(backend, source, commit.actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
     report = PlainReport(
         document={**done.to_json(), "branch_deleted": is_deleted},

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import GraphOptions, open_graph, read_catalog
+from omnigraph.cli.graphs import graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.options import AsJson, Branch, ChangeFilter, expand_options
+from omnigraph.cli.options import AsJson, Branch, ChangeFilter, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.errors import BadValue, FileAccessError
 from omnigraph.history.diff.lines import change_lines
@@ -40,6 +40,7 @@ poll_app = new_app()
 @expand_options
 def poll(
     *,
+    graph: GraphOptions,
     cursor: Annotated[
         str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue where an earlier poll ended.")
     ] = None,
@@ -52,7 +53,6 @@ def poll(
     ] = None,
     branch: Branch = "main",
     only: ChangeFilter,
-    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Show the commits of a branch since a cursor, oldest first, with their changes and the next cursor.
@@ -66,7 +66,7 @@ def poll(
         **only.to_fields(),
         limits=PageLimits() if limit is None else PageLimits(commits=limit),
     )
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         page = backend.execute(request)
         pages = [page]
         while not _is_end(page):
@@ -118,10 +118,10 @@ baseline_app = new_app()
 @expand_options
 def baseline(
     *,
+    graph: GraphOptions,
     out: Annotated[str, typer.Option("--out", metavar="FILE", help="The file to write, as JSONL.")],
     branch: Branch = "main",
     only: ChangeFilter,
-    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Export the state of a branch, with the cursor to follow later changes from.
@@ -129,7 +129,7 @@ def baseline(
     The file is written completely or not at all; a failure leaves an existing file unchanged.
     """
     request = BaselineRequest(branch=branch, **only.to_fields())
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         last = _write(Path(out), backend.execute(request))
     document = last["baseline"]
     lines = [f"{key}: {value}" for key, value in document.items()]

@@ -11,20 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import GraphOptions, echo_target, graph_address, open_graph, read_catalog
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
-    Actor,
     AsJson,
     Branch,
     ChangeFilter,
+    CommitOptions,
+    GraphOptions,
     IfCommit,
     Limit,
-    Message,
     Quiet,
     Resolve,
-    Store,
-    Uri,
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output, write_line
@@ -47,6 +45,7 @@ from omnigraph.operations.history import (
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.values.formats import STORAGE_FORMAT
+from omnigraph.values.temporal import format_datetime
 
 app = new_group(
     "List and show commits, and what they changed.",
@@ -64,10 +63,10 @@ _FILTERS = ("actor", "operation", "type")
 
 
 @list_app.command("list")
+@expand_options
 def list_commits(
     *,
-    uri: Uri = None,
-    store: Store = None,
+    graph: GraphOptions,
     branch: Branch = "main",
     limit: Limit = 20,
     after: Annotated[
@@ -86,7 +85,7 @@ def list_commits(
 ) -> int:
     """List the commits of a branch, newest first."""
     wanted = _filters(filters or [])
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         request = LogRequest(
             branch=branch,
             limit=limit,
@@ -129,14 +128,17 @@ show_app = new_app()
 @expand_options
 def show(
     *,
-    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     graph: GraphOptions,
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit of any branch; times are in microseconds since 1970 (UTC)."""
-    with open_graph(graph.address(), mode="read_only") as backend:
-        document = backend.execute(GetCommitRequest(commit_id=commit_id)).to_json()
-    lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
+    """Show one commit of any branch; times are UTC, in JSON microseconds since 1970."""
+    with open_graph(graph_address(graph), mode="read_only") as backend:
+        found = backend.execute(GetCommitRequest(commit_id=commit_id))
+    document = found.to_json()
+    moments = {"created_at": found.created_at_ms, "published_at": found.published_at_ms}
+    shown = document | {key: format_datetime(moment_ms) for key, moment_ms in moments.items()}
+    lines = [f"{key}: {_text(value)}" for key, value in shown.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
     return 0
 
@@ -152,8 +154,8 @@ changes_app = new_app()
 @expand_options
 def changes(
     *,
-    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     graph: GraphOptions,
+    commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     only: ChangeFilter,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", help="Maximum number of changes per page.")
@@ -170,7 +172,7 @@ def changes(
         **only.to_fields(),
         limits=PageLimits() if limit is None else PageLimits(changes=limit),
     )
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         page = backend.execute(request)
         found, last = list(page.block.changes), page
         while last.next_page_token is not None and page_token is None:
@@ -194,6 +196,7 @@ blame_app = new_app()
 @expand_options
 def blame(
     *,
+    graph: GraphOptions,
     type_name: Annotated[str, typer.Argument(metavar="TYPE", help="The type: Person, node:Person or edge:Knows.")],
     entity_id: Annotated[str, typer.Argument(metavar="ID", help="The entity's id.")],
     branch: Branch = "main",
@@ -201,11 +204,10 @@ def blame(
         str | None, typer.Option("--at", metavar="REF", help="Start at this state: a commit, tag:NAME or @TIME.")
     ] = None,
     limit: Limit = 20,
-    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Show which commits and actors changed which properties of one entity, newest first."""
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
     remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
@@ -227,6 +229,7 @@ diff_app = new_app()
 @expand_options
 def diff(
     *,
+    graph: GraphOptions,
     before: Annotated[
         str, typer.Argument(metavar="BEFORE", help="A state: a branch, a commit, tag:NAME, BRANCH~N or @TIME.")
     ],
@@ -236,12 +239,11 @@ def diff(
     ids: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Only this entity; may be repeated.")
     ] = None,
-    graph: GraphOptions,
     as_json: AsJson = False,
 ) -> int:
     """Show what differs between two states, entity by entity, with the values before and after."""
     request = DiffRequest(before=before, after=after, **only.to_fields(), ids=ids or ())
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(request)
         if as_json:
             document = {"stats": found.stats().to_json()} if stat else found.to_json()
@@ -276,13 +278,12 @@ revert_app = new_app()
 @expand_options
 def revert(
     *,
+    graph: GraphOptions,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit to undo.")],
     branch: Branch = "main",
     resolve: Resolve = None,
-    message: Message = None,
+    commit: CommitOptions,
     expected_head: IfCommit = None,
-    graph: GraphOptions,
-    actor: Actor = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -291,15 +292,14 @@ def revert(
     Rows that later commits changed too are conflicts unless --resolve settles them: ours keeps the rows as they are,
     theirs restores the earlier ones.
     """
-    address = graph.address()
+    address = graph_address(graph)
     echo_target("revert", address, is_quiet=quiet)
     with open_graph(address) as backend:
         request = RevertRequest(
             commit=commit_id,
             branch=branch,
             resolve=resolve,  # type: ignore[arg-type]  # checked inside
-            actor=actor,
-            message=message,
+            **commit.to_fields(),
             expected_head=expected_head,
         )
         done = backend.execute(request)
@@ -313,10 +313,10 @@ snapshot_app = new_app()
 
 
 @snapshot_app.command()
+@expand_options
 def snapshot(
     *,
-    uri: Uri = None,
-    store: Store = None,
+    graph: GraphOptions,
     branch: Branch = "main",
     at: Annotated[
         str | None,
@@ -324,8 +324,8 @@ def snapshot(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show a state of the graph: its commit, and the dataset, version and row count of each type."""
-    with open_graph(graph_address(uri, store), mode="read_only") as backend:
+    """Show a state of the graph: its commit, and the dataset, version and entity count of each type."""
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         state = backend.execute(ReadStateRequest(branch=branch, at=at)).state
     datasets = [_dataset(state.tables[key]) for key in sorted(state.tables)]
     document = {
@@ -342,10 +342,12 @@ def snapshot(
 
 
 def _dataset(entry: TableEntry) -> dict[str, Any]:
+    kind, _, name = entry.table_key.partition(":")
     return {
-        "type_key": entry.table_key,
+        "entity_kind": kind,
+        "type_name": name,
         "dataset_path": entry.pin.location,
-        "dataset_branch": entry.pin.branch,
-        "dataset_version": entry.pin.version,
-        "row_count": entry.row_count,
+        "published_dataset_version": entry.pin.version,
+        "native_dataset_branch": entry.pin.branch,
+        "entity_count": entry.row_count,
     }

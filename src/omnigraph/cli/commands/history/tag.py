@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.graphs import GraphOptions, open_graph
+from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.options import Actor, AsJson, Message, expand_options
+from omnigraph.cli.options import AsJson, CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.operations.history import CreateTagRequest, DeleteTagRequest, ListTagsRequest
 from omnigraph.txn.branches.tags import Tag
@@ -31,18 +31,17 @@ create_app = new_app()
 @expand_options
 def create(
     *,
+    graph: GraphOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The tag to create.")],
     at: Annotated[
         str, typer.Option("--at", metavar="REF", help="The state: a branch, a commit, tag:NAME, BRANCH~N or @TIME.")
     ] = "main",
-    message: Message = None,
-    graph: GraphOptions,
-    actor: Actor = None,
+    commit: CommitOptions,
     as_json: AsJson = False,
 ) -> int:
     """Name a state of the graph. It stays readable until the tag is deleted."""
-    with open_graph(graph.address()) as backend:
-        made = backend.execute(CreateTagRequest(name=name, at=at, actor=actor, message=message))
+    with open_graph(graph_address(graph)) as backend:
+        made = backend.execute(CreateTagRequest(name=name, at=at, **commit.to_fields()))
     report = PlainReport(document=made.to_json(), lines=[f"created tag {made.name} at {made.commit_id}"])
     choose_output(as_json=as_json).show(report)
     return 0
@@ -55,12 +54,12 @@ delete_app = new_app()
 @expand_options
 def delete(
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The tag to delete.")],
     graph: GraphOptions,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The tag to delete.")],
     as_json: AsJson = False,
 ) -> int:
     """Delete a tag. The state it named may then be cleaned up."""
-    with open_graph(graph.address()) as backend:
+    with open_graph(graph_address(graph)) as backend:
         gone = backend.execute(DeleteTagRequest(name=name))
     report = PlainReport(document=gone.to_json(), lines=[f"deleted tag {gone.name}"])
     choose_output(as_json=as_json).show(report)
@@ -74,7 +73,7 @@ list_app = new_app()
 @expand_options
 def list_tags(*, graph: GraphOptions, as_json: AsJson = False) -> int:
     """List the tags by name, with their commits."""
-    with open_graph(graph.address(), mode="read_only") as backend:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(ListTagsRequest())
     report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(_line, found)))
     choose_output(as_json=as_json).show(report)

@@ -14,7 +14,7 @@ from omnigraph.cli.files import read_input
 from omnigraph.cli.graphs import open_graph
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.operator.config import Alias, OperatorConfig, find_named, operator_config
-from omnigraph.cli.options import AsJson, Param, Params, ParamsFile
+from omnigraph.cli.options import AsJson, Message, Param, Params, ParamsFile
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import WrongQueryKindError
 from omnigraph.operations.reads import QueryRequest
@@ -37,6 +37,7 @@ def alias(
     params_path: ParamsFile = None,
     param: Param = None,
     form: RowFormat = None,
+    message: Message = None,
     as_json: AsJson = False,
 ) -> int:
     """Run a query by the short name that it has in the operator config, on the graph set there.
@@ -49,7 +50,11 @@ def alias(
     store, file = _bound(config, chosen)
     given = merge_parameters(chosen, arguments or (), read_params(params, params_path, param or ()))
     if chosen.mutation:
-        return _mutate(config, chosen, store, file, given, as_json=_wants_json(form, as_json=as_json))
+        return _mutate(config, chosen, store, file, given, message=message, as_json=_wants_json(form, as_json=as_json))
+    if message is not None:
+        raise usage_error(
+            f"alias '{name}' reads and makes no commit", value="--message", expected="no --message", hint="leave it out"
+        )
     source = read_input(file)
     form = choose_format(as_json=as_json, given=form, alias=chosen.format)
     with open_graph(store, mode="read_only") as backend:
@@ -105,7 +110,9 @@ def _bound(config: OperatorConfig, alias: Alias) -> tuple[str, str]:
     return find_named(config, "profile", alias.profile or "").storage(), alias.file
 
 
-def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, as_json: bool) -> int:
+def _mutate(
+    config: OperatorConfig, alias: Alias, store: str, file: str, given: Any, *, message: str | None, as_json: bool
+) -> int:
     source, branch = read_input(file), alias.branch or _MAIN
     with open_graph(store) as backend:
         request = MutateRequest(
@@ -115,6 +122,7 @@ def _mutate(config: OperatorConfig, alias: Alias, store: str, file: str, given: 
             params_form="strict",
             branch=branch,
             actor=config.actor,
+            message=message,
             source_name=source.name,
         )
         result = backend.execute(request)

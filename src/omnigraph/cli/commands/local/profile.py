@@ -9,7 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.operator.config import Profile, active_profile, find_named, operator_config
+from omnigraph.cli.operator.config import (
+    STORE_VARIABLE,
+    Profile,
+    active_profile,
+    environment_store,
+    find_named,
+    operator_config,
+)
 from omnigraph.cli.options import AsJson
 from omnigraph.cli.output import choose_output
 from omnigraph.errors import OmnigraphError
@@ -29,7 +36,7 @@ list_app = new_app()
 
 @record
 class ProfileLine:
-    """One profile: ``binding`` is what it names, ``target`` the address that this leads to.
+    """One profile: ``binding`` is the graph as the file writes it, ``target`` the address that this leads to.
 
     A profile names the storage of one graph, so that there is no ``default_graph`` to choose.
     """
@@ -83,7 +90,7 @@ def _describe(profile: Profile, active: str | None) -> ProfileLine:
         error = problem.message
     return ProfileLine(
         name=profile.name,
-        binding=target,
+        binding=profile.binding,
         scope_kind="store" if error is None else "invalid",
         target=target,
         valid=error is None,
@@ -102,6 +109,7 @@ def _line(profile: ProfileLine, widest: int) -> str:
 show_app = new_app()
 
 _DEFAULTS = "(defaults)"
+_ENVIRONMENT = f"({STORE_VARIABLE})"
 _NO_SCOPE = "none"
 
 
@@ -109,7 +117,8 @@ _NO_SCOPE = "none"
 class ProfileReport:
     """What a profile or the defaults lead to, and how rows read from it are written.
 
-    Storage has no ``endpoint``, and holds one graph only; both stay empty for it.
+    Storage is read directly: its ``endpoint`` is the address itself, and it holds one graph, so that there is no
+    ``default_graph`` to choose.
     """
 
     name: str
@@ -124,8 +133,9 @@ class ProfileReport:
         return asdict(self)
 
     def to_lines(self) -> Iterable[str]:
-        """A line per member that says something."""
-        return [f"{name}: {value}" for name, value in asdict(self).items() if value is not None]
+        """A line per member that says something of its own."""
+        shown = {name: value for name, value in asdict(self).items() if name != "endpoint" or value != self.target}
+        return [f"{name}: {value}" for name, value in shown.items() if value is not None]
 
     def to_remarks(self) -> Iterable[str]:
         """Nothing accompanies it."""
@@ -142,13 +152,16 @@ def show(
 ) -> int:
     """Show what a profile resolves to; without one, what commands work on by default."""
     config = operator_config()
+    stored = environment_store() if name is None else None
     wanted = name or active_profile()
     target = config.defaults.store if wanted is None else find_named(config, "profile", wanted).storage()
+    if stored is not None:
+        wanted, target = _ENVIRONMENT, stored
     report = ProfileReport(
         name=wanted or _DEFAULTS,
         scope_kind=_NO_SCOPE if target is None else "store",
         target=target,
-        endpoint=None,
+        endpoint=target,
         default_graph=None,
         output_format=config.defaults.output or "table",
     )

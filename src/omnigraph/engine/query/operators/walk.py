@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +14,11 @@ from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import EntityUnion
 from omnigraph.engine.query.frame import Frame, Mask, Positions, RowIds, distinct, tagged, untagged
 from omnigraph.engine.query.kernels import PATH_TYPE
+from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.expand import passing_destinations
 from omnigraph.engine.query.operators.neighbourhood import Neighbourhood, neighbourhoods
 from omnigraph.engine.query.operators.paths import Allows, PathSearch, id_ranks, listed, shortest_paths
+from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.predicates import read_variables, reads_values
 from omnigraph.engine.query.topology import Adjacency, incident_edges, reach, spread
 from omnigraph.errors import BadValue, QueryRuntimeError
@@ -72,13 +75,13 @@ def walk_rows(context: QueryContext, step: Walk, frames: Iterator[Frame]) -> Ite
 
 
 def _network(context: QueryContext, step: Walk, sources: RowIds, *, is_whole: bool = False) -> _Network:
-    hops = _most_hops(context, step)
+    hops = most_hops(context, step)
     parts = neighbourhoods(context, step.edges, step.direction, sources, hops=hops, is_whole=is_whole)
     adjacency, edges, condition = _joined(context, parts), parts[0].all_edges, step.condition
     if len(parts) > 1:
         edges = np.concatenate([tagged(part.all_edges, number) for number, part in enumerate(parts)])
     is_filtered = condition is None
-    if condition is not None and _is_about_edges(condition, step.edge_variable) and _is_total(condition):
+    if condition is not None and is_about_edges(condition, step.edge_variable) and is_total(condition):
         context.limits.check(_CODE_BYTES * len(edges))
         adjacency = adjacency.restricted(_asked(context, step, Frame(length=len(edges)), edges))
         is_filtered = True
@@ -102,16 +105,35 @@ def _joined(context: QueryContext, parts: tuple[Neighbourhood, ...]) -> Adjacenc
     )
 
 
-def _is_about_edges(condition: Predicate, edge_variable: str | None) -> bool:
+def is_about_edges(condition: Predicate, edge_variable: str | None) -> bool:
+    """Whether the edge is all that the condition of a walk looks at."""
     return read_variables(condition) <= {edge_variable} and not reads_values(condition)
 
 
-def _most_hops(context: QueryContext, step: Walk) -> int:
+class WalkContext(Protocol):
+    """What a walk asks of a run."""
+
+    @property
+    def options(self) -> QueryOptions:
+        """What the caller asked for."""
+
+    @property
+    def limits(self) -> Limits:
+        """What may be held, and for how long."""
+
+
+def most_hops(context: WalkContext, step: Walk) -> int:
+    """Return after how many hops a walk ends."""
     # One hop beyond what is allowed tells whether a walk without a bound has come to its end.
     return context.options.max_hops + 1 if step.max_hops is None else step.max_hops
 
 
-def _check_hops(context: QueryContext, step: Walk, hop: int) -> None:
+def check_hops(context: WalkContext, step: Walk, hop: int) -> None:
+    """Refuse a hop that meets new nodes beyond what the options allow to a walk without a bound.
+
+    Raises:
+        QueryRuntimeError: it is such a hop.
+    """
     most = context.options.max_hops
     if step.max_hops is None and hop > most:
         details = BadValue(what="hops", value=f"more than {most}", expected=f"at most {most}")
@@ -119,7 +141,7 @@ def _check_hops(context: QueryContext, step: Walk, hop: int) -> None:
         raise QueryRuntimeError(message, details=details, hint="give the walk an upper bound, or raise max_hops")
 
 
-def _is_total(condition: Predicate) -> bool:
+def is_total(condition: Predicate) -> bool:
     """Whether a condition never fails, so that it may be asked of edges that no walk comes to."""
     if not isinstance(condition, Condition):
         return True
@@ -149,16 +171,16 @@ def _reached(
             network.adjacency,
             codes,
             step.min_hops,
-            _most_hops(context, step),
+            most_hops(context, step),
             same_type=is_same_type,
             is_backward=step.is_backward,
             check=context.limits.check,
-            on_new_nodes=partial(_check_hops, context, step),
+            on_new_nodes=partial(check_hops, context, step),
         )
         return rows, found, None
 
     allows = partial(_allowed, context, step, network, piece)
-    walk = _ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type)
+    walk = ConditionedWalk(step=step, adjacency=network.adjacency, allows=allows, is_same_type=is_same_type)
     return *walk.run(context, codes), None
 
 
@@ -194,7 +216,7 @@ def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Fram
     search = PathSearch(
         adjacency=network.adjacency,
         min_hops=step.min_hops,
-        max_hops=_most_hops(context, step),
+        max_hops=most_hops(context, step),
         is_same_type=context.catalog.edges[step.edges[0]].is_same_type,
         keeps_all=step.keeps_all_paths,
         allows=partial(_allowed, context, step, network, piece),
@@ -202,7 +224,7 @@ def _path_rows(context: QueryContext, step: Walk, network: _Network, piece: Fram
         edge_ranks=edge_ranks,
         is_wanted=is_wanted,
         check=context.limits.check,
-        on_new_nodes=partial(_check_hops, context, step),
+        on_new_nodes=partial(check_hops, context, step),
         goals=goals,
         backward=backward,
         is_capped=step.max_hops is None,
@@ -240,7 +262,7 @@ def _goals(
 
 
 @record
-class _ConditionedWalk:
+class ConditionedWalk:
     """A walk whose condition is asked of the edges that it comes to, row by row."""
 
     step: Walk
@@ -248,14 +270,14 @@ class _ConditionedWalk:
     allows: Allows
     is_same_type: bool
 
-    def run(self, context: QueryContext, codes: Positions) -> tuple[Positions, Positions]:
+    def run(self, context: WalkContext, codes: Positions) -> tuple[Positions, Positions]:
         """Return every node that a row's node reaches, once per row."""
         step, width = self.step, max(1, self.adjacency.target_count)
         rows, nodes = np.arange(len(codes)), codes
         visited = rows * width + nodes if self.is_same_type else np.zeros(0, dtype=np.int64)
         has_start_loop = np.zeros(len(codes), dtype=np.bool_)
         emitted = [np.zeros(0, dtype=np.int64)]
-        for hop in range(1, (_most_hops(context, step) if self.is_same_type else 1) + 1):
+        for hop in range(1, (most_hops(context, step) if self.is_same_type else 1) + 1):
             if not len(rows):
                 break
             loops, ahead = self._followed(context, rows, nodes)
@@ -266,7 +288,7 @@ class _ConditionedWalk:
                 emitted.append((rows * width + nodes)[has_start_loop[rows]] if step.is_backward else loops)
             ahead = np.setdiff1d(ahead, visited)
             if len(ahead):
-                _check_hops(context, step, hop)
+                check_hops(context, step, hop)
             if hop >= step.min_hops:
                 emitted.append(ahead)
             if self.is_same_type:
@@ -276,7 +298,7 @@ class _ConditionedWalk:
         keys = distinct(np.concatenate(emitted))
         return keys // width, keys % width
 
-    def _followed(self, context: QueryContext, rows: Positions, nodes: Positions) -> tuple[Positions, Positions]:
+    def _followed(self, context: WalkContext, rows: Positions, nodes: Positions) -> tuple[Positions, Positions]:
         """Return the loops at some nodes, and the nodes one hop ahead, both as keys of row and node."""
         width, offsets = max(1, self.adjacency.target_count), self.adjacency.offsets
         ends = np.cumsum(offsets[nodes + 1] - offsets[nodes])

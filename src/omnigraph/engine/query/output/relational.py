@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
 from omnigraph.engine.query.limits import Limits
-from omnigraph.engine.relational import RelationalEngine, RelationalEngines
+from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
     BadValue,
     InternalError,
@@ -103,20 +103,21 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class RelationalKernel:
-    """What runs the texts of one read, on an engine that is taken for the first of them."""
+    """One read's engine, taken with the first text that has to be run."""
 
-    def __init__(self, memory_bytes: int, limits: Limits, engines: RelationalEngines) -> None:
+    def __init__(self, engines: EnginePool, memory_bytes: int, limits: Limits) -> None:
+        self._engines = engines
         self._memory_bytes = memory_bytes
         self._limits = limits
-        self._engines = engines
         self._engine: RelationalEngine | None = None
+        self._has_failed = False
 
-    def close(self, *, has_failed: bool) -> None:
-        """Give the engine back; after a failure it ends."""
+    def close(self) -> None:
+        """Give the engine back; one that a text has failed in may not be as it was, and is ended."""
         engine, self._engine = self._engine, None
         if engine is None:
             return
-        if has_failed:
+        if self._has_failed:
             engine.close()
         else:
             self._engines.give_back(engine)
@@ -171,21 +172,21 @@ class RelationalKernel:
         return self._run(text, rows)
 
     def _run(self, text: str, rows: RowStream) -> pa.Table:
+        if self._engine is None:
+            self._engine = self._engines.take(self._memory_bytes)
         # Rows may come from an earlier stage that is still running: each text has a cursor of its own.
-        cursor = self._open().cursor()
+        cursor = self._engine.connection.cursor()
         try:
             with self._translated(rows):
                 cursor.register("rows", rows.reader())
                 found = cursor.sql(text).to_arrow_table()
+        except BaseException:
+            self._has_failed = True
+            raise
         finally:
             cursor.close()
         self._limits.check(found.nbytes)
         return found
-
-    def _open(self) -> duckdb.DuckDBPyConnection:
-        if self._engine is None:
-            self._engine = self._engines.take(self._memory_bytes)
-        return self._engine.connection
 
     @contextmanager
     def _translated(self, rows: RowStream) -> Iterator[None]:

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from omnigraph.engine.equality import rows_equal
 from omnigraph.errors import InternalError
-from omnigraph.history.diff.equality import rows_equal
 
 TEXTS = pa.list_(pa.field("item", pa.string()))
 VECTOR = pa.list_(pa.field("item", pa.float32()), 2)

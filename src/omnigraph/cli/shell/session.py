@@ -1,0 +1,226 @@
+"""A conversation with a graph: which state is read, and what each input does."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+from omnigraph.catalog import Catalog
+from omnigraph.cli.commands.data.mutate import execute_asking, parameter_value, show_mutation
+from omnigraph.cli.commands.data.query import ResultFormat, write_result
+from omnigraph.cli.graphs import read_catalog
+from omnigraph.cli.output import TextOutput, write_line
+from omnigraph.cli.shell.statements import SOURCE, Statement, show_value
+from omnigraph.cli.usage import usage_error
+from omnigraph.errors import DiagnosticError, OmnigraphError
+from omnigraph.operations.history import ListBranchesRequest
+from omnigraph.operations.local import LocalBackend
+from omnigraph.operations.reads import ExplainRequest, QueryRequest, ReadStateRequest, ResolveRefRequest
+from omnigraph.operations.writes import MutateRequest
+from omnigraph.records import record
+from omnigraph.values import MAIN, BranchName
+
+_NEWEST = "now"
+
+
+@record
+class ShellCommand:
+    """A command of the shell: what it takes, one line about it, and what runs it."""
+
+    takes: str
+    about: str
+    run: Callable[[ShellSession, str], None]
+
+
+@dataclass
+class ShellSession:
+    """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead."""
+
+    backend: LocalBackend
+    branch: str = MAIN
+    as_of: str | None = None
+    actor: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    is_over: bool = False
+
+    @property
+    def place(self) -> str:
+        """What is read, as the prompt shows it."""
+        return self.branch if self.as_of is None else f"{self.branch} as of {self.as_of}"
+
+    def catalog(self) -> Catalog:
+        """Return the schema of what is read, for completion."""
+        return read_catalog(self.backend, self.branch, self.as_of)
+
+    def run(self, text: str) -> None:
+        """Run one input: a command that begins with a colon, or a statement.
+
+        Raises:
+            OmnigraphError: it cannot be run; places are those of the input.
+        """
+        text = text.strip()
+        if not text or text == ";":
+            return
+        if text.startswith(":"):
+            self._command(text)
+            return
+        statement = Statement.of(text, self.params)
+        try:
+            self._execute(statement)
+        except DiagnosticError as problem:
+            raise statement.placed(problem) from problem
+
+    def run_shown(self, text: str) -> int:
+        """Run one input and show the error that it ends with, if any; return its exit code."""
+        try:
+            self.run(text)
+        except OmnigraphError as problem:
+            TextOutput().show_error(problem)
+            return problem.kind.exit_code
+        return 0
+
+    def _execute(self, statement: Statement) -> None:
+        declared = statement.declaration()
+        if not declared.is_mutation:
+            write_result(self.backend.execute(self._query(statement)), ResultFormat.TABLE, self.out)
+            return
+        if self.as_of is not None:
+            raise usage_error(
+                f"the state as of {self.as_of} can only be read",
+                value=self.as_of,
+                expected="the newest state",
+                hint=f":as-of {_NEWEST} returns to the newest state of branch {self.branch}",
+            )
+        request = MutateRequest(
+            text=statement.source,
+            params=self._given(statement),
+            params_form="strict",
+            branch=self.branch,
+            actor=self.actor,
+            source_name=SOURCE,
+        )
+        show_mutation(execute_asking(self.backend, request), as_json=False)
+
+    def _query(self, statement: Statement) -> QueryRequest:
+        return QueryRequest(
+            text=statement.source,
+            params=self._given(statement),
+            params_form="strict",
+            branch=self.branch,
+            at=self.as_of,
+            source_name=SOURCE,
+        )
+
+    def _given(self, statement: Statement) -> dict[str, Any] | None:
+        """The parameters that a statement declares, of those that are set."""
+        declared = {parameter.name for parameter in statement.declaration().parameters}
+        return {name: value for name, value in self.params.items() if name in declared} or None
+
+    def _command(self, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        name = word.removeprefix(":").removesuffix(";")
+        if name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean :{near[0]}?" if near else "see :help"
+            raise usage_error(f"unknown command :{name}", value=word, expected="a command of the shell", hint=hint)
+        COMMANDS[name].run(self, rest.strip())
+
+    def _show(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            write_line(line, self.out)
+
+    def switch_branch(self, rest: str) -> None:
+        """Work on another branch, or list them."""
+        if not rest:
+            names = sorted(str(status.name) for status in self.backend.execute(ListBranchesRequest()))
+            self._show([f"{'*' if name == self.branch else ' '} {name}" for name in names])
+            return
+        name = str(BranchName.parse(rest))
+        # A branch that does not exist is refused now, not by the next statement.
+        self.backend.execute(ReadStateRequest(branch=name))
+        self.branch, self.as_of = name, None
+
+    def read_as_of(self, rest: str) -> None:
+        """Read an earlier state, or say which is read."""
+        if not rest:
+            self._show([f"reading {self.place}"])
+            return
+        if rest == _NEWEST:
+            self.as_of = None
+            return
+        self.backend.execute(ResolveRefRequest(ref=rest, branch=self.branch))
+        self.as_of = rest
+
+    def explain(self, rest: str) -> None:
+        """Show how a read would run."""
+        if not rest:
+            raise usage_error("nothing to explain", expected="a read behind :explain")
+        statement = Statement.of(rest, self.params)
+        try:
+            statement.declaration()
+            explanation = self.backend.execute(ExplainRequest.of(self._query(statement), run=False))
+        except DiagnosticError as problem:
+            raise statement.placed(problem) from problem
+        self._show(explanation.describe().splitlines())
+
+    def set_param(self, rest: str) -> None:
+        """Set or remove a parameter, or list them."""
+        if not rest:
+            self._show([f"${name} = {show_value(value)}" for name, value in self.params.items()] or ["no parameters"])
+            return
+        name, equals, value = rest.partition("=")
+        name = name.strip().removeprefix("$")
+        if not name.isidentifier():
+            raise usage_error(f"invalid parameter '{rest}'", value=rest, expected=":param NAME=VALUE")
+        if not equals:
+            self.params.pop(name, None)
+            return
+        self.params[name] = parameter_value(value.strip(), "a parameter")
+
+    def show_schema(self, rest: str) -> None:
+        """Show the schema of what is read."""
+        del rest
+        state = self.backend.execute(ReadStateRequest(branch=self.branch, at=self.as_of)).state
+        self._show(state.schema.source.rstrip("\n").split("\n"))
+
+    def show_help(self, rest: str) -> None:
+        """Show what can be typed."""
+        del rest
+        told = [(f":{name} {command.takes}".rstrip(), command.about) for name, command in COMMANDS.items()]
+        width = max(len(head) for head, _ in told)
+        self._show(
+            [
+                "A statement is the body of a query, such as",
+                "  match { $p: Person } return { $p.name }",
+                '  insert Person { name: "Ada" }',
+                "or a whole declaration. A semicolon or an empty line ends it; Alt-Enter starts a new line.",
+                "",
+                *(f"{head.ljust(width)}  {about}" for head, about in told),
+            ]
+        )
+
+    def leave(self, rest: str) -> None:
+        """End the conversation."""
+        del rest
+        self.is_over = True
+
+
+COMMANDS: Mapping[str, ShellCommand] = {
+    "branch": ShellCommand(takes="[NAME]", about="work on another branch; list them", run=ShellSession.switch_branch),
+    "as-of": ShellCommand(
+        takes="[REF]",
+        about="read an earlier state: a commit id, main~3, tag:v1 or @TIME; now is the newest",
+        run=ShellSession.read_as_of,
+    ),
+    "explain": ShellCommand(takes="QUERY", about="show how a read would run", run=ShellSession.explain),
+    "param": ShellCommand(
+        takes="[NAME=VALUE]", about="set a parameter; NAME alone removes it", run=ShellSession.set_param
+    ),
+    "schema": ShellCommand(takes="", about="show the schema", run=ShellSession.show_schema),
+    "help": ShellCommand(takes="", about="show this", run=ShellSession.show_help),
+    "quit": ShellCommand(takes="", about="leave the shell; Ctrl-D does so too", run=ShellSession.leave),
+}
