@@ -101,14 +101,14 @@ def test_csv_by_file_name(graph, tmp_path):
     (tmp_path / "Person.csv").write_text(
         "name,age,born,seen,ratio,ok,tags,face,photo\n"
         'Ada,36,2024-01-01,1970-01-01T00:00:01Z,0.5,true,"[""a"",""b""]","[1,2.5]",base64:aGk=\n'
-        '"",,,,1e3,false,,,\n'
+        '" ",,,,1e3,false,,,\n'
         '"Bob, the ""builder""\nof x",-1,20240101,,,,[],,\n'
     )
     result = load_files(graph, [str(tmp_path / "Person.csv")], "append")
     assert result.nodes_loaded == {"Person": 3}
     builder = 'Bob, the "builder"\nof x'
     assert export(graph) == [
-        _person(name="", ratio=1000.0, ok=False),
+        _person(name=" ", ratio=1000.0, ok=False),
         _person(
             name="Ada",
             age=36,
