@@ -1,7 +1,7 @@
 """Which commit last changed an entity: its version.
 
 A table says of each fragment no more than the version of the table that changed its rows last, and that is a bound:
-folding small fragments and compacting them moves rows that nobody changed. So the state before that version is asked
+folding small fragments and compacting them moves rows without changing them. So the state before that version is asked
 whether it held the same row. If it did, its own bound is an earlier one, and the search goes on from there.
 
 States that cleanup may have reclaimed are not asked, whether or not their files are still there: every process gives an

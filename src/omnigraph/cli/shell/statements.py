@@ -1,4 +1,4 @@
-"""What somebody types into the shell, as query sources.
+"""The text typed into the shell, as query sources.
 
 A statement is the body of a query (``match … return …`` or statements that change rows), or whole declarations. A body
 becomes a declaration that takes the parameters of the shell that it names; errors keep the places of what was typed.

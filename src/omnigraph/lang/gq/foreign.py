@@ -51,7 +51,7 @@ def foreign_word_hint(word: str) -> str | None:
 
 
 def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) -> str | None:
-    """Return what to write instead of ``found``, which stands at ``start`` and is no token of ``accepted``."""
+    """Return what to write instead of ``found``, which stands at ``start`` and is not among ``accepted``."""
     before = text[max(0, start - _SHOWN_BEFORE) : start]
     if found.isidentifier():
         return _word_hint(found, before, accepted)

@@ -22,7 +22,7 @@ _WORDS = {
 
 
 def foreign_hint(text: str, start: int, found: str, accepted: AbstractSet[str]) -> str | None:
-    """Return what to write instead of ``found``, which is no token of ``accepted``."""
+    """Return what to write instead of ``found``, which is not among ``accepted``."""
     del text, start
     if "BASE_TYPE" in accepted:
         meant = foreign_type(found)

@@ -68,7 +68,7 @@ class WalkTask:
         asked = self.conditioned
         is_asked_by_row = asked is not None
         if asked is not None and asked.condition is not None and asks_edges_alone(asked):
-            # Whoever asks every edge before the first walk does not ask any of them twice.
+            # If every edge is asked before the first walk, none is asked twice.
             passes = evaluate(asked.condition, CarriedRows(self.given, self.edges[0].kept, near.edges))
             near = replace(near, adjacency=near.adjacency.restricted(passes))
             is_asked_by_row = False

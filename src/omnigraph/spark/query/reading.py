@@ -54,7 +54,7 @@ class Bounds:
         max_hops: the greatest.
         is_backward: the walk begins at the written destination, whose own self-loop counts then.
         on_new_nodes: called with every hop beyond ``quiet_hops`` that meets new nodes; raises to stop the walk.
-        quiet_hops: how many hops may meet new nodes without anybody being told; None for all.
+        quiet_hops: how many hops may meet new nodes before ``on_new_nodes`` is called; None if it never is.
     """
 
     min_hops: int
