@@ -21,7 +21,7 @@ from omnigraph.cli.options import (
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
-from omnigraph.errors import BranchInUseError, MergeConflict
+from omnigraph.errors import MergeConflict, OmnigraphError
 from omnigraph.history.merge import MergePreview, MergeResult, TableCounts
 from omnigraph.operations import Backend
 from omnigraph.operations.history import (
@@ -159,7 +159,7 @@ def merge(
     """Merge one branch into another in a single atomic commit, row by row against their common ancestor.
 
     Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
-    shows them and exits with code 0.
+    shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is refused.
     """
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
@@ -180,8 +180,9 @@ def merge(
         done = backend.execute(request)
         refusal = _delete(backend, source, commit.actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
+    deletion = {"branch_deleted": is_deleted} if delete_branch else {}
     report = PlainReport(
-        document={**done.to_json(), "branch_deleted": is_deleted},
+        document={**done.to_json(), **deletion, **({} if refusal is None else {"branch_delete_error": refusal})},
         lines=[*_merge_lines(done), *([f"deleted branch {source}"] if is_deleted else [])],
         remarks=[] if refusal is None else [f"warning: branch {source} was not deleted: {refusal}"],
     )
@@ -190,11 +191,11 @@ def merge(
 
 
 def _delete(backend: Backend, name: str, actor: str | None) -> str | None:
-    """Delete the source; return why it was refused. The merge stands either way."""
+    """Delete the source; return why it is still there. The merge has landed, and that is what the exit code tells."""
     try:
         backend.execute(DeleteBranchRequest(name=name, actor=actor))
-    except BranchInUseError as refusal:
-        return refusal.message
+    except OmnigraphError as problem:
+        return problem.message
     return None
 
 
