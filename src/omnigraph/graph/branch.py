@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
-from omnigraph.graph.diff import Log
+from omnigraph.graph.diff import Baseline, Log
 from omnigraph.graph.sources import SourceArgument, load_sources, moment_text, query_text, schema_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.operations.history import (
+    BaselineRequest,
     CommitChangesRequest,
     CreateTagRequest,
     DeleteBranchRequest,
@@ -22,7 +23,7 @@ from omnigraph.operations.history import (
     PreviewMergeRequest,
     RevertRequest,
 )
-from omnigraph.operations.maintenance import OptimizeRequest, RepairRequest, StatusRequest
+from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
 from omnigraph.operations.request import Attachments
 from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
@@ -142,14 +143,50 @@ class BranchVerbs(State):
         )
         return self._backend.execute(request)
 
-    def commit_changes(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
+    def baseline(self, *, kinds: Iterable[str] = (), types: Iterable[str] = (), ops: Iterable[str] = ()) -> Baseline:
+        """Return every entity of the newest state, and the cursor with which :meth:`changes` goes on from it.
+
+        Args:
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: what the feed that goes on will show: only ``insert``, ``update`` or ``delete``.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            UsageError: a kind or an operation is none.
+        """
+        return Baseline(self._backend.execute(BaselineRequest(branch=self._branch, kinds=kinds, types=types, ops=ops)))
+
+    def commit_changes(
+        self,
+        commit: str | Commit,
+        *,
+        page_token: str | None = None,
+        kinds: Iterable[str] = (),
+        types: Iterable[str] = (),
+        ops: Iterable[str] = (),
+        limits: PageLimits | None = None,
+    ) -> CommitChanges:
         """Return what one commit changed relative to its first parent, one page of it.
+
+        Args:
+            commit: the commit.
+            page_token: ``next_page_token`` of the page before, with the same filters.
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: only ``insert``, ``update`` or ``delete``.
+            limits: how much a page carries.
 
         Raises:
             CommitMissingError, CommitHasNoParentError: there is no such commit, or it is the first of all.
             ChangeFeedGapError, ChangeSchemaBoundaryError: it cannot be told row by row.
+            ChangeCursorError: the token does not belong to this commit and filter.
+            TypeMissingError, UsageError: there is no such type, kind or operation.
         """
-        return self._backend.execute(CommitChangesRequest(commit_id=reference_of(commit), page_token=page_token))
+        request = CommitChangesRequest(
+            commit_id=reference_of(commit), page_token=page_token, kinds=kinds, types=types, ops=ops, limits=limits
+        )
+        return self._backend.execute(request)
 
     def create_tag(
         self,
@@ -428,6 +465,18 @@ class BranchVerbs(State):
             ReadOnlyError: the graph is open for reading only.
         """
         return self._backend.execute(OptimizeRequest(branch=self._branch, types=types, actor=actor, message=message))
+
+    def build_indexes(
+        self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
+    ) -> OptimizeResult:
+        """Build or extend the indexes that the schema declares, as one commit; :meth:`optimize` compacts, too.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        request = BuildIndexesRequest(branch=self._branch, types=types, actor=actor, message=message)
+        return self._backend.execute(request)
 
     def status(self, *, storage: bool = False) -> GraphStatus:
         """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
