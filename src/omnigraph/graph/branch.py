@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
+from omnigraph.errors import InternalError, SchemaMovedError, TransactionConflictError
 from omnigraph.graph.diff import Baseline, Log
 from omnigraph.graph.sources import SourceArgument, load_sources, moment_text, query_text, schema_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
+from omnigraph.graph.transaction import Transaction
 from omnigraph.operations.history import (
     BaselineRequest,
     CommitChangesRequest,
@@ -26,8 +28,10 @@ from omnigraph.operations.history import (
 from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
 from omnigraph.operations.request import Attachments
+from omnigraph.operations.transactions import BeginTransactionRequest
 from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_whole, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -40,6 +44,9 @@ if TYPE_CHECKING:
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
     from omnigraph.txn.transaction import OnConflict
+
+
+_Done = TypeVar("_Done")
 
 
 class BranchVerbs(State):
@@ -418,6 +425,76 @@ class BranchVerbs(State):
             settings=settings,
         )
         return self._backend.execute(request, Attachments(progress=progress))
+
+    def transaction(
+        self,
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | Commit | None = None,
+        on_conflict: OnConflict = "rerun",
+    ) -> Transaction:
+        """Begin a transaction: several calls on a private state, published as one commit or not at all.
+
+        ``with graph.transaction(message="…") as t:`` commits at the end of the block, and rolls back when an exception
+        leaves it. If another writer changes rows that the calls were decided on, they are run again on the newer
+        state, unless their results were looked at: then it is a conflict, and :meth:`run_transaction` helps.
+
+        Args:
+            actor: who asks for it.
+            message: what the commit says.
+            expected_head: the commit that the branch must be at, now and when the transaction is committed.
+            on_conflict: ``refuse`` raises a conflict instead of running the calls again.
+
+        Raises:
+            PreconditionFailedError: the branch is not at ``expected_head``.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        request = BeginTransactionRequest(
+            branch=self._branch,
+            actor=actor,
+            message=message,
+            expected_head=expected_commit(expected_head),
+            on_conflict=on_conflict,
+        )
+        return Transaction(self._backend, request)
+
+    def run_transaction(
+        self,
+        run: Callable[[Transaction], _Done],
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        attempts: int = 10,
+    ) -> _Done:
+        """Call a function with a transaction, commit it, and return what the function returned.
+
+        If another writer changes what the function has read, it is called again with another transaction on the
+        newer state. It must therefore have no effect but on the transaction.
+
+        Args:
+            run: the function; an exception rolls the transaction back and is raised.
+            actor: who asks for it.
+            message: what the commit says.
+            attempts: how often it is called at most.
+
+        Raises:
+            TransactionConflictError, SchemaMovedError: other writers were faster every time.
+            OmnigraphError: whatever :meth:`Transaction.commit` raises.
+        """
+        if not callable(run):
+            raise unfit("run", run, "a function")
+        check_whole("attempts", attempts, least=1)
+        for attempt in range(1, attempts + 1):
+            try:
+                with self.transaction(actor=actor, message=message) as transaction:
+                    done = run(transaction)
+            except (TransactionConflictError, SchemaMovedError):
+                if attempt == attempts:
+                    raise
+            else:
+                return done
+        raise InternalError("a transaction was neither committed nor refused")
 
     def apply_schema(
         self,

@@ -91,10 +91,10 @@ class State:
             name=name,
             branch=self._branch,
             at=self._at,
-            options=_data_of(options),
+            options=data_of(options),
             source_name=source.name,
         )
-        return self._backend.execute(request, _attached(options))
+        return self._backend.execute(request, attachments_of(options))
 
     def entity(self, type_name: str, entity_id: str) -> Entity | None:
         """Return one node or edge by its id; None when there is none.
@@ -152,10 +152,10 @@ class State:
             run=run,
             branch=self._branch,
             at=self._at,
-            options=_data_of(options),
+            options=data_of(options),
             source_name=source.name,
         )
-        return self._backend.execute(request, _attached(options))
+        return self._backend.execute(request, attachments_of(options))
 
     def export(
         self,
@@ -315,10 +315,12 @@ def expected_commit(argument: str | Commit | None) -> str | None:
     return None if argument is None else reference_of(argument)
 
 
-def _data_of(options: QueryOptions | None) -> QueryOptions | None:
+def data_of(options: QueryOptions | None) -> QueryOptions | None:
+    """Return what of the options can be part of a request."""
     check_instance("options", options, QueryOptions)
     return options if options is None or options.cancel is None else replace(options, cancel=None)
 
 
-def _attached(options: QueryOptions | None) -> Attachments:
+def attachments_of(options: QueryOptions | None) -> Attachments:
+    """Return what of the options accompanies a request."""
     return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Literal
 
+import pyarrow as pa
+
 from omnigraph.engine.results.encodings import host_values
 from omnigraph.engine.results.table import html_rows
 from omnigraph.errors import BadValue, UsageError
@@ -67,21 +69,27 @@ def read_entity(snapshot: GraphSnapshot, type_name: str, entity_id: str) -> Enti
         TypeMissingError: there is no such type.
         UsageError: a node type and an edge type have that name.
     """
-    table_key = _table_key(snapshot, type_name)
-    kind, _, name = table_key.partition(":")
+    table_key = find_table(snapshot, type_name)
     with snapshot.reading():
         table = snapshot.table(table_key)
-        columns = [column for column in table.schema.names if column != KEY]
-        found = table.lookup([entity_id], columns).select(columns)
+        found = table.lookup([entity_id], [column for column in table.schema.names if column != KEY])
+        return entity_of(table_key, entity_id, found.select(table.schema.names))
+
+
+def entity_of(table_key: str, entity_id: str, found: pa.Table) -> Entity | None:
+    """Return the entity that a row is, with the columns of its table; None without one."""
     if not found.num_rows:
         return None
+    kind, _, name = table_key.partition(":")
+    columns = [column for column in found.column_names if column != KEY]
     values = {column: host_values(found.column(column).combine_chunks())[0] for column in columns}
     ends = {"source": values.pop(_SRC), "target": values.pop(_DST)} if kind == "edge" else {}
     shown: Literal["node", "edge"] = "edge" if kind == "edge" else "node"
     return Entity(kind=shown, type_name=name, id=entity_id, properties=values, **ends)
 
 
-def _table_key(snapshot: GraphSnapshot, type_name: str) -> str:
+def find_table(snapshot: GraphSnapshot, type_name: str) -> str:
+    """Return the table of a type, called ``Person`` or ``node:Person``; raises what :func:`read_entity` does."""
     known = tuple(snapshot.state.tables)
     found = [key for key in known if type_name in {key, key.partition(":")[2]}]
     if not found:
