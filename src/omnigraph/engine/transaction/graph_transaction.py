@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
@@ -194,7 +195,7 @@ class GraphTransaction:
             return self._copies.overlay(self._staging, read, self.catalog)
 
         pending = PendingRead(snapshot=self._base, overlay=overlay, now_ms=self._now_ms)
-        return self._read(lambda: self._graph.reads.run(call, pending))
+        return self._read(lambda: self._graph.reads.run(replace(call, branch=self.branch), pending))
 
     def entity(self, type_name: str, entity_id: str) -> Entity | None:
         """Return an entity of the private state by its id; raises what :func:`read_entity` does."""
