@@ -124,6 +124,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
             request.sources,
             request.mode,
             patch=request.patch,
+            truncate=request.truncate,
             actor=request.actor,
             message=request.message,
             expected_head=commit_id(request.expected_head),
