@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.errors import Diagnostic, QueryTypeError
-from omnigraph.ir.check.tree import CheckedNegation
+from omnigraph.ir.check.tree import CheckedNegation, EnumUse
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.source import SourceText, Span
@@ -22,7 +22,8 @@ class Scope:
 
     ``values`` are what earlier stages named, and under ``$name`` the items that ``each`` takes one by one. ``nullable``
     are the entities that an optional block may leave missing. ``mixed`` are entities of several types in a place that
-    takes those of one. ``block_checker`` checks what stands in a block; it is given, since a block may stand in any
+    takes those of one. ``enum_uses`` are the parameters of the whole query that are compared with an enum, and all
+    scopes share the list. ``block_checker`` checks what stands in a block; it is given, since a block may stand in any
     expression.
     """
 
@@ -33,6 +34,7 @@ class Scope:
     values: dict[str, PropertyType] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
     mixed: frozenset[str] = frozenset()
+    enum_uses: list[EnumUse] = field(default_factory=list)
     block_checker: BlockChecker | None = None
 
     def check_block(self, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:

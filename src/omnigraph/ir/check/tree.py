@@ -210,6 +210,15 @@ class CheckedUnion:
 
 
 @record
+class EnumUse:
+    """A parameter that is compared with an enum, and what the enum is called and holds."""
+
+    parameter: str
+    name: str
+    values: tuple[str, ...]
+
+
+@record
 class CheckedRead:
     """A read that fits the schema: its stages in order, and the reads it is united with.
 
@@ -222,6 +231,7 @@ class CheckedRead:
     parameters: Mapping[str, PropertyType]
     stages: tuple[CheckedStage, ...]
     unions: tuple[CheckedUnion, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def last(self) -> CheckedStage:
@@ -319,6 +329,7 @@ class CheckedMutation:
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
     projections: tuple[CheckedProjection, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def returns_match(self) -> bool:

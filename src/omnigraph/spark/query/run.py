@@ -204,6 +204,7 @@ def run_query(
         elapsed_s=prepared.context.limits.elapsed_s,
         explanation=explain(prepared.plan, prepared.context.trace),
         pattern=pattern_of(lowered.read),
+        warnings=prepared.warnings,
     )
     return Result(rows.schema, rows, info, prepared.context.counters)
 
