@@ -57,7 +57,7 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         message = f"no node type implements interface '{written}'"
         raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
-    conditions: list[Operand] = []
+    conditions = list(_presence(binding.variable, scope))
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
@@ -70,6 +70,13 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
     return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+
+
+def _presence(variable: ast.Variable, scope: Scope) -> Iterator[Operand]:
+    """Yield that there is a node, where an optional block may have found none."""
+    if variable.name in scope.nullable:
+        test = ast.NullTest(operand=variable, is_negated=True, span=variable.span)
+        yield _matched_condition(test, scope)
 
 
 def _shared_node(written: str, scope: Scope) -> NodeType | None:
