@@ -135,7 +135,9 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
             raise Illegal(f"{expression.function} has no rows to look at here")
         case ast.AllProperties():
             raise Illegal(f"${expression.variable.name}.* is no value")
-        case ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.TextSearch():
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            raise Illegal("a ranking has a value where it is the first order key")
+        case ast.TextSearch():
             msg = "the oracle does not search in expressions"
             raise NotImplementedError(msg)
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ from omnigraph.ir.model import (
     Constant,
     ParameterRef,
     Predicate,
+    Ranking,
     SameEntity,
     TextMatch,
 )
@@ -41,6 +42,9 @@ from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
+
+if TYPE_CHECKING:
+    from omnigraph.engine.query.output.ranking import RankingInput
 
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
@@ -145,6 +149,8 @@ class QueryContext:
         self.versions = versions
         # Entities that an optional block may leave missing.
         self.nullable: frozenset[str] = frozenset()
+        # What the rankings of stages compare with.
+        self.rankings: Mapping[Ranking, RankingInput] = {}
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}

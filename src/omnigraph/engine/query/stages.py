@@ -15,6 +15,8 @@ from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
 from omnigraph.engine.query.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
+from omnigraph.engine.query.output.ranked_stage import RankedStage
+from omnigraph.engine.query.output.ranking import Embedded, RankingInput, resolve_ranking
 from omnigraph.engine.query.output.relational import (
     NUMBER,
     Measure,
@@ -39,7 +41,9 @@ from omnigraph.ir.model import (
     OutputPlan,
     OutputRef,
     ParameterRef,
+    Ranking,
     RankingValue,
+    RankPlan,
     SameEntity,
     Scalarlike,
     TextMatch,
@@ -59,12 +63,20 @@ def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Ite
     kernel = RelationalKernel(context.memory.engines, context.options.most_memory_bytes, context.limits)
     try:
         first, *others = plan.stages
+        context.rankings = _resolved_rankings(context, plan)
         rows = _run_sequence(context, first, kernel, schema)
         if plan.read.united is not None:
             rows = _unite(context, plan, rows, others, kernel, schema)
         yield from rows
     finally:
         kernel.close()
+
+
+def _resolved_rankings(context: QueryContext, plan: QueryPlan) -> Mapping[Ranking, RankingInput]:
+    """Return what the rankings of all stages compare with, before a row is read."""
+    ranks = (stage.output.rank for stages in plan.stages for stage in stages)
+    vectors: dict[Embedded, tuple[float, ...]] = {}
+    return {rank.ranking: resolve_ranking(context, rank.ranking, vectors) for rank in ranks if rank is not None}
 
 
 def _run_sequence(
@@ -181,11 +193,20 @@ class _StageRun:
     def run(self, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the stage, with one column per shown value."""
         rows = run_steps(self._context, self._stage.steps, frames)
+        if self._stage.output.rank is not None:
+            rows = self._ranked(self._stage.output.rank, rows)
         pieces: Iterator[FrameRows | _TableRows] = self._pieces(rows)
         output = self._stage.output
         if output.keys is not None:
             pieces = iter([self._grouped(pieces)])
         yield from _arranged(self._context, output, self._kernel, pieces)
+
+    def _ranked(self, rank: RankPlan, frames: Iterator[Frame]) -> Iterator[Frame]:
+        context, output = self._context, self._stage.output
+        limit, offset = amount(context, output.limit, "limit"), amount(context, output.offset, "offset")
+        limit = None if limit is None or not output.cuts_rows else limit + (offset or 0)
+        given = context.rankings[rank.ranking]
+        yield from RankedStage(context, self._kernel, rank, given, limit=limit, skips=offset is not None).run(frames)
 
     def _pieces(self, frames: Iterator[Frame]) -> Iterator[FrameRows]:
         for frame in frames:
@@ -351,6 +372,7 @@ def _arranged(
         per=plan.per,
         offset=offset,
         limit=limit,
+        best=plan.order[0].column if output.is_distinct and output.rank is not None else None,
     )
     yield from found.to_batches(max_chunksize=_PIECE_ROWS)
 

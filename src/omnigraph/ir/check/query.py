@@ -15,6 +15,7 @@ from omnigraph.ir.check.output import (
     check_limit_rules,
     check_orderings,
     check_projections,
+    find_ranking,
     has_aggregate,
     named_values,
 )
@@ -119,7 +120,7 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
     is_united = isinstance(stage, ast.ReadBody) and bool(stage.unions)
     orderings = () if is_united else check_orderings(stage.orderings, projections, scope)
     check_limit_rules(orderings, projections, stage.limit, scope)
-    check_grouping(projections, scope)
+    check_grouping(projections, orderings, scope)
     having = None
     if stage.having is not None:
         having = check_condition(stage.having, named_values(projections, scope))
@@ -128,7 +129,8 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
     per = () if is_united else tuple(check_expression(item, named_values(projections, scope)) for item in stage.per)
     # Groups are distinct by their keys, so that anything about a group has one value.
     operands = [*(item.operand for item in projections), *(item.operand for item in orderings)]
-    if stage.is_distinct and not any(map(has_aggregate, operands)):
+    is_ranked = find_ranking(orderings, projections) is not None
+    if stage.is_distinct and not is_ranked and not any(map(has_aggregate, operands)):
         _check_distinct(orderings, projections, scope)
     return CheckedStage(
         clauses=clauses,
@@ -142,6 +144,7 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
         offset=stage.offset,
         per=per,
         nullable=frozenset(scope.nullable),
+        values=dict(scope.values),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
@@ -183,7 +184,8 @@ class CheckedStage:
     """A match with what is made of its rows.
 
     ``variables`` are the entities that are bound when the match has ended, ``nullable`` those of them that may be
-    missing, and ``mixed`` those that are of several types.
+    missing, and ``mixed`` those that are of several types. ``values`` are what each row has beside them: what earlier
+    stages named, items of lists, and paths.
     """
 
     clauses: tuple[CheckedClause, ...]
@@ -197,6 +199,7 @@ class CheckedStage:
     per: tuple[Operand, ...] = ()
     nullable: frozenset[str] = frozenset()
     mixed: frozenset[str] = frozenset()
+    values: Mapping[str, PropertyType] = field(default_factory=dict)
 
 
 @record

@@ -13,6 +13,8 @@ Direction = Literal["out", "in", "both"]
 PRIVATE_MARK = "#"
 # Columns between stages: which row an entity is, and the place that an ordered stage gave each row.
 ROW_MARK, PLACE = "#row ", "#place"
+# Values of the rows of a ranked stage: their places, counted from 0, and the distance or score of what was ranked.
+RANK, SCORE = "#rank", "#score"
 
 # Stands between the tables of a variable that ranges over several.
 TABLE_MARK = "|"

@@ -115,6 +115,25 @@ class GroupTies:
 
 
 @record
+class RankPlan:
+    """How the rows of a stage get the values :data:`RANK` and :data:`SCORE`, before anything else is made of them.
+
+    Args:
+        ranking: gives every entity of one variable a place and a distance or score.
+        ties: what rows of one entity are ordered by.
+        keeps_unranked: whether rows whose entity has no place stay behind all others, as they do where there are
+            aggregates; else they are left out.
+    """
+
+    ranking: Ranking
+    ties: tuple[Scalarlike, ...]
+    keeps_unranked: bool
+
+    def __str__(self) -> str:
+        return f"rank by {self.ranking}"
+
+
+@record
 class OutputPlan:
     """What is made of grouped, distinct or computed rows, beside what every read has.
 
@@ -127,6 +146,7 @@ class OutputPlan:
         aggregates: what is computed for every group, by name.
         is_last: whether this is the result; a cut before that keeps the first rows in order, not any.
         row_order: what rows of the match are ordered by where nothing else says, for lists of their values.
+        rank: the ranking of the rows, if they have one; of equal rows that are returned once the best place counts.
         kept: the entities that go on to the next stage, by their names there and here.
     """
 
@@ -143,6 +163,12 @@ class OutputPlan:
     limit: Constant | ParameterRef | None = None
     per: tuple[Scalarlike, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
+    rank: RankPlan | None = None
+
+    @property
+    def cuts_rows(self) -> bool:
+        """Whether the limit counts rows of the match, and not groups or what passes some further test."""
+        return self.keys is None and not self.is_distinct and self.having is None and not self.per
 
 
 @record
@@ -409,6 +435,9 @@ def _stage_lines(plan: ReadPlan) -> Iterator[str]:
 
 
 def _output_lines(output: OutputPlan) -> Iterator[str]:
+    if output.rank is not None:
+        ties = ", ".join(map(str, output.rank.ties))
+        yield f"  {output.rank}{f' ties by {ties}' if ties else ''}"
     if output.keys is not None:
         names = ", ".join(str(key) for _, key in output.keys)
         yield f"  group by {names}" if names else "  group into one row"
@@ -417,7 +446,7 @@ def _output_lines(output: OutputPlan) -> Iterator[str]:
         yield f"  having {output.having}"
     if output.is_distinct:
         yield "  distinct"
-    if output.order:
+    if output.order and output.rank is None:
         yield f"  order by {', '.join(str(key) for key in output.order)}"
     if output.per:
         yield f"  per {', '.join(map(str, output.per))}"

@@ -21,7 +21,7 @@ from omnigraph.spark.query.liveness import block_wants, uses
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation
 from omnigraph.spark.query.scans import NoNodesTask, mixed_columns
-from omnigraph.spark.query.tasks import BindTask, BlockValueTask, UnwindTask
+from omnigraph.spark.query.tasks.match import BindTask, BlockValueTask, UnwindTask
 from omnigraph.store.tables.pinned import KEY
 
 RunSteps = Callable[[Reading, Match, tuple[Step, ...], Live], Match]

@@ -17,9 +17,9 @@ from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.query.layout import TYPE, Layout
-from omnigraph.spark.query.task_rows import TaskParameters
-from omnigraph.spark.query.tasks import passing
-from omnigraph.spark.query.wire import encode, to_wire
+from omnigraph.spark.query.tasks.match import passing
+from omnigraph.spark.query.tasks.rows import TaskParameters
+from omnigraph.spark.query.tasks.wire import encode, to_wire
 from omnigraph.spark.source.pinning import group_fragments
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import fragment_sizes

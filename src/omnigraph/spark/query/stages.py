@@ -37,7 +37,9 @@ from omnigraph.spark.query.liveness import live_at_start, value_uses
 from omnigraph.spark.query.lowering import run_steps
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
-from omnigraph.spark.query.stage_tasks import (
+from omnigraph.spark.query.tasks.match import BindTask
+from omnigraph.spark.query.tasks.rows import TaskContext
+from omnigraph.spark.query.tasks.stages import (
     ArrangeTask,
     ChainTask,
     ComputeTask,
@@ -45,8 +47,6 @@ from omnigraph.spark.query.stage_tasks import (
     ResultTask,
     StageGroupsTask,
 )
-from omnigraph.spark.query.task_rows import TaskContext
-from omnigraph.spark.query.tasks import BindTask
 from omnigraph.store.tables.pinned import KEY
 
 _UNKNOWN = float("inf")

@@ -152,13 +152,20 @@ class RelationalKernel:
         per: Sequence[str],
         offset: int,
         limit: int | None,
+        best: str | None = None,
     ) -> pa.Table:
-        """Return the columns to be shown of the rows, each row once if they are distinct, in order, and cut."""
+        """Return the columns to be shown of the rows, each row once if they are distinct, in order, and cut.
+
+        ``best`` is a column that is not looked at when rows are made distinct: each has the least of its values.
+        """
         columns = ", ".join(quoted(name) for name in shown)
         wanted = [*shown, *(key.column for key in order), *per]
-        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted))
+        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted) if name != best)
         keys = ", ".join(key.sql() for key in order)
         source = f"(SELECT DISTINCT {every} FROM rows)" if is_distinct else "rows"  # noqa: S608 - names are quoted
+        if best is not None:
+            least = f"min({quoted(best)}) AS {quoted(best)}"
+            source = f"(SELECT {every}, {least} FROM rows GROUP BY {every})"  # noqa: S608 - names are quoted
         text = f"SELECT {columns} FROM {source}"  # noqa: S608 - names are quoted
         if per:
             groups = ", ".join(quoted(name) for name in per)

@@ -377,6 +377,8 @@ def output_columns(stage: StagePlan) -> Iterator[Column]:
     """Yield the properties that the output of a stage looks at."""
     for value in output_values(stage.output):
         yield from (inner for inner in inner_values(value) if isinstance(inner, Column))
+    if stage.output.rank is not None:
+        yield from ranking_columns(stage.output.rank.ranking)
 
 
 def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
@@ -391,6 +393,8 @@ def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
     yield from output.per
     yield from output.ties
     yield from output.row_order
+    if output.rank is not None:
+        yield from output.rank.ties
     if output.having is not None:
         yield output.having
 
