@@ -52,10 +52,6 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
-    types = scope.types_of(name)
-    if not types and node.name not in scope.catalog.nodes:
-        message = f"no node type implements interface '{written}'"
-        raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
     conditions = list(_presence(binding.variable, scope))
     for predicate in binding.predicates:
@@ -69,7 +65,14 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+    return CheckedBinding(
+        variable=name,
+        node=node,
+        matches=tuple(matches),
+        conditions=tuple(conditions),
+        interface=written if scope.ranges_over_several(name) else None,
+        types=scope.types_of(name),
+    )
 
 
 def _presence(variable: ast.Variable, scope: Scope) -> Iterator[Operand]:

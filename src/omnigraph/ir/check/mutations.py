@@ -87,7 +87,7 @@ def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope
 
 def _of_one_type(matched: Scope) -> Scope:
     """Return what statements may use of a match: what they look at and change has one type."""
-    mixed = frozenset(name for name in matched.entities if matched.types_of(name))
+    mixed = frozenset(name for name in matched.entities if matched.ranges_over_several(name))
     kept = {name: of for name, of in matched.entities.items() if name not in mixed}
     return replace(matched, entities=kept, mixed=mixed)
 

@@ -138,7 +138,7 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
         orderings=orderings,
         limit=stage.limit,
         variables=tuple(sorted(scope.entities)),
-        mixed=frozenset(name for name in scope.entities if scope.types_of(name)),
+        mixed=frozenset(name for name in scope.entities if scope.ranges_over_several(name)),
         is_distinct=stage.is_distinct,
         having=having,
         offset=stage.offset,

@@ -52,6 +52,12 @@ class Scope:
             return ()
         return tuple(name for name, node in self.catalog.nodes.items() if bound.name in node.implements)
 
+    def ranges_over_several(self, variable: str) -> bool:
+        """Whether an entity is one of an interface, which no type may implement, or of one of several edge types."""
+        bound = self.entities.get(variable)
+        known = self.catalog.edges if isinstance(bound, EdgeType) else self.catalog.nodes
+        return bound is not None and bound.name not in known
+
     def nested(self) -> Scope:
         """Return a scope for the inside of a negation."""
         return replace(self, entities=dict(self.entities), values=dict(self.values), nullable=set(self.nullable))

@@ -54,12 +54,13 @@ class CheckedMatch:
 
 @record
 class CheckedBinding:
-    """A binding with its node type; with ``types`` it ranges over all of them, and ``node`` is what they share."""
+    """A binding with its node type; with ``interface`` it ranges over ``types``, and ``node`` is what they share."""
 
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
     conditions: tuple[Operand, ...] = ()
+    interface: str | None = None
     types: tuple[str, ...] = ()
 
 
