@@ -114,6 +114,11 @@ class StatementRows:
         """Raise if a column of so many bytes is more than one array can hold."""
         check_column_bytes(size_bytes)
 
+    def place(self, at: int) -> str:
+        """Return nothing: the statement names the entity that it is about."""
+        del at
+        return ""
+
     def subset(self, positions: Positions) -> StatementRows:
         """Return some of the rows."""
         at = pa.array(positions, pa.int64())

@@ -76,7 +76,7 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
         case CheckedMatchStatement():
             return _lower_match(statement, catalog, lowering)
         case CheckedUpdateMatched():
-            for target in _concrete(statement.target, catalog):
+            for target in concrete_types(statement.target, catalog):
                 _refuse_key(target, statement.assignments, lowering)
             return UpdateMatchedPlan(
                 target=_bound(statement.variable, statement.target, catalog),
@@ -114,14 +114,14 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
 
 
 def _bound(variable: str, target: NodeType | EdgeType, catalog: Catalog) -> BoundEntity:
-    concrete = _concrete(target, catalog)
+    concrete = concrete_types(target, catalog)
     parts = () if concrete == (target,) else tuple(_bound(variable, one, catalog) for one in concrete)
     cascades = incident_edges(target, catalog) if isinstance(target, NodeType) and not parts else ()
     name = "|".join(part.type_name for part in parts) if parts else target.name
     return BoundEntity(variable=variable, entity=_entity(target), type_name=name, cascades=cascades, parts=parts)
 
 
-def _concrete(target: NodeType | EdgeType, catalog: Catalog) -> tuple[NodeType | EdgeType, ...]:
+def concrete_types(target: NodeType | EdgeType, catalog: Catalog) -> tuple[NodeType | EdgeType, ...]:
     """Return the types of the schema that entities of a type may have."""
     names = several_types(target, catalog)
     if not names:

@@ -129,5 +129,5 @@ def test_a_key_of_one_of_several_types_cannot_be_changed(root):
 def test_a_block_has_the_same_value_in_a_statement_as_in_a_read(root, block):
     with open_session(root) as session:
         read = session.query(f"query q() {{ match {{ $p: Person }} return {{ $p.name as n, {block} as age }} }}").rows()
-        changed = f"match {{ $p: Person }} update $p set {{ age: {block} }} return {{ $p.name as n, $p.age as age }}"
+        changed = f"match {{ $p: Person }} update $p set {{ age: {block} }} return {{ $p.name as n, $p.age as age }}"  # noqa: S608 - no SQL
         assert session.mutate(f"query q() {{ {changed} }}").rows.rows() == read
