@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
@@ -459,6 +460,26 @@ def check_block(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> Ch
     if not outer:
         raise scope.violation("T9", "a block must use at least one variable bound before it", span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def check_block_of_values(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+    """Check a block where bare names are the properties of the entity that a statement is about."""
+    inner = check_clauses(clauses, scope.nested())
+    if not any(name in scope.values for clause in clauses for name in _bare_names(clause)):
+        message = "a block must use at least one property of the entity that the statement is about"
+        raise scope.violation("T9", message, span, suggestion="compare with a bare name, such as 'id'")
+    return CheckedNegation(clauses=inner, outer=())
+
+
+def _bare_names(node: object) -> Iterator[str]:
+    if isinstance(node, ast.AliasRef):
+        yield node.name
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _bare_names(item)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Span | type):
+        for part in dataclasses.fields(node):
+            yield from _bare_names(getattr(node, part.name))
 
 
 def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptional:
