@@ -100,7 +100,12 @@ Part = ast.Stage | ast.ReadBody
 
 
 def _read(body: ast.ReadBody, request: Request) -> Answer:
-    output = _united(body, request) if body.unions else _returned(body, request)
+    try:
+        output = _united(body, request) if body.unions else _returned(body, request)
+    except Fault as fault:
+        # Nothing has to be looked at of which nothing is shown.
+        is_shown = body.limit is None or _amount(body.limit, request) > 0
+        raise Fault(fault.reason, str(fault), is_certain=fault.is_certain and is_shown) from fault
     is_open = body.limit is not None and not body.orderings and body.offset is None and not body.per
     limit = _amount(body.limit, request) if is_open else None
     try:

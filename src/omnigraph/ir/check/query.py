@@ -162,15 +162,14 @@ def _behind(checked: CheckedStage, scope: Scope) -> Scope:
             entities[name] = scope.entities[expression.name]
             if expression.name in scope.nullable:
                 nullable.add(name)
-        elif item.alias is not None or isinstance(expression, ast.AliasRef):
-            if item.column in values:
-                raise scope.violation(None, f"'{item.column}' is named twice", operand.span)
-            values[item.column] = value_type(operand, scope)
-        elif operand.is_value and isinstance(expression, ast.Variable):
-            values[f"${expression.name}"] = value_type(operand, scope)
         else:
-            message = "a value that goes on to the next stage needs a name"
-            raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+            known = item.name_behind
+            if known is None:
+                message = "a value that goes on to the next stage needs a name"
+                raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+            if known in values:
+                raise scope.violation(None, f"'{known}' is named twice", operand.span)
+            values[known] = value_type(operand, scope)
     return replace(scope, entities=entities, values=values, nullable=nullable)
 
 

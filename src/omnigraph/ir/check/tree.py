@@ -8,6 +8,7 @@ from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
 from omnigraph.ir.model import InsertMode
+from omnigraph.ir.types import PATH
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
@@ -168,6 +169,16 @@ class CheckedProjection:
     alias: str | None
     column: str
     label: str
+
+    @property
+    def name_behind(self) -> str | None:
+        """What a later stage calls a value: by its alias, or as the variable that it is; None if it has no name."""
+        expression = self.operand.expression
+        if self.operand.is_value and isinstance(expression, ast.Variable):
+            if self.alias is None:
+                return f"${expression.name}"
+            return f"${self.alias}" if self.operand.type == PATH else self.alias
+        return self.column if self.alias is not None or isinstance(expression, ast.AliasRef) else None
 
 
 @record

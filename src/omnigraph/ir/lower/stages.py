@@ -332,10 +332,8 @@ class _StageOutput:
             expression = replace(known, type=I64) if isinstance(known, ValueRef) else row
             return Output(name=f"{ROW_MARK}{name}", expression=expression, type=I64)
         value = lowering.scalar(item.operand)
-        name = item.column
-        if not self.is_last and item.operand.is_value and isinstance(item.operand.expression, ast.Variable):
-            name = f"${item.operand.expression.name}"
-        return Output(name=name, expression=value, type=of)
+        behind = None if self.is_last else item.name_behind
+        return Output(name=behind or item.column, expression=value, type=of)
 
     def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
         operand = ordering.operand

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
-from omnigraph.engine.query.kernels import PATH_TYPE
+from omnigraph.engine.query.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
@@ -110,7 +110,8 @@ def decoded(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(plain))
     if pa.types.is_date(kind):
         return plain.cast(_plain(kind)).view(kind)
-    return plain.cast(kind)
+    # The reads of a union may have numbers of other types.
+    return cast_to(plain, kind)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
