@@ -28,6 +28,7 @@ from omnigraph.engine.versions import KnownVersions, known_versions
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import (
     INTERFACE_MARK,
+    PRIVATE_MARK,
     TABLE_MARK,
     Column,
     Condition,
@@ -46,6 +47,8 @@ from omnigraph.store.tables.table import Table
 if TYPE_CHECKING:
     from omnigraph.engine.query.output.ranking import RankingInput
 
+# Entities that a message about a row names.
+_PLACED = 5
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
 
@@ -342,6 +345,17 @@ class FrameRows:
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes may not be made."""
         self._context.limits.check_column(size_bytes)
+
+    def place(self, at: int) -> str:
+        """Return the entities of one of the rows, for messages."""
+        row = self.subset(np.array([at]))
+        there = [name for name, ids in sorted(self._frame.ids.items()) if ids[at] != MISSING]
+        named = [name for name in there if PRIVATE_MARK not in name]
+        shown = [
+            f"${name}: {row.entity_types(name)[0].as_py()} '{row.entity_ids(name)[0].as_py()}'"
+            for name in named[:_PLACED]
+        ]
+        return ", ".join([*shown, "…"] if len(named) > _PLACED else shown)
 
     def subset(self, positions: Positions) -> FrameRows:
         """Return some of the rows."""

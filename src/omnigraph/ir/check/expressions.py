@@ -70,7 +70,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
         message, suggestion = scope.unbound(variable.name)
         items = (known.removeprefix("$") for known in scope.values if known.startswith("$"))
         known = [*scope.entities, *scope.parameters, *items]
-        if variable.name != ast.ANONYMOUS and variable.name not in scope.mixed:
+        if variable.name != ast.ANONYMOUS:
             message = f"variable '${variable.name}' is neither a parameter nor bound here"
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)

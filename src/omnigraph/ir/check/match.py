@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
@@ -53,7 +54,7 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
     matches: list[CheckedMatch] = []
-    conditions: list[Operand] = []
+    conditions = list(_presence(binding.variable, scope))
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
@@ -73,6 +74,13 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         interface=written if scope.ranges_over_several(name) else None,
         types=scope.types_of(name),
     )
+
+
+def _presence(variable: ast.Variable, scope: Scope) -> Iterator[Operand]:
+    """Yield that there is a node, where an optional block may have found none."""
+    if variable.name in scope.nullable:
+        test = ast.NullTest(operand=variable, is_negated=True, span=variable.span)
+        yield _matched_condition(test, scope)
 
 
 def _shared_node(written: str, scope: Scope) -> NodeType | None:
@@ -452,6 +460,26 @@ def check_block(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> Ch
     if not outer:
         raise scope.violation("T9", "a block must use at least one variable bound before it", span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def check_block_of_values(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+    """Check a block where bare names are the properties of the entity that a statement is about."""
+    inner = check_clauses(clauses, scope.nested())
+    if not any(name in scope.values for clause in clauses for name in _bare_names(clause)):
+        message = "a block must use at least one property of the entity that the statement is about"
+        raise scope.violation("T9", message, span, suggestion="compare with a bare name, such as 'id'")
+    return CheckedNegation(clauses=inner, outer=())
+
+
+def _bare_names(node: object) -> Iterator[str]:
+    if isinstance(node, ast.AliasRef):
+        yield node.name
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _bare_names(item)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Span | type):
+        for part in dataclasses.fields(node):
+            yield from _bare_names(getattr(node, part.name))
 
 
 def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptional:

@@ -299,12 +299,13 @@ class CheckedMatchStatement:
 
 @record
 class CheckedUpdateMatched:
-    """An update of the entities of a variable."""
+    """An update of the entities of a variable; its values see the entities of the variables in ``visible``."""
 
     variable: str
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
     version: Operand | None = None
+    visible: frozenset[str] = frozenset()
 
 
 @record

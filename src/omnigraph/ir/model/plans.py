@@ -260,6 +260,7 @@ class InsertPlan:
     to_type: str | None = None
     mode: InsertMode | None = None
     for_each: tuple[str, ...] | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         start = "" if self.from_id is None else f" from {self.from_type} {self.from_id}"
@@ -285,6 +286,7 @@ class UpdatePlan:
     where: Compare | Condition
     entity: EntityKind = "node"
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         guard = _guarded(self.version)
@@ -300,6 +302,7 @@ class DeletePlan:
     where: Compare | Condition
     cascades: tuple[str, ...] = ()
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         cascade = f" cascading to {', '.join(self.cascades)}" if self.cascades else ""
@@ -308,12 +311,21 @@ class DeletePlan:
 
 @record
 class BoundEntity:
-    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them."""
+    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them.
+
+    A variable of several types has ``parts``, one for each of them.
+    """
 
     variable: str
     entity: EntityKind
     type_name: str
     cascades: tuple[str, ...] = ()
+    parts: tuple[BoundEntity, ...] = ()
+
+    @property
+    def of_one_type(self) -> tuple[BoundEntity, ...]:
+        """The same variable for each type that its entities may have."""
+        return self.parts or (self,)
 
     def __str__(self) -> str:
         return f"${self.variable}: {self.type_name}"
@@ -323,7 +335,8 @@ class BoundEntity:
 class MatchPlan:
     """Finds the rows that the statements behind it are about.
 
-    ``read`` returns the id of each variable's entity, then the values that travel with the rows.
+    ``read`` returns the id of each variable's entity, then the type of those that may have several, then the values
+    that travel with the rows.
     """
 
     read: ReadPlan
@@ -341,6 +354,7 @@ class UpdateMatchedPlan:
     target: BoundEntity
     assigns: tuple[Assign, ...]
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         return f"update {self.target.entity} {self.target}{_set(self.assigns)}{_guarded(self.version)}"
@@ -376,13 +390,15 @@ class MutationPlan:
     """The statements of a mutation, in text order, and what it returns.
 
     ``returned`` are computed of the rows of the last match, or of the entities that the last statement wrote, when the
-    statements have been run.
+    statements have been run. ``blocks`` of a plan are what its values ask: each answers for the rows that the values
+    are computed of, as the graph is then.
     """
 
     name: str
     parameters: tuple[ParameterSlot, ...]
     statements: tuple[StatementPlan, ...]
     returned: tuple[Output, ...] | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -390,9 +406,13 @@ class MutationPlan:
 
     def describe(self) -> str:
         """Return the plan as text for people, one statement per line."""
-        lines = [_head("mutation", self), *(f"  {statement}" for statement in self.statements)]
+        lines = [_head("mutation", self)]
+        for statement in self.statements:
+            lines.append(f"  {statement}")
+            if not isinstance(statement, MatchPlan | DeleteMatchedPlan):
+                lines += _operator_lines(statement.blocks, "    ")
         if self.returned is not None:
-            lines += ["  return", *(f"    {output}" for output in self.returned)]
+            lines += ["  return", *(f"    {output}" for output in self.returned), *_operator_lines(self.blocks, "    ")]
         return "\n".join(lines)
 
 

@@ -55,13 +55,13 @@ def _solve(reading: Reading, match: Match, step: Block, live: Live, run: RunStep
     match, rows = reading.rows(match)
     used = match.layout.only(uses(step, live)).columns
     entities = tuple(dict.fromkeys(variable for variable, _ in used if variable != VALUE))
-    nulls = tuple(name for (variable, _), (name, _) in used.items() if variable == VALUE)
-    keys = (*(name for variable in entities for name in match.layout.identity(variable)), *nulls)
+    values = tuple(name for (variable, _), (name, _) in used.items() if variable == VALUE)
+    keys = (*(name for variable in entities for name in match.layout.identity(variable)), *values)
+    missing = (name for variable in entities if variable in match.nullable for name in match.layout.identity(variable))
+    nulls = (*missing, *values)
     begin = Match(nullable=match.nullable)
-    missing = [match.layout.name(name) for name in step.outer if name in match.nullable]
     if used:
-        start = rows.where_present(missing) if missing else rows
-        start = start.select({name: name for name, _ in used.values()}).distinct(list(keys))
+        start = rows.select({name: name for name, _ in used.values()}).distinct(list(keys))
         begin = replace(match, relation=start, layout=Layout(columns=used, types=match.layout.types))
     told = frozenset(key for key in used if key[1] in {KEY, TYPE} or key[0] == VALUE)
     inner, found = reading.rows(run(reading, begin, step.steps, told | block_wants(step, live)))

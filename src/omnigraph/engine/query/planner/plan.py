@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
@@ -315,8 +316,15 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozenset()) -> QueryPlan:
+def plan_read(
+    read: ReadPlan,
+    facts: Facts,
+    rules_off: frozenset[str] = frozenset(),
+    outer: Mapping[str, str] = MappingProxyType({}),
+) -> QueryPlan:
     """Apply every rule that is not switched off.
+
+    ``outer`` are the tables of variables that the rows of the first stage start with.
 
     Raises:
         UsageError: no rule has such a name.
@@ -325,7 +333,7 @@ def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozense
         details = BadValue(what="rewrite rule", value=name, expected=" | ".join(RULES))
         raise UsageError(f"unknown rewrite rule '{name}'", details=details, hint=meant(name, RULES))
     if read.stages:
-        return _plan_stages(read, facts, rules_off)
+        return _plan_stages(read, facts, rules_off, outer)
     return _plan_match(read, {}, facts, rules_off)
 
 
@@ -339,12 +347,12 @@ def _plan_match(read: ReadPlan, outer: Mapping[str, str], facts: Facts, rules_of
     return plan
 
 
-def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str], started: Mapping[str, str]) -> QueryPlan:
     """Plan every stage by itself; what they read is read together."""
     sequences: list[tuple[StageSteps, ...]] = []
     plans: list[QueryPlan] = []
     for stages in (read.stages, *(union.stages for union in read.unions)):
-        outer: dict[str, str] = {}
+        outer = dict(started)
         sequence: list[StageSteps] = []
         for stage in stages:
             outputs = tuple(Output(name=str(item), expression=item, type=item.type) for item in output_columns(stage))
