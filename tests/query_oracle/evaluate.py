@@ -11,7 +11,7 @@ from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.format_expressions import format_expression
 from omnigraph.lang.source import Ident
 from tests.query_oracle.aggregates import check_aggregate, holds_aggregate
-from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, output_kind, watched
+from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, name_of, output_kind, watched
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.matching import check_clauses
 from tests.query_oracle.ranking import RANKINGS, Ranking, rank
@@ -194,7 +194,7 @@ def _with(stage: ast.Stage, scope: Scope, rows: list[Row]) -> tuple[Scope, list[
             takes.append(lambda line, name=name, index=index: (f"#{name}", line.values[index]))
         else:
             following.variables[name] = bound
-            source = item.expression.name  # type: ignore[union-attr] # a variable, as asked
+            source = name_of(item.expression)
             takes.append(lambda line, name=name, source=source: (name, line.seen["@first"][source]))
     if len(following.names) + len(following.variables) < len(stage.projections):
         raise Illegal("a name twice in a with")
@@ -219,7 +219,7 @@ class _Columns:
         self._projections = projections
         self._kinds = kinds
         self.names = {
-            item.alias.text if item.alias is not None else item.expression.name: kind  # type: ignore[union-attr] # a variable, as asked
+            item.alias.text if item.alias is not None else name_of(item.expression): kind
             for item, kind in zip(projections, kinds, strict=True)
             if item.alias is not None or isinstance(item.expression, ast.AliasRef)
         }
@@ -307,7 +307,7 @@ def _projected(part: Part, item: ast.Projection, scope: Scope) -> Typed:
     """A stage may hand on an edge, which has no value of its own."""
     bound = scope.bound(item.expression)
     if isinstance(part, ast.Stage) and bound is not None and bound.form == "edge":
-        name = item.expression.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(item.expression)
         return Typed(kind=Kind(scalar="String"), value=lambda row: None if row[name] is None else row[name][1])
     return check(item.expression, scope)
 

@@ -94,6 +94,12 @@ class Scope:
         return self.variables[expression.name]
 
 
+def name_of(expression: ast.Expression) -> str:
+    """Return the name of what is known to be a variable or an alias."""
+    assert isinstance(expression, ast.Variable | ast.AliasRef)
+    return expression.name
+
+
 def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR0912 - one case per form of expression
     """Return an expression with its type, refusing one that has none."""
     found = None if scope.special is None else scope.special(expression)
@@ -269,7 +275,7 @@ def _null_test(expression: ast.NullTest, scope: Scope) -> Typed:
     if bound is None:
         value = check(expression.operand, scope).value
     else:
-        name = expression.operand.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(expression.operand)
 
         def value(row: Row) -> Any:
             return row[name]
@@ -411,7 +417,7 @@ def _entity(function: str, argument: ast.Expression, scope: Scope) -> Typed:
     bound = scope.bound(argument)
     if bound is None or bound.form not in {"node", "edge"}:
         raise Illegal(f"{function} of no node or edge")
-    name: str = argument.name  # type: ignore[union-attr] # a variable, as asked
+    name = name_of(argument)
     versions = scope.request.graph.versions
     read: Callable[[Any], str] = {
         "id": lambda entity: entity[1],

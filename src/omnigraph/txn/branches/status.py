@@ -16,11 +16,12 @@ from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
 
 
 @record
-class BranchStatus:
+class BranchStatus(Printable):
     """A live branch.
 
     ``ahead`` counts the commits of its own that its parent does not have, ``behind`` those of the parent since the
@@ -40,6 +41,12 @@ class BranchStatus:
     def last_actor(self) -> str | None:
         """Who made the newest commit."""
         return self.head.actor
+
+    def lines(self) -> Iterator[str]:
+        """Yield the branch, its head and how it stands to its parent, in one line."""
+        origin = "" if self.parent is None else f" parent={self.parent} ahead={self.ahead} behind={self.behind}"
+        actor = "" if self.last_actor is None else f" last_actor={self.last_actor}"
+        yield f"{self.name} head={self.head.id}{origin}{actor}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the branch as every result shows it."""

@@ -31,7 +31,6 @@ from omnigraph.engine.accepted import catalog_of
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats
 from omnigraph.history.diff.lines import change_lines, counts_line
-from omnigraph.history.feed.blame import EntityEvent
 from omnigraph.history.feed.reader import CommitChanges
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
@@ -210,16 +209,9 @@ def blame(
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
     remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
-    lines = list(map(_event_line, found.events)) or ["(no changes)"]
+    lines = list(map(str, found.events)) or ["(no changes)"]
     choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
     return 0
-
-
-def _event_line(event: EntityEvent) -> str:
-    commit = event.cause.commit
-    actor = "" if commit.actor is None else f" actor={commit.actor}"
-    published = format_datetime(commit.published_at_ms)
-    return f"{commit.id} {published} {event.op}{actor} changed={','.join(event.changed)}"
 
 
 diff_app = new_app()
@@ -303,8 +295,7 @@ def revert(
             expected_head=expected_head,
         )
         done = backend.execute(request)
-    outcome = "nothing left to undo" if done.commit is None else f"commit {done.commit.id}"
-    report = PlainReport(document=done.to_json(), lines=[f"reverted {done.reverted} on {done.branch}: {outcome}"])
+    report = PlainReport(document=done.to_json(), lines=list(done.lines()))
     choose_output(as_json=as_json).show(report)
     return 0
 
