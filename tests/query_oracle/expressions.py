@@ -122,7 +122,7 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
         case ast.Negative():
             return _negative(expression, scope)
         case ast.ListExpression(items=items):
-            return _list([check(item, scope) for item in items])
+            return _list([check(item, scope) for item in items], scope)
         case ast.ListItem():
             return _list_item(expression, scope)
         case ast.Call():
@@ -305,8 +305,15 @@ def _strict(compute: Callable[..., Any], arguments: list[Typed]) -> Callable[[Ro
     return value
 
 
-def _list(items: list[Typed]) -> Typed:
+def _note_overflow(kinds: list[Kind], kind: Kind, scope: Scope) -> None:
+    """Note that an unsigned number among other integers may be too large for what they become together."""
+    if kind.scalar == "I64" and any(one.scalar == "U64" for one in kinds):
+        scope.request.is_faulty = True
+
+
+def _list(items: list[Typed], scope: Scope) -> Typed:
     kind = list_kind([item.kind for item in items])
+    _note_overflow([item.kind for item in items], kind, scope)
     if kind.scalar in {"Interval", "Vector", "Blob", "Path"}:
         raise Illegal(f"a list of {kind.scalar}")
     inner = item_kind(kind)
@@ -328,7 +335,9 @@ def _list_item(expression: ast.ListItem, scope: Scope) -> Typed:
 def _case(expression: ast.Case, scope: Scope) -> Typed:
     branches = [(condition(one.condition, scope), check(one.value, scope)) for one in expression.branches]
     last = _given(NULL, None) if expression.otherwise is None else check(expression.otherwise, scope)
-    kind = unify([*(found.kind for _, found in branches), last.kind])
+    kinds = [*(found.kind for _, found in branches), last.kind]
+    kind = unify(kinds)
+    _note_overflow(kinds, kind, scope)
 
     def value(row: Row) -> Any:
         chosen = next((found for test, found in branches if test.value(row) is True), last)
@@ -362,7 +371,7 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
     name, given = expression.function.text, expression.arguments
     match name:
         case "coalesce":
-            return _coalesce([check(argument, scope) for argument in given])
+            return _coalesce([check(argument, scope) for argument in given], scope)
         case "today" if not given:
             return _given(DATE, scope.request.now_ms // DAY_MS)
         case "id" | "type" | "version" if len(given) == 1:
@@ -372,7 +381,9 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
         case _ if name not in FUNCTIONS:
             raise Illegal(f"no function {name}")
     arguments = [check(argument, scope) for argument in given]
-    kind, compute = FUNCTIONS[name]([argument.kind for argument in arguments])
+    kinds = [argument.kind for argument in arguments]
+    kind, compute = FUNCTIONS[name](kinds)
+    _note_overflow(kinds, kind, scope)
     if name == "date_trunc":
         if not isinstance(given[0], ast.StringLiteral):
             raise Illegal("a unit that is no literal")
@@ -382,10 +393,12 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
     return Typed(kind=kind, value=_strict(compute, arguments))
 
 
-def _coalesce(arguments: list[Typed]) -> Typed:
+def _coalesce(arguments: list[Typed], scope: Scope) -> Typed:
     if not arguments:
         raise Illegal("coalesce of nothing")
-    kind = unify([argument.kind for argument in arguments])
+    kinds = [argument.kind for argument in arguments]
+    kind = unify(kinds)
+    _note_overflow(kinds, kind, scope)
 
     def value(row: Row) -> Any:
         found = (argument.value(row) for argument in arguments)

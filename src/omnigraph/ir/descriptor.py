@@ -161,7 +161,7 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
     for clause in clauses:
         match clause:
             case CheckedBinding():
-                names = clause.types or (clause.node.name,)
+                names = (clause.node.name,) if clause.interface is None else clause.types
                 yield from (TypeUse(is_edge=False, type_name=name) for name in names)
                 for condition in clause.conditions:
                     yield from _operand_uses(condition)

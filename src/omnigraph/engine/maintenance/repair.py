@@ -10,7 +10,7 @@ from omnigraph.records import record
 from omnigraph.txn.claims.store import PendingClaim
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
-from omnigraph.values import BranchName, check_flags
+from omnigraph.values import BranchName, check_flags, checked_text
 
 _LOOK_EVERY_S = 0.25
 
@@ -69,6 +69,7 @@ class RepairOrder:
         confirm: adopt compactions, which change no row; otherwise only look.
         force: adopt every other drift too.
         discard: undo every drift instead.
+        message: what the commit says.
 
     Raises:
         UsageError: ``force`` or ``discard`` without ``confirm``, or both of them, or something that is not a flag.
@@ -77,9 +78,11 @@ class RepairOrder:
     confirm: bool = False
     force: bool = False
     discard: bool = False
+    message: str | None = None
 
     def __post_init__(self) -> None:
         check_flags(confirm=self.confirm, force=self.force, discard=self.discard)
+        checked_text("message", self.message)
         if (self.force or self.discard) and not self.confirm:
             details = BadValue(what="arguments", value="", expected="--confirm")
             raise UsageError("--force and --discard need --confirm", details=details, hint="add --confirm")
@@ -124,10 +127,11 @@ def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
     version = None
     if adopted:
         is_forced = "forced" in actions.values()
-        done = adopt_drift(services, branch_writer.recover_claim, adopted, is_forced=is_forced)
+        done = adopt_drift(services, branch_writer.recover_claim, adopted, is_forced=is_forced, message=order.message)
         version = done.state.version
     if discarded:
-        version = discard_drift(services, branch_writer.recover_claim, discarded).state.version
+        undone = discard_drift(services, branch_writer.recover_claim, discarded, message=order.message)
+        version = undone.state.version
     return RepairResult(
         branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
     )

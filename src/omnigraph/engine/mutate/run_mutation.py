@@ -38,7 +38,10 @@ from omnigraph.values.counts import counted
 
 @record
 class MutationResult:
-    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was."""
+    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was.
+
+    ``warnings`` are sentences about parameters that are legal and probably not meant.
+    """
 
     branch: str
     actor: str | None
@@ -53,10 +56,12 @@ class MutationResult:
     deleted: int = 0
     unchanged: int = 0
     rows: Result | None = None
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the field names of the public contract; ``rows`` only if the mutation returns some."""
+        """Return the result with the field names of the public contract; rows and warnings only if there are some."""
         rows = {} if self.rows is None else {"rows": json.loads(self.rows.to_json())["rows"]}
+        warnings = {"warnings": list(self.warnings)} if self.warnings else {}
         return {
             "branch": self.branch,
             "query_name": self.query_name,
@@ -69,6 +74,7 @@ class MutationResult:
             "deleted": self.deleted,
             "unchanged": self.unchanged,
             **rows,
+            **warnings,
         }
 
 

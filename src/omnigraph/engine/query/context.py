@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.query.entities import Demand, Entities, EntityUnion
+from omnigraph.engine.query.entities import Demand, Entities, EntityUnion, NoEntities
 from omnigraph.engine.query.explain import Trace
 from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds, untagged
 from omnigraph.engine.query.limits import Limits
@@ -27,6 +27,7 @@ from omnigraph.engine.relational import EnginePool
 from omnigraph.engine.versions import KnownVersions, known_versions
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import (
+    INTERFACE_MARK,
     PRIVATE_MARK,
     TABLE_MARK,
     Column,
@@ -194,11 +195,14 @@ class QueryContext:
 
     def tables_of(self, variable: str) -> tuple[str, ...]:
         """Return the tables that a variable ranges over, by their numbers in its row ids."""
-        return tuple(self.variables[variable].split(TABLE_MARK))
+        tables = self.variables[variable]
+        return () if tables.startswith(INTERFACE_MARK) else tuple(tables.split(TABLE_MARK))
 
-    def source_of(self, variable: str) -> Entities | EntityUnion:
+    def source_of(self, variable: str) -> Entities | EntityUnion | NoEntities:
         """Return where the properties of a variable's entities are found."""
         tables = self.tables_of(variable)
+        if not tables:
+            return NoEntities(self.catalog.interfaces[self.variables[variable].removeprefix(INTERFACE_MARK)])
         return self.entities(tables[0]) if len(tables) == 1 else EntityUnion([self.entities(key) for key in tables])
 
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
@@ -211,7 +215,7 @@ class QueryContext:
 
     def whole_table(self, variable: str, count: int) -> Entities | None:
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
-        if len(self.tables_of(variable)) > 1:
+        if len(self.tables_of(variable)) != 1:
             return None
         entities = self.entities_of(variable)
         return entities if entities.prefers_memory(count) else None

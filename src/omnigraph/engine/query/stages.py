@@ -253,12 +253,16 @@ class GroupColumns:
     def __init__(self, context: StageContext, output: OutputPlan) -> None:
         self._context = context
         self.values: dict[str, Scalarlike] = dict(output.keys or ())
+        # Entities that are counted: which one it is needs no id.
+        self._counted: set[str] = set()
         self.measures: list[Measure] = []
         for at, (name, call) in enumerate(output.aggregates):
             argument = where = None
             if call.argument is not None:
                 argument = f"#argument{at}"
                 self.values[argument] = call.argument
+                if call.function == "count" and isinstance(call.argument, EntityRef):
+                    self._counted.add(argument)
             if call.where is not None:
                 where = f"#where{at}"
                 self.values[where] = call.where
@@ -286,15 +290,14 @@ class GroupColumns:
             yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def _column(self, name: str, value: Scalarlike, rows: Any) -> pa.Array:
-        if name.startswith("#argument") and isinstance(value, EntityRef):
-            # Which entity it is needs no id, and is NULL where it is missing.
+        if name in self._counted and isinstance(value, EntityRef):
             found = rows.entity_rows(value.variable)
             missing = found.to_numpy(zero_copy_only=False) == MISSING
             return pa.array(found.to_numpy(zero_copy_only=False), pa.int64(), mask=missing)
         return compute(value, rows)
 
     def _encoded_type(self, value: Scalarlike, name: str) -> pa.DataType:
-        if name.startswith("#argument") and isinstance(value, EntityRef):
+        if name in self._counted:
             return pa.int64()
         return encoded_type(value.type)
 

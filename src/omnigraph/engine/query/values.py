@@ -28,6 +28,7 @@ from omnigraph.ir.model import (
     EntityRow,
     EntityType,
     EntityVersion,
+    ListContains,
     ParameterRef,
     Predicate,
     SameEntity,
@@ -120,7 +121,17 @@ def truth(predicate: Predicate, rows: ValueRows) -> pa.Array:
                     unknown[:] = True
             elif isinstance(operand, Column) and not isinstance(predicate, TextMatch):
                 unknown |= np.asarray(rows.column(operand).is_null())
+    if isinstance(predicate, ListContains):
+        # An empty list has no member, whatever is looked for.
+        unknown &= ~_is_empty(predicate.items, rows)
     return pa.array(holds, pa.bool_(), mask=unknown)
+
+
+def _is_empty(items: Scalarlike, rows: ValueRows) -> Mask:
+    if isinstance(items, Constant | ParameterRef):
+        return np.full(rows.length, rows.given(items) is not None and not len(rows.given(items)))
+    lengths = pc.list_value_length(compute(items, rows))
+    return np.asarray(pc.fill_null(pc.equal(lengths, 0), fill_value=False), dtype=np.bool_)
 
 
 def _apply(call: Apply, rows: ValueRows) -> pa.Array:

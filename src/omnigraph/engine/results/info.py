@@ -75,7 +75,7 @@ class ReadInfo:
     """Which query was read from where. Of ``branch`` and ``snapshot`` the one is set that the caller asked for.
 
     ``commit_id`` is the head of exactly the snapshot that the rows come from. ``pattern`` tells which columns are
-    nodes.
+    nodes. ``warnings`` are sentences about parameters that are legal and probably not meant.
     """
 
     query_name: str
@@ -85,6 +85,7 @@ class ReadInfo:
     elapsed_s: float = 0.0
     explanation: SupportsExplanation | None = None
     pattern: ResultPattern = NO_PATTERN
+    warnings: tuple[str, ...] = ()
 
     @property
     def target(self) -> dict[str, str | None]:

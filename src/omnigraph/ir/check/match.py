@@ -53,12 +53,8 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
-    types = scope.types_of(name)
-    if not types and node.name not in scope.catalog.nodes:
-        message = f"no node type implements interface '{written}'"
-        raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
-    conditions: list[Operand] = []
+    conditions = list(_presence(binding.variable, scope))
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
@@ -70,7 +66,21 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+    return CheckedBinding(
+        variable=name,
+        node=node,
+        matches=tuple(matches),
+        conditions=tuple(conditions),
+        interface=written if scope.ranges_over_several(name) else None,
+        types=scope.types_of(name),
+    )
+
+
+def _presence(variable: ast.Variable, scope: Scope) -> Iterator[Operand]:
+    """Yield that there is a node, where an optional block may have found none."""
+    if variable.name in scope.nullable:
+        test = ast.NullTest(operand=variable, is_negated=True, span=variable.span)
+        yield _matched_condition(test, scope)
 
 
 def _shared_node(written: str, scope: Scope) -> NodeType | None:

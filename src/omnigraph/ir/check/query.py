@@ -88,12 +88,21 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
             parameters=parameters,
             statements=statements,
             projections=projections,
+            enum_uses=tuple(scope.enum_uses),
         )
     stages = _check_stages(body, scope.nested())
     unions = tuple(_check_union(union, stages[-1].projections, scope.nested()) for union in body.unions)
     if unions:
         _check_united_order(body, stages[-1], scope)
-    return CheckedRead(decl=decl, catalog=catalog, source=source, parameters=parameters, stages=stages, unions=unions)
+    return CheckedRead(
+        decl=decl,
+        catalog=catalog,
+        source=source,
+        parameters=parameters,
+        stages=stages,
+        unions=unions,
+        enum_uses=tuple(scope.enum_uses),
+    )
 
 
 def _check_stages(body: ast.ReadBody, scope: Scope) -> tuple[CheckedStage, ...]:
@@ -129,7 +138,7 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
         orderings=orderings,
         limit=stage.limit,
         variables=tuple(sorted(scope.entities)),
-        mixed=frozenset(name for name in scope.entities if scope.types_of(name)),
+        mixed=frozenset(name for name in scope.entities if scope.ranges_over_several(name)),
         is_distinct=stage.is_distinct,
         having=having,
         offset=stage.offset,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.errors import Diagnostic, QueryTypeError
-from omnigraph.ir.check.tree import CheckedNegation
+from omnigraph.ir.check.tree import CheckedNegation, EnumUse
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.source import SourceText, Span
@@ -21,7 +21,8 @@ class Scope:
     """A scope grows as clauses are read; a block works on a copy.
 
     ``values`` are what earlier stages named, and under ``$name`` the items that ``each`` takes one by one. ``nullable``
-    are the entities that an optional block may leave missing. ``block_checker`` checks what stands in a block; it is
+    are the entities that an optional block may leave missing. ``enum_uses`` are the parameters of the whole query that
+    are compared with an enum, and all scopes share the list. ``block_checker`` checks what stands in a block; it is
     given, since a block may stand in any expression.
     """
 
@@ -31,6 +32,7 @@ class Scope:
     entities: dict[str, NodeType | EdgeType] = field(default_factory=dict)
     values: dict[str, PropertyType] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
+    enum_uses: list[EnumUse] = field(default_factory=list)
     block_checker: BlockChecker | None = None
 
     def check_block(self, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
@@ -43,6 +45,12 @@ class Scope:
         """Return the types of an entity that ranges over several, and none for any other."""
         bound = self.entities.get(variable)
         return () if bound is None else several_types(bound, self.catalog)
+
+    def ranges_over_several(self, variable: str) -> bool:
+        """Whether an entity is one of an interface, which no type may implement, or of one of several edge types."""
+        bound = self.entities.get(variable)
+        known = self.catalog.edges if isinstance(bound, EdgeType) else self.catalog.nodes
+        return bound is not None and bound.name not in known
 
     def nested(self) -> Scope:
         """Return a scope for the inside of a negation."""

@@ -54,12 +54,13 @@ class CheckedMatch:
 
 @record
 class CheckedBinding:
-    """A binding with its node type; with ``types`` it ranges over all of them, and ``node`` is what they share."""
+    """A binding with its node type; with ``interface`` it ranges over ``types``, and ``node`` is what they share."""
 
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
     conditions: tuple[Operand, ...] = ()
+    interface: str | None = None
     types: tuple[str, ...] = ()
 
 
@@ -210,6 +211,15 @@ class CheckedUnion:
 
 
 @record
+class EnumUse:
+    """A parameter that is compared with an enum, and what the enum is called and holds."""
+
+    parameter: str
+    name: str
+    values: tuple[str, ...]
+
+
+@record
 class CheckedRead:
     """A read that fits the schema: its stages in order, and the reads it is united with.
 
@@ -222,6 +232,7 @@ class CheckedRead:
     parameters: Mapping[str, PropertyType]
     stages: tuple[CheckedStage, ...]
     unions: tuple[CheckedUnion, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def last(self) -> CheckedStage:
@@ -320,6 +331,7 @@ class CheckedMutation:
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
     projections: tuple[CheckedProjection, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def returns_match(self) -> bool:

@@ -17,6 +17,7 @@ from omnigraph.ir.model import (
     ROW_MARK,
     SCORE,
     AggregateCall,
+    Apply,
     Constant,
     EntityRef,
     EntityRow,
@@ -218,7 +219,7 @@ class _StageOutput:
     def build(self) -> OutputPlan:
         stage = self.stage
         # Nodes of one id and several types are told apart by groups, which have more keys than columns.
-        regroups = stage.is_distinct and stage.having is None and any(True for _ in self._kinds())
+        regroups = self.is_last and stage.is_distinct and stage.having is None and self._shows_mixed()
         is_grouped = regroups or any(map(has_aggregate, self._operands()))
         for operand in self._operands():
             self._refuse_ranking(operand, is_grouped=is_grouped)
@@ -274,24 +275,21 @@ class _StageOutput:
     def _all_keys(self, keys: list[tuple[str, Operand]]) -> Iterator[tuple[str, Scalarlike]]:
         for name, operand in keys:
             yield from self._key(name, operand)
-        yield from self._kinds()
 
     def _key(self, name: str, operand: Operand) -> Iterator[tuple[str, Scalarlike]]:
-        """Yield a key; an entity that goes on brings its id, by which groups are ordered."""
-        expression = operand.expression
-        if not self.is_last and isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
-            yield name, EntityRow(variable=expression.name, type=I64)
-            yield f"{name} id", EntityRef(variable=expression.name, type=TEXT)
-        else:
+        """Yield a key; an entity brings its id and, if they are of several types, its type: groups go by both."""
+        variable = _entity_name(operand)
+        if variable is None or self.is_last:
             yield name, self.lowering.scalar(operand)
+        else:
+            yield name, EntityRow(variable=variable, type=I64)
+            yield f"{name} id", EntityRef(variable=variable, type=TEXT)
+        if variable in self.stage.mixed:
+            yield f"{name} type", EntityType(variable=variable, type=TEXT)
 
-    def _kinds(self) -> Iterator[tuple[str, Scalarlike]]:
-        """Tell apart what has one id and several types; where rows go on, the row number does that already."""
-        for at, item in enumerate(self.stage.projections if self.is_last else ()):
-            yield from ((f"#kind{at}", EntityType(variable=name, type=TEXT)) for name in self._mixed(item))
-
-    def _mixed(self, item: CheckedProjection) -> Iterator[str]:
-        yield from (name for _, name in _kept(item) if name in self.stage.mixed)
+    def _shows_mixed(self) -> bool:
+        """Whether an entity is shown that may have the id of another, of another type."""
+        return any(_entity_name(item.operand) in self.stage.mixed for item in self.stage.projections)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -310,12 +308,19 @@ class _StageOutput:
         fraction = operand.fraction
         return AggregateCall(
             function=call.function,
-            argument=None if argument is None else self.lowering.scalar(argument),
+            argument=None if argument is None else self._argument(argument),
             type=_typed(operand),
             is_distinct=call.is_distinct,
             fraction=None if fraction is None else self.lowering.given(fraction, "the fraction of percentile"),
             where=None if operand.where is None else self.lowering.scalar(operand.where),
         )
+
+    def _argument(self, operand: Operand) -> Scalarlike:
+        """Lower the argument of an aggregate: an entity stands for itself, its id is a text like others."""
+        value = self.lowering.scalar(operand)
+        if isinstance(value, EntityRef) and isinstance(operand.expression, ast.Call):
+            return Apply(function="to_string", arguments=(value,), type=TEXT)
+        return value
 
     def _shown(self, item: CheckedProjection, keys: list[tuple[str, Operand]] | None, lowering: Lowering) -> Output:
         kept = () if self.is_last else _kept(item)
@@ -345,8 +350,18 @@ class _StageOutput:
             keys = [(name, key) for name, key in plan.keys if not isinstance(key, EntityRow)]
             return tuple(ValueRef(name=name, type=key.type) for name, key in keys if _is_orderable(key.type))
         if plan.is_distinct:
-            return tuple(_identity(_value(output)) for output in plan.shown if _is_orderable(output.type))
+            shown = (_value(output) for output in plan.shown if _is_orderable(output.type))
+            return tuple(part for value in shown for part in self._identity(value))
         return self._row_order()
+
+    def _identity(self, value: Scalarlike) -> Iterator[Scalarlike]:
+        """Yield what a value is ordered by: an entity by its id, then by its type if there are several."""
+        if not isinstance(value, EntityRow):
+            yield value
+            return
+        yield EntityRef(variable=value.variable, type=TEXT)
+        if value.variable in self.stage.mixed:
+            yield EntityType(variable=value.variable, type=TEXT)
 
     def _row_order(self) -> tuple[Scalarlike, ...]:
         """The place that an earlier stage gave a row, then its entities by name, then its values by name."""
@@ -395,10 +410,15 @@ def _amount(amount: ast.Amount | None) -> Constant | ParameterRef | None:
 
 def _kept(item: CheckedProjection) -> tuple[tuple[str, str], ...]:
     """Return the name that an entity has behind the stage and its name here, if an entity is what is projected."""
-    expression, operand = item.operand.expression, item.operand
-    if isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
-        return ((item.alias or expression.name, expression.name),)
-    return ()
+    name = _entity_name(item.operand)
+    return () if name is None else ((item.alias or name, name),)
+
+
+def _entity_name(operand: Operand) -> str | None:
+    """Return the variable whose entity a value is, or None."""
+    if isinstance(operand.expression, ast.Variable) and (operand.is_node or operand.is_edge):
+        return operand.expression.name
+    return None
 
 
 def _outside_aggregates(operand: Operand) -> Iterator[Operand]:
@@ -432,10 +452,6 @@ def _value(output: Output) -> Scalarlike:
     assert not isinstance(expression, AggregateCall) and hasattr(expression, "type")  # noqa: S101, PT018 - see lowering
     value: Scalarlike = expression  # type: ignore[assignment] # what is shown of a stage has a value of its own
     return value
-
-
-def _identity(value: Scalarlike) -> Scalarlike:
-    return EntityRef(variable=value.variable, type=TEXT) if isinstance(value, EntityRow) else value
 
 
 def _is_orderable(of: PropertyType) -> bool:

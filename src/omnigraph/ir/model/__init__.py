@@ -36,6 +36,7 @@ from omnigraph.ir.model.expressions import (
     operands_of,
 )
 from omnigraph.ir.model.operators import (
+    INTERFACE_MARK,
     PLACE,
     PRIVATE_MARK,
     RANK,
@@ -87,6 +88,7 @@ from omnigraph.ir.model.plans import (
 )
 
 __all__ = [
+    "INTERFACE_MARK",
     "NOW_PARAMETER",
     "PLACE",
     "PRIVATE_MARK",

@@ -32,9 +32,9 @@ from omnigraph.spark.query.refusals import check_lowerable
 from omnigraph.spark.query.relations import FrameRelation, FrameRelations, Relation, Relations, Task
 from omnigraph.spark.query.scans import Tables
 from omnigraph.spark.query.stages import lower_stages
-from omnigraph.spark.query.task_rows import TaskParameters
-from omnigraph.spark.query.tasks import MergeGroupsTask, NoRowsTask
-from omnigraph.spark.query.wire import SparkTypesTask, decode_output, output_wire_schema
+from omnigraph.spark.query.tasks.groups import MergeGroupsTask, NoRowsTask
+from omnigraph.spark.query.tasks.rows import TaskParameters
+from omnigraph.spark.query.tasks.wire import SparkTypesTask, decode_output, output_wire_schema
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
@@ -204,6 +204,7 @@ def run_query(
         elapsed_s=prepared.context.limits.elapsed_s,
         explanation=explain(prepared.plan, prepared.context.trace),
         pattern=pattern_of(lowered.read),
+        warnings=prepared.warnings,
     )
     return Result(rows.schema, rows, info, prepared.context.counters)
 

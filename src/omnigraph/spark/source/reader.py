@@ -23,7 +23,7 @@ from omnigraph.ir.model import ReadPlan, TextMatch
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
-from omnigraph.spark.query.wire import decode_output, output_wire_schema
+from omnigraph.spark.query.tasks.wire import decode_output, output_wire_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import PinnedType, reading_engine
 from omnigraph.spark.source.reporting import reporting

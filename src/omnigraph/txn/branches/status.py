@@ -16,6 +16,7 @@ from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.temporal import format_datetime
 
 
 @record
@@ -50,7 +51,7 @@ class BranchStatus:
             "ahead": self.ahead,
             "behind": self.behind,
             "last_actor": self.last_actor,
-            "created_at": None if self.created_at_ms is None else self.created_at_ms * 1000,
+            "created_at": None if self.created_at_ms is None else format_datetime(self.created_at_ms),
             "created_by": self.created_by,
         }
 

@@ -25,6 +25,7 @@ from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import StoredCodec
 from omnigraph.values import BranchName, CommitId, TagName
+from omnigraph.values.temporal import format_datetime
 
 TAGS_PREFIX = "__tags"
 
@@ -65,7 +66,7 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             "graph_commit_id": self.commit_id,
             "graph_branch": self.branch,
             "graph_manifest_version": self.manifest_version,
-            "created_at": self.created_at_ms * 1000,
+            "created_at": format_datetime(self.created_at_ms),
             "actor_id": self.actor,
             "message": self.message,
         }

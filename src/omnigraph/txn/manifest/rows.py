@@ -94,17 +94,17 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "parent_commit_id": self.parent,
             "merged_parent_commit_id": self.merged_parent,
             "actor_id": self.actor,
-            "created_at": self.created_at_ms * 1000,
+            "created_at": format_datetime(self.created_at_ms),
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the commit with the field names of the public contract; times are in microseconds."""
+        """Return the commit with the field names of the public contract; times are UTC, as ISO 8601 text."""
         batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
         return {
             **self.to_brief_json(),
             "operation": self.operation,
             "message": self.message,
-            "published_at": self.published_at_ms * 1000,
+            "published_at": format_datetime(self.published_at_ms),
             "types": list(self.touched),
             **batch,
         }

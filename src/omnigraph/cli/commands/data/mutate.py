@@ -162,7 +162,8 @@ def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     if result.rows is not None:
         # Where the rows come from stands in the first line already.
         lines += [line.rstrip() for line in result.rows.to_table().splitlines()[1:]]
-    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
+    remarks = [] if as_json else [f"warning: {warning}" for warning in result.warnings]
+    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines, remarks=remarks))
 
 
 def read_query(path: str | None, text: str | None, name: str | None) -> InputFile:

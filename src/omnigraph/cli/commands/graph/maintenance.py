@@ -262,6 +262,7 @@ def repair(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="With --confirm: also adopt every other change.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
+    message: Message = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -271,10 +272,12 @@ def repair(
     Exits with code 11 if a change still needs that decision.
     """
     address = graph_address(graph)
-    RepairOrder(confirm=confirm, force=force, discard=discard)
+    order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
     echo_target("repair", address, is_quiet=quiet)
     with open_graph(address) as backend:
-        result = backend.execute(RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard))
+        result = backend.execute(
+            RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard, message=order.message)
+        )
     document = {
         "uri": address,
         "branch": result.branch,

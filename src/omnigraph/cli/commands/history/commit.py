@@ -118,7 +118,8 @@ def _commit_line(commit: Commit) -> str:
     actor = "" if commit.actor is None else f" actor={commit.actor}"
     place = f"graph_branch={commit.branch} graph_manifest_version={commit.manifest_version}"
     message = "" if commit.message is None else f" {json.dumps(commit.message, ensure_ascii=False)}"
-    return f"{commit.id} {place} operation={commit.operation}{actor}{message}"
+    published = format_datetime(commit.published_at_ms)
+    return f"{commit.id} {published} {place} operation={commit.operation}{actor}{message}"
 
 
 show_app = new_app()
@@ -132,13 +133,11 @@ def show(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit of any branch; times are UTC, in JSON microseconds since 1970."""
+    """Show one commit of any branch; times are UTC."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(GetCommitRequest(commit_id=commit_id))
     document = found.to_json()
-    moments = {"created_at": found.created_at_ms, "published_at": found.published_at_ms}
-    shown = document | {key: format_datetime(moment_ms) for key, moment_ms in moments.items()}
-    lines = [f"{key}: {_text(value)}" for key, value in shown.items() if value is not None]
+    lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
     return 0
 
@@ -219,7 +218,8 @@ def blame(
 def _event_line(event: EntityEvent) -> str:
     commit = event.cause.commit
     actor = "" if commit.actor is None else f" actor={commit.actor}"
-    return f"{commit.id} {event.op}{actor} changed={','.join(event.changed)}"
+    published = format_datetime(commit.published_at_ms)
+    return f"{commit.id} {published} {event.op}{actor} changed={','.join(event.changed)}"
 
 
 diff_app = new_app()

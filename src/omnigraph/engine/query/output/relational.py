@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
+from omnigraph.engine.query.kernels import PATH_TYPE
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
@@ -53,10 +54,10 @@ class SortKey:
     descending: bool = False
     nulls_first: bool = True
 
-    def sql(self) -> str:
+    def sql(self, schema: pa.Schema) -> str:
         """Return the key as the kernel takes it."""
         way = "DESC" if self.descending else "ASC"
-        return f"{quoted(self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{_place(schema, self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 @record
@@ -74,6 +75,20 @@ def quoted(name: str) -> str:
     """Return a name as the kernel takes it."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
+
+
+def _place(schema: pa.Schema, name: str) -> str:
+    """Return what a column is ordered by. The kernel has NULL behind all values in lists, and we before them."""
+    of = schema.field(name).type
+    if pa.types.is_list(of):
+        return _list_place(quoted(name))
+    if of == PATH_TYPE:
+        return f"[{', '.join(_list_place(f'{quoted(name)}.{part.name}') for part in of)}]"
+    return quoted(name)
+
+
+def _list_place(text: str) -> str:
+    return f"list_transform({text}, lambda item: {{'has': item IS NOT NULL, 'value': item}})"
 
 
 def encoded(values: pa.Array) -> pa.Array:
@@ -132,7 +147,7 @@ class RelationalKernel:
         source, texts = "rows", []
         firsts = []
         for at, measure in enumerate(measures):
-            text, first = _measure_sql(measure, keys, at, _row_order(order))
+            text, first = _measure_sql(measure, keys, at, _row_order(rows.schema, order))
             texts.append(f"{text} AS {quoted(measure.name)}")
             firsts += [first] if first else []
         if firsts:
@@ -161,7 +176,7 @@ class RelationalKernel:
         columns = ", ".join(quoted(name) for name in shown)
         wanted = [*shown, *(key.column for key in order), *per]
         every = ", ".join(quoted(name) for name in dict.fromkeys(wanted) if name != best)
-        keys = ", ".join(key.sql() for key in order)
+        keys = ", ".join(key.sql(rows.schema) for key in order)
         source = f"(SELECT DISTINCT {every} FROM rows)" if is_distinct else "rows"  # noqa: S608 - names are quoted
         if best is not None:
             least = f"min({quoted(best)}) AS {quoted(best)}"
@@ -219,8 +234,8 @@ class RelationalKernel:
         return InternalError(f"cannot compute the rows of the query: {error}")
 
 
-def _row_order(order: Sequence[str]) -> str:
-    return ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*order, NUMBER))
+def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
+    return ", ".join(f"{_place(schema, name)} NULLS FIRST" for name in (*order, NUMBER))
 
 
 def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
@@ -264,13 +279,13 @@ class RowStream:
     """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that."""
 
     def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        self._schema = schema
+        self.schema = schema
         self._batches = batches
         self.problem: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the stream."""
-        return pa.RecordBatchReader.from_batches(self._schema, self._watched())
+        return pa.RecordBatchReader.from_batches(self.schema, self._watched())
 
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:

@@ -28,6 +28,7 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    INTERFACE_MARK,
     PRIVATE_MARK,
     TABLE_MARK,
     AggregateCall,
@@ -86,17 +87,21 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
         for column in _step_columns(step):
-            yield from ((table, column.property) for table in variables[column.variable].split(TABLE_MARK))
+            yield from ((table, column.property) for table in _tables(variables[column.variable]))
         if isinstance(step, Walk) and step.condition is not None:
             for column in read_columns(step.condition):
                 is_edge = column.variable == step.edge_variable
                 tables = step.edge_tables if is_edge else variables[column.variable]
-                yield from ((table, column.property) for table in tables.split(TABLE_MARK))
+                yield from ((table, column.property) for table in _tables(tables))
+
+
+def _tables(text: str) -> list[str]:
+    return [] if text.startswith(INTERFACE_MARK) else text.split(TABLE_MARK)
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for column in _read_after_match(plan.read):
-        yield from ((table, column.property) for table in plan.variables[column.variable].split(TABLE_MARK))
+        yield from ((table, column.property) for table in _tables(plan.variables[column.variable]))
 
 
 def _read_after_match(read: ReadPlan) -> Iterator[Column]:
