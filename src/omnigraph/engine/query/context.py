@@ -278,10 +278,17 @@ class FrameRows:
         self._frame = frame
         self.length = frame.length
         self.fits_literals = context.fits_literals
+        # A condition may ask for one property thousands of times.
+        self._taken: dict[tuple[str, str], pa.Array] = {}
 
     def column(self, column: Column) -> pa.Array:
         """Return a property, one value per row."""
-        return self._context.take(column.variable, self._frame.ids[column.variable], column.property)
+        key = (column.variable, column.property)
+        found = self._taken.get(key)
+        if found is None:
+            found = self._context.take(column.variable, self._frame.ids[column.variable], column.property)
+            self._taken[key] = found
+        return found
 
     def given(self, value: Constant | ParameterRef) -> Any:
         """Return the value of a literal or parameter."""

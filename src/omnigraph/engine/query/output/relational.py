@@ -242,32 +242,38 @@ def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
 def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
     """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one."""
     call = measure.call
-    conditions = [] if measure.where is None else [quoted(measure.where)]
     if measure.argument is None:
-        return f"count(*){_filter(conditions)}", None
+        return ("count(*)" if measure.where is None else f"count({_where(measure.where, '1')})"), None
     argument = quoted(measure.argument)
     if call.function == "collect":
+        conditions = [f"{argument} IS NOT NULL", *([] if measure.where is None else [quoted(measure.where)])]
         first = None
-        conditions.append(f"{argument} IS NOT NULL")
         if call.is_distinct:
             mark = quoted(f"#first{at}")
-            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[:-1]])
+            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[1:]])
             first = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) = 1 AS {mark}"
             conditions.append(mark)
-        return f"coalesce(list({argument} ORDER BY {order}){_filter(conditions)}, [])", first
+        value = f"CASE WHEN {' AND '.join(conditions)} THEN {argument} END"
+        return f"coalesce(list_filter(list({value} ORDER BY {order}), lambda x: x IS NOT NULL), [])", first
+    if measure.where is not None:
+        argument = _where(measure.where, argument)
     distinct = "DISTINCT " if call.is_distinct else ""
     if call.function == "percentile" and measure.fraction is None:
         return "CAST(NULL AS DOUBLE)", None
     if call.function == "percentile":
-        return f"quantile_cont({distinct}{argument}::DOUBLE, {measure.fraction!r}){_filter(conditions)}", None
-    head, opening, rest = _FUNCTIONS[call.function].format(argument).partition("(")
+        return f"quantile_cont({distinct}({argument})::DOUBLE, {measure.fraction!r})", None
+    head, opening, rest = _FUNCTIONS[call.function].format(f"({argument})").partition("(")
     if head == "CAST":
-        return f"CAST(sum({distinct}{argument}){_filter(conditions)} AS BIGINT)", None
-    return f"{head}{opening}{distinct}{rest}{_filter(conditions)}", None
+        return f"CAST(sum({distinct}{argument}) AS BIGINT)", None
+    return f"{head}{opening}{distinct}{rest}", None
 
 
-def _filter(conditions: Sequence[str]) -> str:
-    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+def _where(condition: str, value: str) -> str:
+    """Return a value that is NULL, which aggregates leave out, where a condition is not true.
+
+    A filter of the kernel would keep rows of all columns for each aggregate: memory by the square of their number.
+    """
+    return f"CASE WHEN {quoted(condition)} THEN {value} END"
 
 
 class RowStream:
