@@ -305,20 +305,23 @@ class BranchVerbs(WriteVerbs):
         """
         return self._backend.execute(StatusRequest(branch=self._branch, storage=storage))
 
-    def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairResult:
+    def repair(
+        self, *, confirm: bool = False, force: bool = False, discard: bool = False, message: str | None = None
+    ) -> RepairResult:
         """Show what something other than omnigraph has done to the tables of the branch, and settle it if asked to.
 
         Args:
             confirm: adopt compactions, which change no row; otherwise only look.
             force: adopt every other change too.
             discard: undo every change instead.
+            message: what the commit says.
 
         Raises:
             UsageError: ``force`` or ``discard`` without ``confirm``, or both.
             ClaimBusyError: a write is under way, or waits to be recovered.
             ReadOnlyError: the graph is open for reading only.
         """
-        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard)
+        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard, message=message)
         return self._backend.execute(request)
 
 

@@ -51,6 +51,11 @@ class _WriteResult:
             raise AttributeError(name)
         return getattr(self._transaction._look_at(self._number, self._place), name)  # noqa: SLF001 - its own
 
+    def __str__(self) -> str:
+        # Looking at it for people is no look that decides anything, and before the commit there is nothing to tell.
+        result = self._transaction._result  # noqa: SLF001 - its own
+        return repr(self) if result is None else str(result.calls[self._place])
+
     def __repr__(self) -> str:
         return f"<result of write {self._place + 1} of {self._transaction!r}>"
 
@@ -183,6 +188,7 @@ class Transaction:
         mode: LoadMode = "append",
         *,
         patch: bool = False,
+        truncate: bool = False,
         errors_to: str | Path | None = None,
         progress: Callable[[LoadProgress], None] | None = None,
         settings: LoadSettings | None = None,
@@ -200,7 +206,12 @@ class Transaction:
             TransactionEndedError: the transaction has ended.
         """
         request = LoadRequest(
-            sources=load_sources(sources), mode=mode, patch=patch, errors_to=errors_to, settings=settings
+            sources=load_sources(sources),
+            mode=mode,
+            patch=patch,
+            truncate=truncate,
+            errors_to=errors_to,
+            settings=settings,
         )
         return cast("LoadResult", self._write(request, Attachments(progress=progress)))
 

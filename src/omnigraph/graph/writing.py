@@ -115,12 +115,13 @@ class WriteVerbs(State):
         )
         return self._backend.execute(request)
 
-    def load(
+    def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
         self,
         sources: SourceArgument | Sequence[SourceArgument],
         mode: LoadMode = "append",
         *,
         patch: bool = False,
+        truncate: bool = False,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -135,6 +136,7 @@ class WriteVerbs(State):
             sources: a file, folder, glob or ``s3://`` address of JSONL, CSV or Parquet, or several of them.
             mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
             patch: with ``merge``, change only the properties that are given.
+            truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that the branch must be at.
@@ -157,6 +159,7 @@ class WriteVerbs(State):
             sources=load_sources(sources),
             mode=mode,
             patch=patch,
+            truncate=truncate,
             branch=self._branch,
             actor=actor,
             message=message,

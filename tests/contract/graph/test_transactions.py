@@ -86,6 +86,10 @@ def test_several_calls_see_each_other_and_become_one_commit(graph):
     assert (added.inserted, gone.deleted, gone.branch, gone.actor) == (1, 2, "main", "mira")
     assert ages(graph) == {"ann": 1, "cy": 4}
     assert "committed" in repr(t)
+    assert (repr(added)[:20], str(added)) == (
+        "<result of write 1 o",
+        "changed main via add: 1 node, 0 edges\nactor_id: mira",
+    )
 
 
 def test_an_exception_and_a_rollback_leave_nothing(graph):

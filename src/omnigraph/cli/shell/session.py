@@ -47,13 +47,15 @@ class ShellCommand:
 class ShellSession:
     """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead.
 
-    In a ``transaction`` they read and write its private state; ``calls`` counts those whose results were shown.
+    ``actor`` and ``message`` are what the commits of its mutations say. In a ``transaction`` statements read and write
+    its private state; ``calls`` counts those whose results were shown.
     """
 
     backend: LocalBackend
     branch: str = MAIN
     as_of: str | None = None
     actor: str | None = None
+    message: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     out: TextIO = field(default_factory=lambda: sys.stdout)
     is_over: bool = False
@@ -116,6 +118,7 @@ class ShellSession:
             params_form="strict",
             branch=self.branch,
             actor=self.actor,
+            message=self.message,
             source_name=SOURCE,
         )
         done = execute_asking(self._execute_call, request)
@@ -127,7 +130,7 @@ class ShellSession:
             call: Request[Any] = request
             return self.backend.execute(call)
         bare = replace(request, branch=MAIN)
-        call = replace(bare, actor=None) if isinstance(bare, MutateRequest) else bare
+        call = replace(bare, actor=None, message=None) if isinstance(bare, MutateRequest) else bare
         done = self.backend.execute(CallInTransactionRequest(transaction=self.transaction, call=call))
         self.calls += 1
         return done
@@ -239,7 +242,7 @@ class ShellSession:
             raise usage_error(
                 f"the state as of {self.as_of} can only be read", value=self.as_of, expected="the newest state"
             )
-        request = BeginTransactionRequest(branch=self.branch, actor=self.actor, message=rest or None)
+        request = BeginTransactionRequest(branch=self.branch, actor=self.actor, message=rest or self.message)
         self.transaction, self.calls = self.backend.execute(request).transaction, 0
 
     def commit(self, rest: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -28,11 +28,15 @@ from omnigraph.runtime import Cost, Counters, IdSource, Runtime
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 
 @record
-class MutationResult:
-    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was."""
+class MutationResult(Printable):
+    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was.
+
+    ``warnings`` are sentences about parameters that are legal and probably not meant.
+    """
 
     branch: str
     actor: str | None
@@ -47,10 +51,22 @@ class MutationResult:
     deleted: int = 0
     unchanged: int = 0
     rows: Result | None = None
+    warnings: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what changed, by whom, and the rows that came back."""
+        counts = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
+        yield f"changed {self.branch} via {self.query_name}: {counts}"
+        if self.actor is not None:
+            yield f"actor_id: {self.actor}"
+        if self.rows is not None:
+            # Where the rows come from stands in the first line already.
+            yield from (line.rstrip() for line in self.rows.to_table().splitlines()[1:])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the field names of the public contract; ``rows`` only if the mutation returns some."""
+        """Return the result with the field names of the public contract; rows and warnings only if there are some."""
         rows = {} if self.rows is None else {"rows": json.loads(self.rows.to_json())["rows"]}
+        warnings = {"warnings": list(self.warnings)} if self.warnings else {}
         return {
             "branch": self.branch,
             "query_name": self.query_name,
@@ -63,6 +79,7 @@ class MutationResult:
             "deleted": self.deleted,
             "unchanged": self.unchanged,
             **rows,
+            **warnings,
         }
 
 
@@ -101,13 +118,15 @@ class MutationOutcome:
 class PreparedMutation:
     """The statements of a mutation and its calls, which may be run several times.
 
-    ``max_affected`` is how many entities may be affected; a run that affects more fails.
+    ``max_affected`` is how many entities may be affected; a run that affects more fails. ``warnings`` are sentences
+    about parameters that are legal and probably not meant.
     """
 
     catalog: Catalog
     plan: MutationPlan
     calls: ParameterRows
     max_affected: int | None = None
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -136,7 +155,10 @@ class PreparedMutation:
     def is_insert_only(self) -> bool:
         """Whether no statement depends on stored rows, so that the net effect is the same on every state."""
         return all(
-            isinstance(statement, InsertPlan) and statement.mode is None and statement.for_each is None
+            isinstance(statement, InsertPlan)
+            and statement.mode is None
+            and statement.for_each is None
+            and not statement.blocks
             for statement in self.plan.statements
         )
 
@@ -186,6 +208,7 @@ class PreparedMutation:
             deleted=affected.deleted,
             unchanged=affected.unchanged,
             rows=self._returned(outcome, branch, done.commit, counters),
+            warnings=self.warnings,
         )
 
     def _returned(

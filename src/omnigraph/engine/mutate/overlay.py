@@ -105,9 +105,9 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         if folder is not None:
             folder.close()
 
-    def overlay(self, staging: MutationStaging, read: ReadPlan, catalog: Catalog) -> OverlaidState:
-        """Return the state that a read sees; the write depends on every row of every table that it looks at."""
-        owners = {owner.table_key: owner for owner in _owners_of(read, catalog)}
+    def overlay(self, staging: MutationStaging, types: Iterable[NodeType | EdgeType]) -> OverlaidState:
+        """Return the state that a read of some types sees; the write depends on every row of each of them."""
+        owners = {owner.table_key: owner for owner in types}
         for table_key in owners:
             staging.depend_on(table_key)
         changed = [owner for owner in owners.values() if staging.has_changed(owner)]
@@ -132,14 +132,15 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         return table
 
 
-def _owners_of(read: ReadPlan, catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+def types_read(read: ReadPlan, catalog: Catalog) -> Iterator[NodeType | EdgeType]:
     """Yield every type that a read looks at: it depends on it, and sees what is pending in it."""
     stages = [*read.stages, *(stage for union in read.unions for stage in union.stages)]
     for operators in (read.operators, *(stage.operators for stage in stages)):
-        yield from _owners(operators, catalog)
+        yield from types_of(operators, catalog)
 
 
-def _owners(operators: Iterable[Operator], catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+def types_of(operators: Iterable[Operator], catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+    """Yield every type that operators look at."""
     for operator in operators:
         match operator:
             case NodeScan():
@@ -151,7 +152,7 @@ def _owners(operators: Iterable[Operator], catalog: Catalog) -> Iterator[NodeTyp
             case Walk():
                 yield from _walked(operator.edges, catalog)
             case AntiJoin() | OptionalJoin() | BlockValue():
-                yield from _owners(operator.inner, catalog)
+                yield from types_of(operator.inner, catalog)
             case Narrow() | Widen() | Filter() | Unwind():
                 pass
             case _:

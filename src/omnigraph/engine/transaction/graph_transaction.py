@@ -22,7 +22,7 @@ from omnigraph.engine.constraints import check_change
 from omnigraph.engine.load.load_files import SpooledRows
 from omnigraph.engine.load.options import LoadResult
 from omnigraph.engine.mutate.mutation import MutationResult, MutationSurroundings, PreparedMutation
-from omnigraph.engine.mutate.overlay import PendingCopies
+from omnigraph.engine.mutate.overlay import PendingCopies, types_read
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.query.runner import PendingRead, ReadCall
 from omnigraph.engine.results import Result
@@ -49,6 +49,8 @@ from omnigraph.txn.services import BranchServices
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
@@ -76,7 +78,7 @@ class TransactionOptions:
 
 
 @record
-class TransactionResult:
+class TransactionResult(Printable):
     """What a transaction did. ``calls`` are the results of its writes, in order, of the run that was published."""
 
     branch: str
@@ -85,6 +87,12 @@ class TransactionResult:
     manifest_version: int
     cost: Cost
     calls: tuple[MutationResult | LoadResult, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was published, and what each write did."""
+        made = "nothing to change" if self.commit is None else f"commit {self.commit.id}"
+        yield f"committed {counted(len(self.calls), 'write')} to {self.branch}: {made}"
+        yield from (f"  {line}" for call in self.calls for line in call.lines())
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -192,7 +200,7 @@ class GraphTransaction:
             raise UsageError("a read inside a transaction cannot be streamed", details=details)
 
         def overlay(read: Any) -> Any:
-            return self._copies.overlay(self._staging, read, self.catalog)
+            return self._copies.overlay(self._staging, types_read(read, self.catalog))
 
         pending = PendingRead(snapshot=self._base, overlay=overlay, now_ms=self._now_ms)
         return self._read(lambda: self._graph.reads.run(replace(call, branch=self.branch), pending))

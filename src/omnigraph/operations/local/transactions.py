@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from omnigraph.engine.load.load_files import SpooledRows, read_sources
@@ -11,6 +11,7 @@ from omnigraph.engine.mutate.mutation import PreparedMutation
 from omnigraph.engine.transaction import GraphTransaction, TransactionOptions, TransactionResult
 from omnigraph.errors import BadValue, TransactionEndedError, UsageError
 from omnigraph.ir import ParamsForm, decode_call, decode_calls, expect_mutation
+from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.operations.local.reads import read_call
 from omnigraph.operations.local.writes import commit_id
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
@@ -140,7 +141,7 @@ def _mutate(
             if isinstance(call, MutateRequest)
             else decode_calls(declared, call.rows, call.params_form)
         )
-        return PreparedMutation.of(
+        prepared = PreparedMutation.of(
             transaction.catalog,
             plan,
             parameters,
@@ -148,6 +149,7 @@ def _mutate(
             embedder=graph.embedder,
             max_affected=call.max_affected,
         )
+        return replace(prepared, warnings=parameter_warnings(query.checked, parameters))
 
     return transaction.mutate(prepare)
 
@@ -160,6 +162,7 @@ def _load(graph: OpenGraph, transaction: GraphTransaction, call: LoadRequest, at
             call.sources,
             call.mode,
             patch=call.patch,
+            truncate=call.truncate,
             errors_to=call.errors_to,
             progress=attached.progress,
             limit=call.limit,
