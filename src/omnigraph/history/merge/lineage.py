@@ -40,7 +40,7 @@ def relate(
     names = source.state.head.branch, target.state.head.branch
 
     def brought(merges: Sequence[Commit]) -> Iterable[Commit]:
-        found = store.merges.read_many([merge.id for merge in merges])
+        found = store.merges.read_many(merges)
         return (one.commit for part in found.values() for one in part)
 
     def is_apart(line: Sequence[Commit], known: Graph) -> bool:
@@ -73,17 +73,19 @@ def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, names: Co
     return True
 
 
-def record_merge(store: GraphStore, merge: CommitId, source: GraphSnapshot, target: BranchName, found: Related) -> None:
-    """Write down what a merge is about to bring, and make sure that its source outlives it.
+def record_merge(
+    store: GraphStore, merge: CommitId, source: GraphSnapshot, target: GraphSnapshot, found: Related
+) -> None:
+    """Write down what a merge is about to bring to ``target``, and make sure that the states of its source stay.
 
     Raises:
         BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
     """
     refs, lines = store.open_branches.refs, _lines(store, source, {commit.branch for commit in found.commits})
     line = lines[source.state.head.branch]
-    refs.marks.add(line, Dependant(kind="merge", name=target, identity=str(merge)))
+    refs.marks.add(line, Dependant(kind="merge", name=target.state.head.branch, identity=str(merge)))
     merged = (MergedCommit(commit=commit, line=lines[commit.branch]) for commit in found.commits)
-    store.merges.add(merge, record_of(merged, found.had))
+    store.merges.add(merge, target.state.version + 1, record_of(merged, found.had))
     store.stores.runtime.failpoints.hit("history.merge.after_record")
     refs.check_open(line)
 

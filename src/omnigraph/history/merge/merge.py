@@ -253,7 +253,7 @@ class _Merging:
         if newest.state.head.commit != self.txn.snapshot.state.head.commit:
             found = relate(self.graph.store, self.captured, newest)
         try:
-            record_merge(self.graph.store, self.txn.commit_id, self.captured, newest.state.head.branch, found)
+            record_merge(self.graph.store, self.txn.commit_id, self.captured, newest, found)
         except BranchMissingError as error:
             raise _changed("branch_merge_source_incarnation", self.captured, self.graph.store) from error
 

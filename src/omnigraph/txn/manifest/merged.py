@@ -1,9 +1,9 @@
 """The commits that a merge brought into a branch, kept for as long as the merge is part of a history.
 
 A branch can be deleted and its line of the manifest with it, so a merge writes what it brings into an object of its
-own, named by the merge commit, before it is published. Neither the manifest nor an open ever reads one: a publish
-costs the same however many branches were merged. A merge that is not published leaves an object that no commit names;
-cleanup removes it.
+own, named by the merge commit and its version, before it is published. Neither the manifest nor an open ever reads one: a publish
+costs the same however many branches were merged. An attempt that is not published leaves an object that no commit
+names; cleanup removes it. The next attempt makes another version, so a late removal never hits what is named.
 
 A record holds one stretch of first parents. Merges inside that stretch have records of their own, so nothing is
 written twice; ``had`` says where reading them has to stop because the target had the rest before.
@@ -80,9 +80,9 @@ RECORD = SealedCodec(
 )
 
 
-def merge_key(commit_id: CommitId) -> str:
-    """Return where the record of a merge is."""
-    return f"{MERGES_PREFIX}/{commit_id}.json"
+def merge_key(commit_id: CommitId, version: int) -> str:
+    """Return where the record of a merge is that the manifest version ``version`` makes visible."""
+    return f"{MERGES_PREFIX}/{commit_id}.{version}.json"
 
 
 class MergeRecords:
@@ -96,26 +96,27 @@ class MergeRecords:
             max_size=_CACHED_COMMITS, size_of=lambda one: 1 + len(one)
         )
 
-    def add(self, merge: CommitId, brought: MergeRecord) -> None:
-        """Write what a merge is about to bring; writing it again is harmless."""
-        self._control.put(merge_key(merge), RECORD.encode(brought), sync=self._is_durable)
+    def add(self, merge: CommitId, version: int, brought: MergeRecord) -> None:
+        """Write what a merge is about to bring with a version; writing it again is harmless."""
+        self._control.put(merge_key(merge, version), RECORD.encode(brought), sync=self._is_durable)
 
-    def read(self, merge: CommitId) -> MergeRecord | None:
+    def read(self, merge: Commit) -> MergeRecord | None:
         """Return what a merge brought, or None when there is no record of it.
 
         Raises:
             ManifestCorruptError: the record is damaged.
         """
-        known = self._known.get(merge)
+        known = self._known.get(merge.id)
         if known is None:
-            data = self._control.get(merge_key(merge))
+            key = merge_key(merge.id, merge.manifest_version)
+            data = self._control.get(key)
             if data is None:
                 return None
-            known = RECORD.decode(data, merge_key(merge))
-            self._known.put(merge, known)
+            known = RECORD.decode(data, key)
+            self._known.put(merge.id, known)
         return known
 
-    def read_many(self, merges: Sequence[CommitId]) -> Mapping[CommitId, MergeRecord]:
+    def read_many(self, merges: Sequence[Commit]) -> Mapping[CommitId, MergeRecord]:
         """Return the records of several merges, read side by side; those without one are left out."""
         if len(merges) == 1:
             found = [self.read(merges[0])]
@@ -127,7 +128,7 @@ class MergeRecords:
             ]
             found = [job.result() for job in jobs]
             current_counters().add_parallel(count.cost() for count in own)
-        return {merge: one for merge, one in zip(merges, found, strict=True) if one is not None}
+        return {merge.id: one for merge, one in zip(merges, found, strict=True) if one is not None}
 
     def brought_by(self, merge: Commit, had: frozenset[CommitId] = _NONE) -> Iterator[MergedCommit]:
         """Yield every commit that a merge brought, also through merges among them: children before their parents.
@@ -151,26 +152,28 @@ class MergeRecords:
         A commit is merged after it was made, so the merges that follow it are read first, the nearest before others.
         """
         made_ms = wanted.timestamp_ms
-        known = sorted(merges, key=lambda one: (one.created_at_ms < made_ms, abs(one.created_at_ms - made_ms)))
-        waiting = [merge.id for merge in known]
-        seen = set(waiting)
+        near = sorted(merges, key=lambda one: (one.created_at_ms < made_ms, abs(one.created_at_ms - made_ms)))
+        return next((one for one in self.iter_all(near) if one.commit.id == wanted), None)
+
+    def iter_all(self, merges: Iterable[Commit]) -> Iterator[MergedCommit]:
+        """Yield what merges brought, and merges among that, in no particular order; each record is read once."""
+        waiting = list(merges)
+        seen = {merge.id for merge in waiting}
         while waiting:
             batch, waiting = waiting[:_BATCH], waiting[_BATCH:]
             for brought in self.read_many(batch).values():
                 for one in brought:
-                    if one.commit.id == wanted:
-                        return one
+                    yield one
                     if is_merge(one.commit) and one.commit.id not in seen:
                         seen.add(one.commit.id)
-                        waiting.append(one.commit.id)
-        return None
+                        waiting.append(one.commit)
 
     def _walk(
         self, merge: Commit, had: frozenset[CommitId]
     ) -> Iterator[tuple[MergedCommit, frozenset[CommitId]]]:
         if merge.merged_parent in had:
             return
-        brought = self.read(merge.id)
+        brought = self.read(merge)
         if brought is None:
             return
         known = had.union(brought.had) if brought.had else had
