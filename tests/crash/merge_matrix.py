@@ -32,7 +32,12 @@ class MergeCrash(Crash):
 
 def _crashes_of(kind: MergeKind) -> list[MergeCrash]:
     # A revert joins no histories.
-    often = {AFTER_RECORD: int(kind.source is not None), AFTER_STAGED: kind.tables, BEFORE_TABLE: kind.commits, AFTER_TABLE: kind.commits}
+    often = {
+        AFTER_RECORD: int(kind.source is not None),
+        AFTER_STAGED: kind.tables,
+        BEFORE_TABLE: kind.commits,
+        AFTER_TABLE: kind.commits,
+    }
     return [
         MergeCrash(kind=kind.name, point=point, nth=nth)
         for point in POINTS

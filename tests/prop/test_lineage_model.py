@@ -187,7 +187,7 @@ def template(tmp_path_factory):
 
 @pytest.mark.timeout(3600 if LONG else 300)
 @settings(
-    max_examples=500 if LONG else 8,
+    max_examples=500 if LONG else 4,
     deadline=None,
     phases=list(Phase) if LONG else [Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),

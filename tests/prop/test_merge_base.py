@@ -39,9 +39,7 @@ def histories(draw):
 def _best(history, source, target):
     """The common ancestors that are no proper ancestor of another one."""
     common = history.ancestors(source) & history.ancestors(target)
-    return {
-        one for one in common if not any(one != other and one in history.ancestors(other) for other in common)
-    }
+    return {one for one in common if not any(one != other and one in history.ancestors(other) for other in common)}
 
 
 @given(histories(), st.data())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, assert_never
 
@@ -149,9 +149,7 @@ def _no_position(after: str) -> ValueFormatError:
     return ValueFormatError(f"{after[:64]!r} is not in the history of this branch", details=details)
 
 
-def _read_full(
-    line: CommitLine, merges: MergeRecords, wanted: LogFilter, limit: int, after: str | None
-) -> LogPage:
+def _read_full(line: CommitLine, merges: MergeRecords, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
     """Return one page of a history with the commits that its merges brought.
 
     A place is the position of a commit of the line, and how many merged commits behind it have been passed.
@@ -191,9 +189,7 @@ def _full_after(line: CommitLine, merges: MergeRecords, after: str) -> Iterator[
     raise _no_position(after)
 
 
-def _iter_full(
-    line: CommitLine, merges: MergeRecords, before: int | None = None
-) -> Iterator[tuple[int, int, Commit]]:
+def _iter_full(line: CommitLine, merges: MergeRecords, before: int | None = None) -> Iterator[tuple[int, int, Commit]]:
     for position, commit in line.back(before):
         yield position, 0, commit
         if is_merge(commit):
@@ -252,21 +248,22 @@ class RefResolver:
         found = self._find(branch, commit_id)
         if found is not None:
             return found
-        names = [BranchName(MAIN)] if branch == MAIN else [branch, BranchName(MAIN)]
-        names += [name for name in self._branches.refs.names() if name not in names]
-        for name in names:
+        for name in self._branches.refs.names():
             found = None if name == branch else self._find(name, commit_id)
             if found is not None:
                 return found
-        merged = self.merges.find(self._merges_of(names), commit_id)
+        return self._find_merged(commit_id)
+
+    def _find_merged(self, commit_id: CommitId) -> MergedCommit:
+        merged = self.merges.find(self._every_merge(), commit_id)
         if merged is None:
             raise _no_commit(commit_id)
         return merged
 
-    def _merges_of(self, branches: Iterable[BranchName]) -> list[Commit]:
-        """Return the merges in the histories of branches, each once; a branch that is deleted meanwhile has none."""
+    def _every_merge(self) -> list[Commit]:
+        """Return the merges in the histories of all branches, each once; one that is deleted meanwhile has none."""
         found: dict[CommitId, Commit] = {}
-        for name in branches:
+        for name in self._branches.refs.names():
             with suppress(BranchMissingError):
                 for commit in self.iter_commits(self._branches.snapshot(name)):
                     if commit.id in found:
@@ -301,31 +298,29 @@ class RefResolver:
                 return self.snapshot_of(commit)
             loaded = self._branches.load_ended(line, commit.manifest_version)
         except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError) as error:
-            details = GoneState(commit_id=commit.id, branch=commit.branch)
-            raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
+            raise _gone(commit) from error
         return GraphSnapshot(loaded, self._branches.tables, is_past=True)
 
     def snapshot_of(self, commit: Commit) -> GraphSnapshot:
         """Open the version that a commit names; a later branch of the same name is not taken for its own.
 
         Raises:
-            CommitMissingError: its branch is gone, or another one has its name.
+            CommitMissingError: its branch is gone, or another one has its name, and no merge brought it elsewhere.
             HistoryGoneError: that state was reclaimed.
         """
         try:
             loaded = self._branches.load_version(commit.branch, commit.manifest_version)
         except BranchMissingError:
-            raise _no_commit(commit.id) from None
+            return self.snapshot_of_merged(self._find_merged(commit.id))
         except (VersionMissingError, StorageCorruptError) as error:
             # Below the floor files may be missing whose version is still there.
             is_reclaimed = isinstance(error, VersionMissingError)
             if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch):
                 raise
-            details = GoneState(commit_id=commit.id, branch=commit.branch)
-            raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
+            raise _gone(commit) from error
         # Commits that were published together share a version, of which only the last is the head.
         if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
-            raise _no_commit(commit.id)
+            return self.snapshot_of_merged(self._find_merged(commit.id))
         return GraphSnapshot(loaded, self._branches.tables, is_past=True)
 
     def resolve_ref(self, text: str, branch: BranchName) -> ResolvedState:
@@ -402,3 +397,8 @@ class RefResolver:
 def _no_commit(commit_id: CommitId) -> CommitMissingError:
     details = MissingThing(what="commit", name=str(commit_id))
     return CommitMissingError(f"commit '{commit_id}' not found", details=details)
+
+
+def _gone(commit: Commit) -> HistoryGoneError:
+    details = GoneState(commit_id=commit.id, branch=commit.branch)
+    return HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details)

@@ -274,7 +274,11 @@ def _newest(kept: Sequence[KeptVersions], inventory: Inventory) -> dict[Place, i
         newest[manifest] = state.version
         own = [(entry.pin.location, entry.pin.branch) for entry in state.tables.values() if line.owns(entry.pin)]
         newest.update(
-            {(entry.pin.location, entry.pin.branch): entry.pin.version for entry in state.tables.values() if line.owns(entry.pin)}
+            {
+                (entry.pin.location, entry.pin.branch): entry.pin.version
+                for entry in state.tables.values()
+                if line.owns(entry.pin)
+            }
         )
         if item.is_ended:
             # Nothing is written to it any more, so what lies behind the newest state that stays is in no window.

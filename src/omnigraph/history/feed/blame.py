@@ -56,7 +56,8 @@ class PropertyAuthor:
         return shown if self.merge is None else {**shown, "merge": self.merge.to_json()}
 
     def __str__(self) -> str:
-        author = "author unknown" if self.author is None else _signature(self.author)
+        unknown = "author not among the changes shown" if self.merge is None else "author unknown"
+        author = unknown if self.author is None else _signature(self.author)
         merged = "" if self.merge is None else f" merged by {_signature(self.merge)}"
         return make_visible(f"{self.name}: {author}{merged}")
 
@@ -85,9 +86,7 @@ class EntityEvent:
             for name, image in (("before", self.before), ("after", self.after))
             if image is not None
         }
-        authors = (
-            {"authors": [author.to_json() for author in self.authors]} if is_merge(self.cause.commit) else {}
-        )
+        authors = {"authors": [author.to_json() for author in self.authors]} if is_merge(self.cause.commit) else {}
         return {"cause": self.cause.to_json(), "op": self.op, "changed": list(self.changed), **images, **authors}
 
     def __str__(self) -> str:
@@ -126,19 +125,17 @@ class EntityHistory:
             **since,
         }
 
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What is missing and why, one sentence each."""
-        found = []
+    def missing(self, limit: str = "limit") -> str | None:
+        """Return what is left out and why, as a sentence, None when nothing is; ``limit`` is how to ask for more."""
         if self.known_since is not None:
             since = f"{self.known_since.id} of {format_datetime(self.known_since.published_at_ms)}"
-            found.append(f"changes before commit {since} are not known: cleanup has removed the states")
-        elif not self.is_complete:
-            found.append("older changes are not shown; use a larger limit")
-        return tuple(found)
+            return f"changes before commit {since} are not known: cleanup has removed the states"
+        return None if self.is_complete else f"older changes are not shown; use a larger {limit}"
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.properties, *self.events, *self.remarks)))
+        missing = self.missing()
+        lines = [str(one) for one in (*self.properties, *self.events)]
+        return "\n".join(lines if missing is None else [*lines, missing])
 
 
 def blame(
@@ -166,7 +163,7 @@ def blame(
     # A publish may have made later commits visible together with this one.
     newest = line.position_of(state.commit.id)
     entity = _Entity(store, state.snapshot.entry(table_key), entity_id)
-    way = FirstParents(store, line=line, newest=0 if newest is None else newest)
+    way = FirstParents.of_line(store, line, 0 if newest is None else newest)
     entity.know(state.commit.id, state.snapshot)
     return _Blame(entity, way, limit).history(table_key)
 
@@ -199,9 +196,7 @@ class _Blame:
             id=self._entity.id,
             events=tuple(events),
             is_complete=is_complete and since is None,
-            properties=tuple(
-                self._shown(authors.get(name, PropertyAuthor(name=name, author=None))) for name in wanted
-            ),
+            properties=tuple(self._shown(authors.get(name, PropertyAuthor(name=name, author=None))) for name in wanted),
             known_since=since,
         )
 

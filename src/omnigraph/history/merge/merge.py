@@ -331,16 +331,8 @@ def _plan(
 
 def _merge_sides(store: GraphStore, relation: _Relation, source: GraphSnapshot, target: GraphSnapshot) -> Sides:
     is_fast = relation.outcome is MergeOutcome.FAST_FORWARD
-    base = target if is_fast else _base_state(store, relation.base, target)
+    base = target if is_fast else store.snapshot_of(relation.base)
     return Sides(base=base, source=source, target=target)
-
-
-def _base_state(store: GraphStore, base: Commit, target: GraphSnapshot) -> GraphSnapshot:
-    try:
-        return store.snapshot_of(base)
-    except CommitMissingError:
-        # It came with a merge, and its branch is gone.
-        return store.snapshot_at(target.state.head.branch, base.id)
 
 
 def _changed(member: str, captured: GraphSnapshot, store: GraphStore) -> ReadSetChangedError:

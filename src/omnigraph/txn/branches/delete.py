@@ -235,9 +235,7 @@ class BranchDeletion:
             return True
         return found is not None and found.line.incarnation == ref.line.incarnation
 
-    def _tidy(
-        self, services: BranchServices, ref: BranchRecord, plan: PublishPlan, marks: Sequence[Dependant]
-    ) -> None:
+    def _tidy(self, services: BranchServices, ref: BranchRecord, plan: PublishPlan, marks: Sequence[Dependant]) -> None:
         self._world.failpoints.hit("txn.branch_delete.after_end")
         self._dispose(services, plan, marks)
         self._refs.sweep(ref, keeps_mark=_is_retired(marks))

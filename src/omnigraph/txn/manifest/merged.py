@@ -1,8 +1,8 @@
 """The commits that a merge brought into a branch, kept for as long as the merge is part of a history.
 
 A branch can be deleted and its line of the manifest with it, so a merge writes what it brings into an object of its
-own, named by the merge commit and its version, before it is published. Neither the manifest nor an open ever reads one: a publish
-costs the same however many branches were merged. An attempt that is not published leaves an object that no commit
+own, named by the merge commit and its version, before it is published. Neither a publish nor an open ever reads one, so
+both cost the same however many branches were merged. An attempt that is not published leaves an object that no commit
 names; cleanup removes it. The next attempt makes another version, so a late removal never hits what is named.
 
 A record holds one stretch of first parents. Merges inside that stretch have records of their own, so nothing is
@@ -123,8 +123,7 @@ class MergeRecords:
         else:
             own = [Counters() for _ in merges]
             jobs = [
-                self._pool.submit(in_context(self.read, count), merge)
-                for merge, count in zip(merges, own, strict=True)
+                self._pool.submit(in_context(self.read, count), merge) for merge, count in zip(merges, own, strict=True)
             ]
             found = [job.result() for job in jobs]
             current_counters().add_parallel(count.cost() for count in own)
@@ -168,9 +167,7 @@ class MergeRecords:
                         seen.add(one.commit.id)
                         waiting.append(one.commit)
 
-    def _walk(
-        self, merge: Commit, had: frozenset[CommitId]
-    ) -> Iterator[tuple[MergedCommit, frozenset[CommitId]]]:
+    def _walk(self, merge: Commit, had: frozenset[CommitId]) -> Iterator[tuple[MergedCommit, frozenset[CommitId]]]:
         if merge.merged_parent in had:
             return
         brought = self.read(merge)

@@ -126,8 +126,8 @@ class BranchHead:
     ``epoch`` rises with every takeover of a dead writer's claim. ``retention_floor`` is the oldest manifest version
     that cleanup has left whole. ``last_cleanup`` is the version that the last cleanup made; what was decided before it
     may rely on states that are gone. ``orphan_floor`` is the oldest version that a write may have uploaded files upon:
-    files that were uploaded upon an older one, and that nothing names, may be gone. ``is_ended``: the branch was deleted
-    and its earlier states stay readable for merges; no version follows this one.
+    files that were uploaded upon an older one, and that nothing names, may be gone. ``is_ended``: the branch was
+    deleted, and its earlier states stay readable for merges; no version follows this one.
     """
 
     branch: BranchName

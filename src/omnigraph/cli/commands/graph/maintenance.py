@@ -241,8 +241,14 @@ def _cleanup_lines(result: CleanupResult) -> Iterator[str]:
         yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
     if not result.datasets:
         yield "nothing to remove"
+    merged = [name for name, _, why in result.protected if why == "merged"]
+    if merged:
+        # They may be many, and each is as old as the merge that keeps it.
+        branches = counted(len(set(merged)), "deleted branch", "deleted branches")
+        yield f"kept {counted(len(merged), 'state')} of {branches} for merges"
     for name, version, why in result.protected:
-        yield f"kept version {version} of branch {name}: {why}"
+        if why != "merged":
+            yield f"kept version {version} of branch {name}: {why}"
 
 
 repair_app = new_app()
