@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit
@@ -103,11 +104,11 @@ class SupportsLines:
 
     def _follow_merges(self, ours: _Line, theirs: _Line) -> None:
         """Bring in what merges brought to either line, unless the lines have nothing in common through them."""
-        from_ours, from_theirs = self._unknown(ours.drawn.values()), self._unknown(theirs.drawn.values())
+        own, other = _until_met(ours, theirs), _until_met(theirs, ours)
+        from_ours, from_theirs = self._unknown(own), self._unknown(other)
         waiting = [*from_ours, *from_theirs]
         if not waiting or (
-            (not from_theirs and self.is_apart(list(theirs.drawn.values()), self.known))
-            or (not from_ours and self.is_apart(list(ours.drawn.values()), self.known))
+            (not from_theirs and self.is_apart(other, self.known)) or (not from_ours and self.is_apart(own, self.known))
         ):
             return
         seen: set[CommitId] = set()
@@ -139,6 +140,11 @@ class _Line:
         if commit is not None:
             self.drawn[commit.id] = commit
         return commit
+
+
+def _until_met(line: _Line, other: _Line) -> list[Commit]:
+    """Return the commits of a line that are newer than the point where it met the other one."""
+    return list(takewhile(lambda commit: commit.id not in other.drawn, line.drawn.values()))
 
 
 def _draw_until_met(one: _Line, other: _Line) -> None:

@@ -57,8 +57,8 @@ def _is_apart(store: GraphStore, line: Sequence[Commit], known: Graph, names: Co
 
     That spares reading what every merge into the other branch brought.
     """
-    own = {commit.branch for commit in line} - {MAIN_INCARNATION.name}
-    if not own or line[0].branch.is_main:
+    own = {commit.branch for commit in line}
+    if MAIN_INCARNATION.name in own:
         return False
     refs = store.open_branches.refs
     for name in own:
