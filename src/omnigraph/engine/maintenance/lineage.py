@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from omnigraph.engine.maintenance.retention import KeptVersions
 from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
-from omnigraph.txn.branches.incarnation import lance_branch_name
 from omnigraph.txn.branches.records import DEPENDANTS_PREFIX
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.merged import MERGES_PREFIX, is_merge, merge_key
 
 _RECORD = re.compile(r"[0-9A-Z]{26}\.[0-9]{1,18}\.json")
@@ -35,9 +33,7 @@ def unused_lineage(store: GraphStore, kept: Sequence[KeptVersions], inventory: I
         inner = (one.commit for one in store.merges.iter_all(merges))
         named |= {merge_key(commit.id, commit.manifest_version) for commit in inner if is_merge(commit)}
     yield from (item for item in unnamed if item.key not in named)
-    live = {item.history.line.incarnation for item in kept if not item.is_ended}
-    for item in inventory.below(DEPENDANTS_PREFIX):
-        name, _, incarnation = item.key.split("/")[1].rpartition("~")
-        line = lance_branch_name(name.replace(",", "/"), incarnation)
-        if incarnation not in live and (LOCATION, line) not in inventory.lines:
-            yield item
+    lines = {item.history.line.incarnation for item in kept}
+    yield from (
+        item for item in inventory.below(DEPENDANTS_PREFIX) if item.key.split("/")[1].rpartition("~")[2] not in lines
+    )
