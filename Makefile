@@ -58,7 +58,7 @@ soak: setup ## Writers killed and frozen, then everything at once, MINUTES=5 for
 	$(BIN)/python -m tests.multiprocess.soak --minutes $(MINUTES)
 
 crash: setup ## Kill writers and recoverers at every point, fail every storage call in turn (long)
-	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)
+	OMNIGRAPH_CRASH=full $(BIN)/pytest tests/crash tests/model -n 4 --dist loadgroup --timeout 600 $(PYTEST_ARGS)
 
 fixtures: setup ## Rewrite what commands are expected to say; then read the difference
 	OMNIGRAPH_GOLDEN=write $(BIN)/pytest tests/e2e/test_cli_golden.py $(PYTEST_ARGS)

@@ -84,7 +84,8 @@ class Auditor:
 
     def audit_rows(self) -> list[dict[str, Any]]:
         """Return the rows of the recovery log; none when no recovery ever happened."""
-        if not any(key.startswith(f"{_AUDIT}/") for key in self._keys(_AUDIT)):
+        # Its first files are there before its first version.
+        if not self._keys(f"{_AUDIT}/_versions"):
             return []
         rows: list[dict[str, Any]] = self._dataset(_AUDIT, None).to_table().to_pylist()
         return rows

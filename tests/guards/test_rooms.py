@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from tests.guards.layout import ROOT, SOURCE, imported_names, rooms, settings, source_files
+from tests.guards.layout import ROOT, SOURCE, imported_names, rooms, settings, source_files, tree
 
 MAX_LINES = 600
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
@@ -45,7 +45,7 @@ def test_init_files_hold_nothing_but_re_exports():
     for path in source_files():
         if path.name != "__init__.py":
             continue
-        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        for statement in tree(path).body:
             assert is_re_export(statement), f"{named(path)}:{statement.lineno}"
 
 
@@ -66,12 +66,12 @@ def test_long_files_say_why():
     for path in source_files():
         text = path.read_text(encoding="utf-8")
         if text.count("\n") > MAX_LINES:
-            assert "one thing" in (ast.get_docstring(ast.parse(text)) or ""), named(path)
+            assert "one thing" in (ast.get_docstring(tree(path)) or ""), named(path)
 
 
 def test_every_file_says_what_it_is_for():
     for path in source_files():
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), named(path)
+        assert ast.get_docstring(tree(path)), named(path)
 
 
 def test_no_module_has_a_vague_name():
@@ -104,8 +104,7 @@ def test_only_the_command_line_may_print():
     for path in source_files():
         if room_of(path) == "cli":
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
         assert not [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"], named(path)
 
 

@@ -18,7 +18,7 @@ LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 _profile = settings(
     derandomize=True,
     deadline=None,
-    max_examples=1_000 if LONG else 60,
+    max_examples=1_000 if LONG else 25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from tests.auditor import audit
+from tests.auditor import Auditor, audit
 from tests.txn_graph import KNOWS, PERSON, TEAM, edge_rows, init_graph, insert, node_rows, open_graph
 
 from omnigraph.store.location import Storage
@@ -246,6 +246,13 @@ def test_an_audit_row_about_an_unknown_commit_is_reported(root):
     assert any("a recovery is recorded 2 times operation=op" in text for text in findings)
     assert any("a recovery of unknown kind operation=op kind=RolledSideways" in text for text in findings)
     assert any("a recovery names a commit that no branch has operation=op" in text for text in findings)
+
+
+def test_a_recovery_log_that_is_just_being_created_is_empty(root):
+    data = Path(root, "_graph_commit_recoveries.lance", "data", "first.lance")
+    data.parent.mkdir(parents=True)
+    data.write_bytes(b"")
+    assert Auditor(str(root)).audit_rows() == []
 
 
 def test_a_branch_ref_that_cannot_be_read_is_reported(root):

@@ -6,7 +6,7 @@ import json
 import select
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 SOCKET_VARIABLE = "OMNIGRAPH_TESTS_WARM"
 _LARGEST = 1 << 20
@@ -33,6 +33,10 @@ class Line:
         self._connection.settimeout(timeout)
         return int(self._answers.readline())
 
+    def close(self) -> None:
+        """Close the reader, without which the socket stays open."""
+        self._answers.close()
+
 
 @contextmanager
 def ask(
@@ -44,7 +48,8 @@ def ask(
         message = json.dumps([list(arguments), cwd, dict(env)]).encode()
         socket.send_fds(connection, [b"%010d" % len(message)], list(streams))
         connection.sendall(message)
-        yield Line(connection)
+        with closing(Line(connection)) as line:
+            yield line
 
 
 def receive(connection: socket.socket) -> tuple[list[str], str, dict[str, str], list[int]]:

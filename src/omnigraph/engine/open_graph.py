@@ -25,6 +25,7 @@ def init_graph(
     schema_text: str | bytes,
     *,
     actor: str | None = None,
+    message: str | None = None,
     settings: TxnSettings | None = None,
     runtime: Runtime | None = None,
     source_name: str = "<schema>",
@@ -47,6 +48,7 @@ def init_graph(
         schema=accept_schema(source.decode(), catalog),
         tables=[*map(table_of, catalog.nodes.values()), *map(table_of, catalog.edges.values())],
         actor=actor,
+        message=message,
         runtime=runtime,
         settings=settings,
     )

@@ -333,12 +333,13 @@ class BranchVerbs(State):
         )
         return self._backend.execute(request)
 
-    def load(
+    def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask for
         self,
         sources: SourceArgument | Sequence[SourceArgument],
         mode: LoadMode = "append",
         *,
         patch: bool = False,
+        truncate: bool = False,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -353,6 +354,7 @@ class BranchVerbs(State):
             sources: a file, folder, glob or ``s3://`` address of JSONL, CSV or Parquet, or several of them.
             mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
             patch: with ``merge``, change only the properties that are given.
+            truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that the branch must be at.
@@ -375,6 +377,7 @@ class BranchVerbs(State):
             sources=load_sources(sources),
             mode=mode,
             patch=patch,
+            truncate=truncate,
             branch=self._branch,
             actor=actor,
             message=message,
@@ -440,20 +443,23 @@ class BranchVerbs(State):
         """
         return self._backend.execute(StatusRequest(branch=self._branch, storage=storage))
 
-    def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairResult:
+    def repair(
+        self, *, confirm: bool = False, force: bool = False, discard: bool = False, message: str | None = None
+    ) -> RepairResult:
         """Show what something other than omnigraph has done to the tables of the branch, and settle it if asked to.
 
         Args:
             confirm: adopt compactions, which change no row; otherwise only look.
             force: adopt every other change too.
             discard: undo every change instead.
+            message: what the commit says.
 
         Raises:
             UsageError: ``force`` or ``discard`` without ``confirm``, or both.
             ClaimBusyError: a write is under way, or waits to be recovered.
             ReadOnlyError: the graph is open for reading only.
         """
-        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard)
+        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard, message=message)
         return self._backend.execute(request)
 
 

@@ -34,7 +34,7 @@ from omnigraph.values import check_instance
 if TYPE_CHECKING:
     from omnigraph.engine.export.options import ExportProgress
     from omnigraph.engine.export.stream import ByteSink
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.txn.snapshot import GraphSnapshot as PinnedState
 
 

@@ -11,7 +11,7 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.history.diff.compare import GraphDiff
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult

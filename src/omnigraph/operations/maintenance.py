@@ -77,9 +77,11 @@ class RepairRequest(Request["RepairResult"]):
         confirm: adopt compactions, which change no row; otherwise only look.
         force: adopt every other change too.
         discard: undo every change instead.
+        message: what the commit says.
     """
 
     branch: str = MAIN
     confirm: bool = False
     force: bool = False
     discard: bool = False
+    message: str | None = None

@@ -37,12 +37,16 @@ class ShellCommand:
 
 @dataclass
 class ShellSession:
-    """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead."""
+    """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead.
+
+    ``actor`` and ``message`` are what the commits of its mutations say.
+    """
 
     backend: LocalBackend
     branch: str = MAIN
     as_of: str | None = None
     actor: str | None = None
+    message: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     out: TextIO = field(default_factory=lambda: sys.stdout)
     is_over: bool = False
@@ -101,6 +105,7 @@ class ShellSession:
             params_form="strict",
             branch=self.branch,
             actor=self.actor,
+            message=self.message,
             source_name=SOURCE,
         )
         show_mutation(execute_asking(self.backend, request), as_json=False)

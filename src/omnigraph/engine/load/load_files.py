@@ -50,6 +50,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     mode: LoadMode,
     *,
     patch: bool = False,
+    truncate: bool = False,
     actor: str | None = None,
     message: str | None = None,
     expected_head: CommitId | None = None,
@@ -69,6 +70,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
         patch: with ``merge``, keep what a row does not mention instead of making it null.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row cannot be read.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
@@ -93,6 +95,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     """
     check_load(mode, errors_to=errors_to, progress=progress, limit=limit)
     check_flag("patch", patch)
+    check_flag("truncate", truncate)
     check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
@@ -108,6 +111,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
             settings=settings,
             ids=runtime.ids,
             is_patch=patch,
+            truncate=truncate,
             vectors=vectors,
         )
         intake.read(files, spool, problems, progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,11 +34,15 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId
 from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 
 @record
-class MutationResult:
-    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was."""
+class MutationResult(Printable):
+    """What a mutation did, where and for whom. ``commit`` is None when the graph was left as it was.
+
+    ``warnings`` are sentences about parameters that are legal and probably not meant.
+    """
 
     branch: str
     actor: str | None
@@ -53,10 +57,22 @@ class MutationResult:
     deleted: int = 0
     unchanged: int = 0
     rows: Result | None = None
+    warnings: tuple[str, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what changed, by whom, and the rows that came back."""
+        counts = f"{counted(self.affected_nodes, 'node')}, {counted(self.affected_edges, 'edge')}"
+        yield f"changed {self.branch} via {self.query_name}: {counts}"
+        if self.actor is not None:
+            yield f"actor_id: {self.actor}"
+        if self.rows is not None:
+            # Where the rows come from stands in the first line already.
+            yield from (line.rstrip() for line in self.rows.to_table().splitlines()[1:])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result with the field names of the public contract; ``rows`` only if the mutation returns some."""
+        """Return the result with the field names of the public contract; rows and warnings only if there are some."""
         rows = {} if self.rows is None else {"rows": json.loads(self.rows.to_json())["rows"]}
+        warnings = {"warnings": list(self.warnings)} if self.warnings else {}
         return {
             "branch": self.branch,
             "query_name": self.query_name,
@@ -69,6 +85,7 @@ class MutationResult:
             "deleted": self.deleted,
             "unchanged": self.unchanged,
             **rows,
+            **warnings,
         }
 
 

@@ -21,6 +21,7 @@ from omnigraph.engine.versions import EntityVersions
 from omnigraph.errors import WrongQueryKindError
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
+from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
@@ -46,11 +47,12 @@ class ReadCall:
 
 @record
 class PreparedRead:
-    """A read that is ready to run: its plan, what its steps ask, and the state that it reads."""
+    """A read that is ready to run: its plan, what its steps ask, the state that it reads, and what is odd about it."""
 
     plan: QueryPlan
     context: QueryContext
     snapshot: GraphSnapshot
+    warnings: tuple[str, ...] = ()
 
 
 class QueryRunner:
@@ -85,6 +87,7 @@ class QueryRunner:
             elapsed_s=self._world.clock.monotonic_s() - started_s,
             explanation=explain(prepared.plan, context.trace),
             pattern=pattern_of(read),
+            warnings=prepared.warnings,
         )
         return Result(schema, rows, info, context.counters)
 
@@ -137,7 +140,8 @@ class QueryRunner:
             embed=self._embed,
             versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
         )
-        return PreparedRead(plan=plan, context=context, snapshot=snapshot)
+        warnings = parameter_warnings(query.checked, parameters)
+        return PreparedRead(plan=plan, context=context, snapshot=snapshot, warnings=warnings)
 
     def _snapshot(self, call: ReadCall) -> GraphSnapshot:
         branch = BranchName.parse(call.branch)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,8 +19,8 @@ from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGone
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
+from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
 from omnigraph.history.feed.first_parents import FirstParents
-from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -29,113 +28,11 @@ from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, check_whole
-from omnigraph.values.temporal import format_datetime
-from omnigraph.values.visible import make_visible
 
 _SHOWN = {SRC: "from", DST: "to"}
 _ADDRESS_BITS = 32
 _LOW_HALF = 0xFFFFFFFF
 _GONE = (BranchMissingError, CommitMissingError, HistoryGoneError)
-
-
-@record
-class PropertyAuthor:
-    """Who wrote a property.
-
-    ``author`` is the commit whose value it is, None when the states that would tell are gone. ``merge`` is the merge by
-    which it came to the branch, None when the author committed there.
-    """
-
-    name: str
-    author: Commit | None
-    merge: Commit | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        shown = {"property": self.name, "author": None if self.author is None else self.author.to_json()}
-        return shown if self.merge is None else {**shown, "merge": self.merge.to_json()}
-
-    def __str__(self) -> str:
-        unknown = "author not among the changes shown" if self.merge is None else "author unknown"
-        author = unknown if self.author is None else _signature(self.author)
-        merged = "" if self.merge is None else f" merged by {_signature(self.merge)}"
-        return make_visible(f"{self.name}: {author}{merged}")
-
-
-def _signature(commit: Commit) -> str:
-    actor = "" if commit.actor is None else f" actor={commit.actor}"
-    message = "" if commit.message is None else f" '{commit.message}'"
-    return f"{commit.id} {format_datetime(commit.created_at_ms)}{actor}{message}"
-
-
-@record
-class EntityEvent:
-    """A commit that changed the entity, and how; ``authors`` tells who wrote each of the changed properties."""
-
-    cause: Cause
-    op: ChangeOp
-    changed: tuple[str, ...]
-    before: EntityImage | None
-    after: EntityImage | None
-    authors: tuple[PropertyAuthor, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as JSON values."""
-        images = {
-            name: image.to_json()
-            for name, image in (("before", self.before), ("after", self.after))
-            if image is not None
-        }
-        authors = {"authors": [author.to_json() for author in self.authors]} if is_merge(self.cause.commit) else {}
-        return {"cause": self.cause.to_json(), "op": self.op, "changed": list(self.changed), **images, **authors}
-
-    def __str__(self) -> str:
-        commit = self.cause.commit
-        actor = "" if commit.actor is None else f" actor={commit.actor}"
-        return make_visible(f"{commit.id} {self.op}{actor} changed={','.join(self.changed)}")
-
-
-@record
-class EntityHistory:
-    """What happened to an entity, newest first; ``is_complete`` when nothing older was left out.
-
-    ``properties`` tells who wrote each value that the entity has; it is empty when the entity was deleted. Properties
-    whose author is older than everything that is shown have none. ``known_since`` is the oldest commit whose state can
-    be read when cleanup has removed those before it, else None.
-    """
-
-    table_key: str
-    id: str
-    events: tuple[EntityEvent, ...]
-    is_complete: bool
-    properties: tuple[PropertyAuthor, ...] = ()
-    known_since: Commit | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the history as JSON values."""
-        kind, _, name = self.table_key.partition(":")
-        since = {} if self.known_since is None else {"known_since": self.known_since.to_json()}
-        return {
-            "kind": kind,
-            "type_name": name,
-            "id": self.id,
-            "properties": [author.to_json() for author in self.properties],
-            "events": [event.to_json() for event in self.events],
-            "is_complete": self.is_complete,
-            **since,
-        }
-
-    def missing(self, limit: str = "limit") -> str | None:
-        """Return what is left out and why, as a sentence, None when nothing is; ``limit`` is how to ask for more."""
-        if self.known_since is not None:
-            since = f"{self.known_since.id} of {format_datetime(self.known_since.published_at_ms)}"
-            return f"changes before commit {since} are not known: cleanup has removed the states"
-        return None if self.is_complete else f"older changes are not shown; use a larger {limit}"
-
-    def __str__(self) -> str:
-        missing = self.missing()
-        lines = [str(one) for one in (*self.properties, *self.events)]
-        return "\n".join(lines if missing is None else [*lines, missing])
 
 
 def blame(

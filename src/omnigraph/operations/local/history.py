@@ -21,7 +21,7 @@ from omnigraph.values.temporal import parse_datetime
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.history.diff.compare import GraphDiff
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
     from omnigraph.operations.history import (
@@ -69,8 +69,8 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         actor=request.actor,
         operation=request.kind,
         type_name=request.type_name,
-        since_ms=None if request.since is None else parse_datetime(request.since),
-        until_ms=None if request.until is None else parse_datetime(request.until),
+        since_ms=None if request.since is None else parse_datetime(request.since, truncate=True),
+        until_ms=None if request.until is None else parse_datetime(request.until, truncate=True),
     )
     if request.kind is not None:
         check_choice("operation", request.kind, OPERATIONS)

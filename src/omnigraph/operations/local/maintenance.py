@@ -92,5 +92,5 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
     from omnigraph.engine.maintenance.repair import repair as repair_tables  # noqa: PLC0415 - see above
 
     del attached
-    order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard)
+    order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard, message=request.message)
     return repair_tables(graph.store.current(BranchName.parse(request.branch))[0], order)

@@ -12,7 +12,7 @@ from omnigraph.engine.query.steps import Scan
 from omnigraph.ir.model import PRIVATE_MARK
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Relation
-from omnigraph.spark.query.wire import wire_schema
+from omnigraph.spark.query.tasks.wire import wire_schema
 from omnigraph.store.tables.pinned import KEY
 
 # A variable and one of its properties; the id is one of them.

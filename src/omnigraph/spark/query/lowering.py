@@ -33,15 +33,9 @@ from omnigraph.spark.query.layout import TYPE, Layout, Live, Match
 from omnigraph.spark.query.liveness import live_after
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
-from omnigraph.spark.query.task_rows import TaskParameters
-from omnigraph.spark.query.tasks import (
-    FilterTask,
-    FirstGroupsTask,
-    FirstRowsTask,
-    GroupTask,
-    MergeGroupsTask,
-    OutputTask,
-)
+from omnigraph.spark.query.tasks.groups import FirstGroupsTask, GroupTask, MergeGroupsTask
+from omnigraph.spark.query.tasks.match import FilterTask, FirstRowsTask, OutputTask
+from omnigraph.spark.query.tasks.rows import TaskParameters
 from omnigraph.spark.query.traversals import count_expand, expand, link_test, without_neighbour
 from omnigraph.spark.query.walks import walk
 from omnigraph.store.tables.pinned import KEY

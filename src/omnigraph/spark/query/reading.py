@@ -14,7 +14,7 @@ from omnigraph.spark.query.layout import ColumnNames, Layout, Match, Property, U
 from omnigraph.spark.query.liveness import predicate_uses
 from omnigraph.spark.query.relations import Build, How, Relation, Relations
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask, NodesTask, Tables, columns_of, has_unique_ends
-from omnigraph.spark.query.task_rows import TaskParameters
+from omnigraph.spark.query.tasks.rows import TaskParameters
 from omnigraph.store.tables.pinned import KEY
 
 NODE = "node"

@@ -17,9 +17,9 @@ from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.spark.keys import StateTable
 from omnigraph.spark.query.layout import TYPE, Layout
-from omnigraph.spark.query.task_rows import TaskParameters
-from omnigraph.spark.query.tasks import passing
-from omnigraph.spark.query.wire import encode, to_wire
+from omnigraph.spark.query.tasks.match import passing
+from omnigraph.spark.query.tasks.rows import TaskParameters
+from omnigraph.spark.query.tasks.wire import encode, to_wire
 from omnigraph.spark.source.pinning import group_fragments
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import fragment_sizes
@@ -184,6 +184,23 @@ def columns_of(owner: NodeType | EdgeType, variable: str, names: dict[str, str])
         columns={(variable, prop): (name, schema.field(prop).type) for prop, name in names.items()},
         types={variable: owner.name},
     )
+
+
+@record
+class NoNodesTask:
+    """Makes no row of the columns of an interface that no type implements."""
+
+    layout: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.layout.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield nothing."""
+        for _ in batches:
+            yield from ()
 
 
 def mixed_columns(owner: NodeType | EdgeType, variable: str, names: dict[str, str]) -> Layout:

@@ -37,7 +37,9 @@ from omnigraph.spark.query.liveness import live_at_start, value_uses
 from omnigraph.spark.query.lowering import run_steps
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation, Task
-from omnigraph.spark.query.stage_tasks import (
+from omnigraph.spark.query.tasks.match import BindTask
+from omnigraph.spark.query.tasks.rows import TaskContext
+from omnigraph.spark.query.tasks.stages import (
     ArrangeTask,
     ChainTask,
     ComputeTask,
@@ -45,8 +47,6 @@ from omnigraph.spark.query.stage_tasks import (
     ResultTask,
     StageGroupsTask,
 )
-from omnigraph.spark.query.task_rows import TaskContext
-from omnigraph.spark.query.tasks import BindTask
 from omnigraph.store.tables.pinned import KEY
 
 _UNKNOWN = float("inf")
@@ -261,7 +261,7 @@ def _merge(measure: Measure) -> Measure:
 
 def _by_identity(call: AggregateCall) -> AggregateCall:
     """Return an aggregate that tells entities apart by what they are called, wherever they are."""
-    if not call.is_distinct or not isinstance(call.argument, EntityRef):
+    if call.function != "count" or not call.is_distinct or not isinstance(call.argument, EntityRef):
         return call
     variable = call.argument.variable
     parts = (EntityType(variable=variable, type=TEXT), Constant(value=" ", type=TEXT), call.argument)

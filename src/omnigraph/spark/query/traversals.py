@@ -8,10 +8,10 @@ from omnigraph.catalog.model import EdgeType
 from omnigraph.engine.query.steps import CountExpand, LinkTest
 from omnigraph.ir.model import Expand, Walk
 from omnigraph.spark.query.layout import Layout, Live, Match
-from omnigraph.spark.query.local_walks import WalkTask
 from omnigraph.spark.query.reading import NODE, Bounds, Reading, Starts, properties, reach
 from omnigraph.spark.query.relations import How, Relation
 from omnigraph.spark.query.scans import SOURCE, TARGET, columns_of
+from omnigraph.spark.query.tasks.walks import WalkTask
 from omnigraph.store.tables.pinned import KEY
 
 _UNKNOWN = float("inf")

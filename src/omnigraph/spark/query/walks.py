@@ -11,12 +11,12 @@ from omnigraph.engine.query.operators.walk import check_hops, most_hops
 from omnigraph.ir.model import Walk
 from omnigraph.spark.query.layout import TYPE, VALUE, Layout, Live, Match
 from omnigraph.spark.query.liveness import predicate_uses, uses
-from omnigraph.spark.query.local_walks import WalkTask, asks_edges_alone
 from omnigraph.spark.query.reading import NODE, Bounds, Reading, Starts, properties, reach
 from omnigraph.spark.query.relations import Relation
 from omnigraph.spark.query.scans import SOURCE, TARGET, columns_of, mixed_columns
-from omnigraph.spark.query.task_rows import TaskContext, TaskParameters
-from omnigraph.spark.query.tasks import FilterTask
+from omnigraph.spark.query.tasks.match import FilterTask
+from omnigraph.spark.query.tasks.rows import TaskContext, TaskParameters
+from omnigraph.spark.query.tasks.walks import WalkTask, asks_edges_alone
 from omnigraph.spark.query.traversals import join_reached, meet
 from omnigraph.store.tables.pinned import KEY
 

@@ -31,7 +31,6 @@ from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import AffectedLimitError, LimitExceeded, QueryParameterError
 from omnigraph.operations.writes import MutateRequest
-from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
@@ -155,14 +154,9 @@ def execute_asking(backend: Backend, request: MutateRequest) -> MutationResult:
 
 def show_mutation(result: MutationResult, *, as_json: bool) -> None:
     """Show what a mutation did."""
-    counts = f"{counted(result.affected_nodes, 'node')}, {counted(result.affected_edges, 'edge')}"
-    lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
-    if result.actor is not None:
-        lines.append(f"actor_id: {result.actor}")
-    if result.rows is not None:
-        # Where the rows come from stands in the first line already.
-        lines += [line.rstrip() for line in result.rows.to_table().splitlines()[1:]]
-    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
+    remarks = [] if as_json else [f"warning: {warning}" for warning in result.warnings]
+    report = PlainReport(document=result.to_json(), lines=list(result.lines()), remarks=remarks)
+    choose_output(as_json=as_json).show(report)
 
 
 def read_query(path: str | None, text: str | None, name: str | None) -> InputFile:

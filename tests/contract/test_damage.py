@@ -78,7 +78,7 @@ WORK = {
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory, backend):
+def original(tmp_path_factory):
     root = tmp_path_factory.mktemp("damage") / "original"
     with omnigraph.init(str(root), SCHEMA, **OPTIONS) as graph:
         graph.mutate_batch(ADD, [{"n": f"p{number}", "a": number} for number in range(20)])

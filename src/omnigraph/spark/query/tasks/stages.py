@@ -30,13 +30,18 @@ from omnigraph.ir.model import Condition, ReadPlan, Scalarlike
 from omnigraph.records import record
 from omnigraph.spark.query.layout import VALUE, Layout
 from omnigraph.spark.query.relations import Task
-from omnigraph.spark.query.task_rows import CarriedRows, TaskContext, TaskParameters, first_rows, gathered
-from omnigraph.spark.query.wire import decode, encode, encode_output, output_wire_schema
+from omnigraph.spark.query.tasks.rows import (
+    BATCH_ROWS,
+    CUT_ROWS,
+    CarriedRows,
+    KeptColumns,
+    TaskContext,
+    TaskParameters,
+    first_rows,
+    gathered,
+)
+from omnigraph.spark.query.tasks.wire import decode, encode, encode_output, output_wire_schema
 
-# Rows that are looked at together.
-_TOGETHER = 1 << 16
-# Rows that may gather before they are cut down to those that can still be among the first.
-_GATHERED_ROWS = 1 << 18
 _POSITION = "#position"
 
 
@@ -52,7 +57,7 @@ def _kernel(given: TaskParameters) -> Iterator[RelationalKernel]:
 
 
 @record
-class ComputeTask:
+class ComputeTask(KeptColumns):
     """Computes columns of the rows that pass.
 
     Args:
@@ -71,14 +76,9 @@ class ComputeTask:
     having: Scalarlike | None
     kept: Layout
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the computed rows."""
-        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+        for travelled in gathered(batches, self.layout.wire, BATCH_ROWS):
             table = decode(travelled, self.layout.schema)
             rows = CarriedRows(self.given, self.layout, table)
             if self.having is not None:
@@ -119,7 +119,7 @@ class MarkTask:
 
 
 @record
-class StageGroupsTask:
+class StageGroupsTask(KeptColumns):
     """Makes groups of the computed rows of a part: whole ones, or some that are merged later.
 
     Args:
@@ -139,11 +139,6 @@ class StageGroupsTask:
     order: tuple[str, ...]
     mark: str | None
     kept: Layout
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the groups."""
@@ -168,7 +163,7 @@ class StageGroupsTask:
         yield encode(pa.Table.from_arrays(columns, schema=self.kept.schema))
 
     def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-        return gathered(batches, self.layout.wire, _TOGETHER)
+        return gathered(batches, self.layout.wire, BATCH_ROWS)
 
     def _without_mark(self, rows: pa.Table) -> pa.Table:
         return rows if self.mark is None else rows.filter(rows.column(self.layout.name(VALUE, self.mark)).is_valid())
@@ -198,7 +193,7 @@ def _array(column: pa.ChunkedArray | np.ndarray) -> pa.ChunkedArray | pa.Array:
 
 
 @record
-class ArrangeTask:
+class ArrangeTask(KeptColumns):
     """Orders the computed rows of a part and cuts them.
 
     Args:
@@ -221,11 +216,6 @@ class ArrangeTask:
     place: str | None = None
     kept: Layout
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that stay, in order."""
         with _kernel(self.given) as kernel:
@@ -239,10 +229,10 @@ class ArrangeTask:
         """Return no more rows than can be among the first, where that is known."""
         wire, schema = self.layout.wire, self.layout.schema
         if self.limit is None or self.per:
-            return pa.concat_tables(decode(rows, schema) for rows in gathered(batches, wire, _TOGETHER))
+            return pa.concat_tables(decode(rows, schema) for rows in gathered(batches, wire, BATCH_ROWS))
         most = self.offset + self.limit
         best = schema.empty_table()
-        for rows in gathered(batches, wire, max(_GATHERED_ROWS, 4 * most)):
+        for rows in gathered(batches, wire, max(CUT_ROWS, 4 * most)):
             both = pa.concat_tables([best, decode(rows, schema)])
             best = self._first(kernel, both, 0, most) if both.num_rows > most else both
         return best
@@ -281,7 +271,7 @@ class ResultTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of the result."""
         types = [field.type for field in result_schema(self.read)]
-        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+        for travelled in gathered(batches, self.layout.wire, BATCH_ROWS):
             rows = decode(travelled, self.layout.schema)
             names = (self.layout.name(VALUE, name) for name in self.shown)
             columns = [decoded(rows.column(name), of) for name, of in zip(names, types, strict=True)]

@@ -23,8 +23,13 @@ from omnigraph.ir.model import Column, Condition, Constant, ParameterRef, SameEn
 from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.spark.query.layout import TYPE, VALUE, Layout
-from omnigraph.spark.query.wire import aligned, decode
+from omnigraph.spark.query.tasks.wire import aligned, decode
 from omnigraph.store.tables.pinned import KEY
+
+# Rows that are looked at together: enough to pay for a call, few enough to stay in the cache.
+BATCH_ROWS = 1 << 16
+# Rows that may gather before they are cut down to those that can still be among the first.
+CUT_ROWS = 1 << 18
 
 
 @record
@@ -38,6 +43,17 @@ class TaskParameters:
     def value(self, operand: Constant | ParameterRef) -> Any:
         """Return the value of a literal or parameter."""
         return operand.value if isinstance(operand, Constant) else self.parameters[operand.name]
+
+
+class KeptColumns:
+    """A task whose rows come out with the columns of ``kept``."""
+
+    kept: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.kept.wire
 
 
 class TaskContext:
@@ -113,6 +129,11 @@ class CarriedRows:
     def value(self, name: str) -> pa.Array:
         """Return a value that travels with the rows."""
         return one_array(self._rows.column(self._layout.name(VALUE, name)))
+
+    def place(self, at: int) -> str:
+        """Return nothing: rows carry the ids of entities only where something else needs them."""
+        del at
+        return ""
 
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes is more than one array can hold."""

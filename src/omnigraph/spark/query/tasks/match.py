@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.kernels import cast_to
-from omnigraph.engine.query.output.aggregates import finish_groups, merge_groups, partial_groups
-from omnigraph.engine.query.output.ordering import order_table, ordered
+from omnigraph.engine.query.output.ordering import ordered
 from omnigraph.engine.query.output.relational import decoded
 from omnigraph.engine.query.predicates import evaluate
 from omnigraph.engine.query.run import project, result_schema
@@ -20,26 +17,28 @@ from omnigraph.engine.query.values import compute
 from omnigraph.ir.model import PRIVATE_MARK, Predicate, ReadPlan, Scalarlike
 from omnigraph.records import record
 from omnigraph.spark.query.layout import VALUE, Layout, Property
-from omnigraph.spark.query.task_rows import CarriedRows, TaskParameters, TaskRows, gathered
-from omnigraph.spark.query.wire import (
+from omnigraph.spark.query.tasks.rows import (
+    BATCH_ROWS,
+    CUT_ROWS,
+    CarriedRows,
+    KeptColumns,
+    TaskParameters,
+    TaskRows,
+    gathered,
+)
+from omnigraph.spark.query.tasks.wire import (
     aligned,
     decode,
-    decode_output,
     encode,
     encode_output,
     output_wire_schema,
-    wire_schema,
 )
 
-# Rows that are looked at together: enough to pay for a call, few enough to stay in the cache.
-_TOGETHER = 1 << 16
-# Rows that may gather before they are cut down to those that can still be among the first.
-_GATHERED_ROWS = 1 << 18
 _PLACE = f"{PRIVATE_MARK}place"
 
 
 @record
-class FilterTask:
+class FilterTask(KeptColumns):
     """Keeps the rows that pass predicates, and the columns that are still needed."""
 
     given: TaskParameters
@@ -47,14 +46,9 @@ class FilterTask:
     predicates: tuple[Predicate, ...]
     kept: Layout
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that pass."""
-        for rows in gathered(batches, self.layout.wire, _TOGETHER):
+        for rows in gathered(batches, self.layout.wire, BATCH_ROWS):
             found = passing(self.given, self.layout, self.predicates, decode(rows, self.layout.schema))
             yield encode(found.select(self.kept.names))
 
@@ -70,7 +64,7 @@ def passing(given: TaskParameters, layout: Layout, predicates: tuple[Predicate, 
 
 
 @record
-class BindTask:
+class BindTask(KeptColumns):
     """Gives the entities of a variable another name, or other columns, and keeps those of one type if that is asked.
 
     Args:
@@ -87,14 +81,9 @@ class BindTask:
     type_name: str = ""
     only: tuple[Property, str] | None = None
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows with the columns that come out."""
-        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+        for travelled in gathered(batches, self.layout.wire, BATCH_ROWS):
             rows = decode(travelled, self.layout.schema)
             if self.only is not None:
                 asked, name = self.only
@@ -111,7 +100,7 @@ class BindTask:
 
 
 @record
-class UnwindTask:
+class UnwindTask(KeptColumns):
     """Makes one row per item of a list; a list that is NULL has none."""
 
     given: TaskParameters
@@ -120,14 +109,9 @@ class UnwindTask:
     item: str
     kept: Layout
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with their items."""
-        for travelled in gathered(batches, self.layout.wire, _TOGETHER):
+        for travelled in gathered(batches, self.layout.wire, BATCH_ROWS):
             rows = decode(travelled, self.layout.schema)
             lists = compute(self.items, CarriedRows(self.given, self.layout, rows))
             if pa.types.is_null(lists.type):
@@ -140,7 +124,7 @@ class UnwindTask:
 
 
 @record
-class BlockValueTask:
+class BlockValueTask(KeptColumns):
     """Makes the value of a block of the number of its solutions, which is NULL where there are none."""
 
     layout: Layout
@@ -148,14 +132,9 @@ class BlockValueTask:
     kept: Layout
     is_count: bool
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.kept.wire
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with the value."""
-        for travelled in gathered(batches, self.schema_in, _TOGETHER):
+        for travelled in gathered(batches, self.schema_in, BATCH_ROWS):
             counts = pc.fill_null(travelled.column(self.count), 0)
             found = counts if self.is_count else pc.greater(counts, 0)
             at = travelled.column_names.index(self.count)
@@ -187,7 +166,7 @@ class FirstRowsTask:
             yield from self._first(pa.Table.from_batches([aligned(item, self.schema) for item in batches], self.schema))
             return
         best = self.schema.empty_table()
-        for rows in gathered(batches, self.schema, max(_GATHERED_ROWS, 4 * limit)):
+        for rows in gathered(batches, self.schema, max(CUT_ROWS, 4 * limit)):
             best = pa.Table.from_batches(self._first(pa.concat_tables([best, rows])), self.schema)
         yield from best.to_batches()
 
@@ -221,129 +200,6 @@ class OutputTask:
         if self.is_last:
             batches = FirstRowsTask(given=self.given, layout=self.layout, read=self.read).run(batches)
         schema = result_schema(self.read)
-        for rows in gathered(batches, self.layout.wire, _TOGETHER):
+        for rows in gathered(batches, self.layout.wire, BATCH_ROWS):
             held = TaskRows.of(self.given, self.layout, rows)
             yield encode_output(self.read, project(held, self.read, held.frame, None, schema))
-
-
-_GROUPED_TOGETHER = 1 << 17
-# Partial groups that gather before they are merged.
-_PARTIAL_ROWS = 1 << 19
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupTask:
-    """Groups the rows of one part, leaving what can be merged with the groups of other parts."""
-
-    given: TaskParameters
-    layout: Layout
-    read: ReadPlan
-
-    @cached_property
-    def groups(self) -> pa.Schema:
-        """The columns of partial groups, those that name the group first; read off the groups of no rows."""
-        return _renamed(self._partial(self.layout.wire.empty_table())).schema
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns that name the group."""
-        return tuple(self.groups.names[: len(self.read.groups or ())])
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return wire_schema(self.groups)
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield partial groups; without group columns a part without rows has one too."""
-        held: list[pa.Table] = []
-        count = merged = 0
-        for rows in gathered(batches, self.layout.wire, _GROUPED_TOGETHER):
-            held.append(self._partial(rows))
-            count += held[-1].num_rows
-            if count > max(_PARTIAL_ROWS, 2 * merged):
-                held = [self._merged(held)]
-                count = merged = held[0].num_rows
-        yield encode(_renamed(self._merged(held)))
-
-    def merge(self, rows: pa.Table) -> pa.Table:
-        """Return whole groups, as columns of the result, of all the partial ones that travelled."""
-        partial = decode(rows, self.groups)
-        names = [*self.keys, *(name.replace(_SAFE, _MARK) for name in partial.column_names[len(self.keys) :])]
-        return finish_groups(self.read, merge_groups(self._nothing, self.read, partial.rename_columns(names)))
-
-    def _partial(self, rows: pa.Table) -> pa.Table:
-        context = TaskRows.of(self.given, self.layout, rows)
-        return partial_groups(context, self.read, iter([context.frame]))
-
-    def _merged(self, groups: list[pa.Table]) -> pa.Table:
-        return groups[0] if len(groups) == 1 else merge_groups(self._nothing, self.read, pa.concat_tables(groups))
-
-    @property
-    def _nothing(self) -> TaskRows:
-        return TaskRows.of(self.given, self.layout, self.layout.wire.empty_table())
-
-
-# Names of columns that travel are plain words.
-_MARK, _SAFE = "#", "m_"
-
-
-def _renamed(groups: pa.Table) -> pa.Table:
-    return groups.rename_columns([name.replace(_MARK, _SAFE) for name in groups.column_names])
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergeGroupsTask:
-    """Makes whole groups of the partial ones that have come together, and keeps those that can be among the first."""
-
-    grouping: GroupTask
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return output_wire_schema(self.grouping.read)
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield groups as rows of the result."""
-        wire, read = self.grouping.schema, self.grouping.read
-        rows = pa.Table.from_batches([aligned(batch, wire) for batch in batches], wire)
-        yield encode_output(read, _first_groups(read, self.grouping.merge(rows)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoRowsTask:
-    """Makes the partial groups of no rows, so that there is a part to merge even where Spark drops all of them."""
-
-    grouping: GroupTask
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return self.grouping.schema
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield them once for every number."""
-        for _ in batches:
-            yield from self.grouping.run(iter(()))
-
-
-@record
-class FirstGroupsTask:
-    """Orders whole groups, all of which are in this part, and cuts them at the limit."""
-
-    read: ReadPlan
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that come out, as they travel."""
-        return output_wire_schema(self.read)
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield groups in order."""
-        rows = pa.Table.from_batches([aligned(batch, self.schema) for batch in batches], self.schema)
-        yield encode_output(self.read, _first_groups(self.read, decode_output(self.read, rows)))
-
-
-def _first_groups(read: ReadPlan, groups: pa.Table) -> pa.Table:
-    table = pa.Table.from_arrays(groups.columns, schema=result_schema(read))
-    return table.take(pa.array(order_table(read, table)))

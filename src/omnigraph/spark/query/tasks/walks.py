@@ -23,8 +23,8 @@ from omnigraph.runtime import LRUCache
 from omnigraph.spark.query.layout import Layout
 from omnigraph.spark.query.reading import Bounds
 from omnigraph.spark.query.scans import SOURCE, TARGET, EdgesTask
-from omnigraph.spark.query.task_rows import CarriedRows, TaskContext, TaskParameters, gathered
-from omnigraph.spark.query.wire import decode
+from omnigraph.spark.query.tasks.rows import CarriedRows, TaskContext, TaskParameters, gathered
+from omnigraph.spark.query.tasks.wire import decode
 
 # Walks that go together, and what they may find together in the worst case.
 _WALKED_ROWS = 8192

@@ -1,0 +1,1 @@
+"""What runs in workers: tasks over rows that carry their values, and how rows travel."""
