@@ -31,6 +31,7 @@ __all__ = [
     "Result",
     "Schema",
     "Snapshot",
+    "Transaction",
     "TxnSettings",
     "__version__",
     "init",

@@ -14,6 +14,7 @@ from omnigraph.graph.graph import init as init
 from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it
 from omnigraph.graph.schema import Schema as Schema
 from omnigraph.graph.state import Snapshot as Snapshot
+from omnigraph.graph.transaction import Transaction as Transaction
 from omnigraph.history.feed.tokens import PageLimits as PageLimits
 from omnigraph.txn.manifest.rows import Commit as Commit
 from omnigraph.txn.settings import TxnSettings as TxnSettings

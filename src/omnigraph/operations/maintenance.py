@@ -37,6 +37,20 @@ class OptimizeRequest(Request["OptimizeResult"]):
     policy: CompactionPolicy | None = None
 
 
+@operation("build_indexes", Action.ADMIN, writes=True)
+@record
+class BuildIndexesRequest(Request["OptimizeResult"]):
+    """Build or extend the indexes that the schema declares, as one commit; fragments stay as they are.
+
+    The fields are those of :class:`OptimizeRequest`.
+    """
+
+    branch: str = MAIN
+    types: Sequence[str] | None = None
+    actor: str | None = None
+    message: str | None = None
+
+
 @operation("cleanup", Action.ADMIN, writes=True)
 @record
 class CleanupRequest(Request["CleanupResult"]):

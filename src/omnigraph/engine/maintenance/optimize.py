@@ -175,8 +175,8 @@ class Optimization:
         self._tables: dict[str, _Progress] = {}
         self._commits: list[Commit] = []
 
-    def run(self, types: Sequence[str] | None = None) -> OptimizeResult:
-        """Optimize the named types, or all of them.
+    def run(self, types: Sequence[str] | None = None, *, compacts: bool = True) -> OptimizeResult:
+        """Optimize the named types, or all of them; without ``compacts`` only their indexes are brought up to date.
 
         Raises:
             TypeMissingError: there is no type of such a name.
@@ -191,7 +191,7 @@ class Optimization:
             self._tables[table_key] = _Progress(before=fragments, skipped=skipped)
         with self._authority.services.life.reading():
             for _ in range(_MAX_ROUNDS):
-                has_compacted = self._until_done(self._compact)
+                has_compacted = compacts and self._until_done(self._compact)
                 if not self._until_done(self._index) and not has_compacted:
                     break
         return OptimizeResult(

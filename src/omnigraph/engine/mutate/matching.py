@@ -1,24 +1,18 @@
-"""Matches of a mutation: run by the read engine on the snapshot with the earlier statements on top.
-
-Tables that no statement has changed yet are read as they are stored. Of the others a copy is made for the match, with
-what is pending in it, in a temporary folder that goes when the match has its rows.
-"""
+"""Matches of a mutation: run by the read engine on the snapshot with the earlier statements on top."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
-from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.comparison import one_array
+from omnigraph.engine.mutate.overlay import OverlaidState, PendingCopies, types_of, types_read
 from omnigraph.engine.mutate.rows import StatementRows, columns_of
 from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues
@@ -31,38 +25,22 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import Facts, plan_read
 from omnigraph.engine.query.run import result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
-from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.errors import InternalError
 from omnigraph.ir.model import (
     NOW_PARAMETER,
     TABLE_MARK,
-    AntiJoin,
     BlockValue,
     BoundEntity,
-    Expand,
-    Filter,
     MatchPlan,
-    Narrow,
-    NodeScan,
     Operator,
-    OptionalJoin,
     OutputPlan,
     ReadPlan,
     Scalarlike,
     StagePlan,
-    UnionScan,
-    Unwind,
-    Walk,
-    Widen,
 )
 from omnigraph.records import record
 from omnigraph.runtime import Runtime, current_counters
-from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.location import Storage
 from omnigraph.store.tables.pinned import KEY, ROW_ID
-from omnigraph.store.tables.store import TableStore
-from omnigraph.store.tables.table import Table
-from omnigraph.txn.snapshot import GraphSnapshot
 
 
 @record
@@ -147,6 +125,7 @@ class Matcher:
 
     catalog: Catalog
     staging: MutationStaging
+    copies: PendingCopies
     runtime: Runtime
     versions: SupportsVersions
     memory: ReadMemory | None = None
@@ -157,11 +136,11 @@ class Matcher:
         The write depends on every row of every table that was looked at.
         """
         read = plan.read
-        with _overlaid(self.staging, self._tables(read.stages[0].operators), self.runtime) as state:
-            facts = Facts(catalog=self.catalog, row_counts=state.row_counts)
-            steps = plan_read(read, facts)
-            context = self._context(state, steps, facts, given)
-            found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
+        state = self.copies.overlay(self.staging, types_read(read, self.catalog))
+        facts = Facts(catalog=self.catalog, row_counts=state.row_counts)
+        steps = plan_read(read, facts)
+        context = self._context(state, steps, facts, given)
+        found = pa.Table.from_batches(run_plan(context, steps), result_schema(read))
         names = [f"#{at}" for at in range(found.num_columns)]
         found = found.rename_columns(names)
         by_id = [(name, "ascending") for name, _ in zip(names, plan.entities, strict=False)]
@@ -183,9 +162,9 @@ class Matcher:
         """
         if not blocks:
             return {}
-        tables = self._tables(blocks)
+        owners = list(types_of(blocks, self.catalog))
         for bound in matched.entities.values():
-            tables |= {owner.table_key: owner for owner in map(self.staging.owner, bound.of_one_type)}
+            owners += map(self.staging.owner, bound.of_one_type)
         outer = {
             name: TABLE_MARK.join(self.staging.owner(part).table_key for part in bound.of_one_type)
             for name, bound in matched.entities.items()
@@ -193,15 +172,15 @@ class Matcher:
         nullable = frozenset(outer)
         stage = StagePlan(operators=tuple(blocks), output=OutputPlan(shown=()), outer=tuple(outer), nullable=nullable)
         read = ReadPlan(name="blocks", parameters=(), operators=(), outputs=(), stages=(stage,))
-        with _overlaid(self.staging, tables, self.runtime) as state:
-            facts = Facts(catalog=self.catalog, row_counts=state.row_counts)
-            steps = plan_read(read, facts, outer=outer)
-            (planned,) = steps.stages[0]
-            context = self._context(state, steps, facts, given).within(planned.variables, nullable)
-            with state.reading():
-                ids = {name: _row_ids(context, matched, name) for name in outer}
-                frame = Frame(length=matched.length, ids=ids, values=matched.values)
-                found = concatenate(list(run_steps(context, planned.steps, iter([frame]))))
+        state = self.copies.overlay(self.staging, owners)
+        facts = Facts(catalog=self.catalog, row_counts=state.row_counts)
+        steps = plan_read(read, facts, outer=outer)
+        (planned,) = steps.stages[0]
+        context = self._context(state, steps, facts, given).within(planned.variables, nullable)
+        with state.reading():
+            ids = {name: _row_ids(context, matched, name) for name in outer}
+            frame = Frame(length=matched.length, ids=ids, values=matched.values)
+            found = concatenate(list(run_steps(context, planned.steps, iter([frame]))))
         names = [block.name for block in blocks if isinstance(block, BlockValue)]
         return {name: found.values[name] for name in names}
 
@@ -214,45 +193,12 @@ class Matcher:
             options=options,
             limits=Limits(options, self.runtime.clock),
             counters=counters,
-            memory=self._memory(state),
+            memory=state.memory(self.memory),
             plan=steps,
             trace=start_trace(steps, facts, counters),
             embed=_embed_nothing,
             versions=self.versions,
         )
-
-    def _memory(self, state: OverlaidState) -> ReadMemory:
-        if self.memory is None:
-            return ReadMemory.empty()
-        # What is made of copies is of no use to any other read.
-        return ReadMemory.empty(self.memory.engines) if state.copies else self.memory
-
-    def _tables(self, operators: Iterable[Operator]) -> dict[str, NodeType | EdgeType]:
-        return {owner.table_key: owner for owner in self._owners(operators)}
-
-    def _owners(self, operators: Iterable[Operator]) -> Iterator[NodeType | EdgeType]:
-        """Yield every type that the operators look at: the match depends on it, and sees what is pending in it."""
-        for operator in operators:
-            match operator:
-                case NodeScan():
-                    yield self.catalog.nodes[operator.type_name]
-                case UnionScan():
-                    yield from (self.catalog.nodes[name] for name in operator.type_names)
-                case Expand():
-                    yield from self._walked([operator.edge])
-                case Walk():
-                    yield from self._walked(operator.edges)
-                case AntiJoin() | OptionalJoin() | BlockValue():
-                    yield from self._owners(operator.inner)
-                case Narrow() | Widen() | Filter() | Unwind():
-                    pass
-                case _:
-                    assert_never(operator)
-
-    def _walked(self, edges: Iterable[str]) -> Iterator[NodeType | EdgeType]:
-        for name in edges:
-            edge = self.catalog.edges[name]
-            yield from (edge, self.catalog.nodes[edge.from_type], self.catalog.nodes[edge.to_type])
 
 
 def _positions(kinds: pa.Array, bound: BoundEntity) -> Positions:
@@ -278,53 +224,6 @@ def _row_ids(context: QueryContext, matched: Matched, name: str) -> RowIds:
 
 def _embed_nothing(*asked: object) -> Sequence[float]:
     raise InternalError(f"a match of a mutation ranks nothing: {asked}")
-
-
-@record
-class OverlaidState:
-    """A snapshot some of whose tables are replaced by copies with what is pending in them."""
-
-    snapshot: GraphSnapshot
-    copies: Mapping[str, Table]
-
-    @property
-    def row_counts(self) -> dict[str, int]:
-        """How many rows the tables have."""
-        stored = {key: entry.row_count for key, entry in self.snapshot.state.tables.items()}
-        return stored | {key: table.row_count for key, table in self.copies.items()}
-
-    def table(self, table_key: str) -> Table:
-        """Return a table as the match is to see it."""
-        found = self.copies.get(table_key)
-        return self.snapshot.table(table_key) if found is None else found
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Let the block read tables of this state."""
-        return self.snapshot.reading()
-
-
-@contextmanager
-def _overlaid(
-    staging: MutationStaging, owners: Mapping[str, NodeType | EdgeType], runtime: Runtime
-) -> Iterator[OverlaidState]:
-    for table_key in owners:
-        staging.depend_on(table_key)
-    changed = [owner for owner in owners.values() if staging.has_changed(owner)]
-    if not changed:
-        yield OverlaidState(snapshot=staging.snapshot, copies={})
-        return
-    folder = ScratchFolder.make("match")
-    try:
-        datasets = DatasetStore(Storage.open(folder.path), runtime)
-        tables = TableStore(datasets, datasets.control)
-        copies: dict[str, Table] = {}
-        for number, owner in enumerate(changed):
-            rows = staging.readable_rows(owner)
-            made = datasets.create(f"copy{number}", rows.schema, [rows], {})
-            copies[owner.table_key] = tables.open(made.pin)
-        yield OverlaidState(snapshot=staging.snapshot, copies=copies)
-    finally:
-        folder.close()
 
 
 def first_positions(ids: pa.Array) -> tuple[Positions, Positions]:

@@ -329,16 +329,19 @@ _CHUNK_BLOB_ROWS = 64
 def capture_baseline(
     store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records of one pinned state and, behind the last of them, the record with the cursor.
+    """Return the records of the newest state and, behind the last of them, the record with the cursor.
 
-    Kinds and type names choose records and cursor, operations only bind the cursor. An answer without its last
-    record is incomplete and names no cursor.
+    The state is pinned at once, however late its records are asked for. Kinds and type names choose records and
+    cursor, operations only bind the cursor. An answer without its last record is incomplete and names no cursor.
 
     Raises:
         BranchMissingError: there is no such branch.
         HistoryGoneError: a cleanup reclaimed the state meanwhile.
     """
-    head = store.snapshot(BranchName.parse(branch))
+    return _capture(store.snapshot(BranchName.parse(branch)), wanted)
+
+
+def _capture(head: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
     yield from export_records(head, wanted)
     resume = feed_cursor(head, wanted)
     yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}

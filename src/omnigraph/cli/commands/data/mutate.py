@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,6 @@ from omnigraph.operations.writes import MutateRequest
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
-    from omnigraph.operations.request import Backend
 
 
 # A terminal is asked before more entities than this change.
@@ -133,30 +132,32 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             max_affected=max_affected,
             source_name=source.name,
         )
-        result = backend.execute(request) if as_json else execute_asking(backend, request)
+        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
     show_mutation(result, as_json=as_json)
     return 0
 
 
-def execute_asking(backend: Backend, request: MutateRequest) -> MutationResult:
+def execute_asking(execute: Callable[[MutateRequest], MutationResult], request: MutateRequest) -> MutationResult:
     """Run a mutation; on a terminal, ask before it changes very many entities, unless it says how many it may."""
     if request.max_affected is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return backend.execute(request)
+        return execute(request)
     try:
-        return backend.execute(replace(request, max_affected=_ASKED_ABOVE))
+        return execute(replace(request, max_affected=_ASKED_ABOVE))
     except AffectedLimitError as problem:
         details = problem.details
         count = details.actual if isinstance(details, LimitExceeded) else _ASKED_ABOVE
         if not consents(f"{count:,} entities would change; continue? [y/N] "):
             raise
-    return backend.execute(request)
+    return execute(request)
 
 
-def show_mutation(result: MutationResult, *, as_json: bool) -> None:
-    """Show what a mutation did."""
+def show_mutation(result: MutationResult, *, as_json: bool, is_pending: bool = False) -> None:
+    """Show what a mutation did, or will have done when its transaction is committed."""
     remarks = [] if as_json else [f"warning: {warning}" for warning in result.warnings]
-    report = PlainReport(document=result.to_json(), lines=list(result.lines()), remarks=remarks)
-    choose_output(as_json=as_json).show(report)
+    lines = list(result.lines())
+    if is_pending:
+        lines[0] = lines[0].replace("changed", "pending on", 1)
+    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines, remarks=remarks))
 
 
 def read_query(path: str | None, text: str | None, name: str | None) -> InputFile:

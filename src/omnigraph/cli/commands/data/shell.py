@@ -33,10 +33,13 @@ def shell(
         if snapshot is not None:
             session.run(f":as-of {snapshot}")
         if not sys.stdin.isatty():
-            return run_script(session)
-        from omnigraph.cli.shell.prompt import converse  # noqa: PLC0415 - for terminals
+            code = run_script(session)
+        else:
+            from omnigraph.cli.shell.prompt import converse  # noqa: PLC0415 - for terminals
 
-        return converse(session)
+            code = converse(session)
+        session.finish()
+        return code
 
 
 def run_script(session: ShellSession) -> int:

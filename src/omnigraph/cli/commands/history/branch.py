@@ -20,7 +20,7 @@ from omnigraph.cli.options import (
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
-from omnigraph.errors import BranchInUseError
+from omnigraph.errors import OmnigraphError
 from omnigraph.operations import Backend
 from omnigraph.operations.history import (
     CreateBranchRequest,
@@ -149,7 +149,7 @@ def merge(
     """Merge one branch into another in a single atomic commit, row by row against their common ancestor.
 
     Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
-    shows them and exits with code 0.
+    shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is refused.
     """
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
@@ -170,8 +170,9 @@ def merge(
         done = backend.execute(request)
         refusal = _delete(backend, source, commit.actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
+    deletion = {"branch_deleted": is_deleted} if delete_branch else {}
     report = PlainReport(
-        document={**done.to_json(), "branch_deleted": is_deleted},
+        document={**done.to_json(), **deletion, **({} if refusal is None else {"branch_delete_error": refusal})},
         lines=[*done.lines(), *([f"deleted branch {source}"] if is_deleted else [])],
         remarks=[] if refusal is None else [f"warning: branch {source} was not deleted: {refusal}"],
     )
@@ -180,9 +181,9 @@ def merge(
 
 
 def _delete(backend: Backend, name: str, actor: str | None) -> str | None:
-    """Delete the source; return why it was refused. The merge stands either way."""
+    """Delete the source; return why it is still there. The merge has landed, and that is what the exit code tells."""
     try:
         backend.execute(DeleteBranchRequest(name=name, actor=actor))
-    except BranchInUseError as refusal:
-        return refusal.message
+    except OmnigraphError as problem:
+        return problem.message
     return None

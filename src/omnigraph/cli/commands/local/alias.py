@@ -125,7 +125,7 @@ def _mutate(
             message=message,
             source_name=source.name,
         )
-        result = backend.execute(request) if as_json else execute_asking(backend, request)
+        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
     show_mutation(result, as_json=as_json)
     return 0
 
