@@ -1,8 +1,8 @@
-"""How fast history is on a graph of two million edges of which a branch changed a hundred.
+"""How fast history is on a graph of two million edges of which a branch changed a hundred, and on one of many commits.
 
 It never fails because of a figure: that depends on the machine, which is printed with it.
 
-Usage: python bench/history.py [--size S|M|XS] [--rounds N] [--data DIR]
+Usage: python bench/history.py [--size S|M|XS] [--rounds N] [--commits N] [--data DIR]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import diffs, merges
+from bench import diffs, lineage, merges
 from bench.generate import SIZES
 
 
@@ -27,6 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=sorted(SIZES), default="M")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--commits", type=int, default=1000, help="length of the long history, 10000 takes minutes")
     parser.add_argument("--data", type=Path, default=None, metavar="DIR", help="keep the graph here between runs")
     arguments = parser.parse_args()
     console = Console(width=100)
@@ -40,6 +41,7 @@ def main() -> None:
             merges.build_graph(root, arguments.size)
         console.print(diffs.show(diffs.measure(root, arguments.rounds)))
         console.print(merges.show(merges.measure(root, arguments.rounds)))
+        console.print(lineage.show(lineage.measure(work, arguments.commits, arguments.rounds)))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ class History:
     def __init__(self, prefix=""):
         self.commits = {}
         self.heads = {}
+        # What merges brought, by the merge, along first parents, and what the target had.
+        self.records = {}
         self._names = {}
         self._prefix = prefix
         self.commit(MAIN, "genesis")
@@ -45,7 +47,30 @@ class History:
 
     def merge(self, target, source, name, at=None):
         """Join a branch, or a commit of it, into another branch."""
-        return self.commit(target, name, merged=at or self.heads[source])
+        merged = at or self.heads[source]
+        had, stretch = self.ancestors(self.heads[target]), []
+        while merged is not None and merged not in had:
+            stretch.append(self.commits[merged])
+            merged = self.commits[merged].parent
+        made = self.commit(target, name, merged=at or self.heads[source])
+        self.records[made] = tuple(stretch), had
+        return made
+
+    def brought(self, merges):
+        """The commits that merges brought, as their records say."""
+        return [commit for merge in merges for commit in self.records.get(merge.id, ((), ()))[0]]
+
+    def ancestors(self, start):
+        """Every commit that is reachable, written without regard to order or cost."""
+        found, open_ids = set(), [start]
+        while open_ids:
+            commit_id = open_ids.pop()
+            if commit_id is None or commit_id in found or commit_id not in self.commits:
+                continue
+            found.add(commit_id)
+            commit = self.commits[commit_id]
+            open_ids += [commit.parent, commit.merged_parent]
+        return found
 
     def forget(self, branch):
         """Delete a branch together with the commits that no other branch has on its line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from omnigraph.history.merge.lineage import record_merge, relate
 from omnigraph.store.location import Storage
 from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.graph_store import GraphStore
@@ -95,3 +96,17 @@ def history(graph, branch=MAIN):
     branch_writer = authority_of(graph, branch)
     loaded = branch_writer.snapshot().manifest
     return list(branch_writer.services.manifest.iter_commits(loaded))
+
+
+def join(graph, source, target=MAIN, *, actor=None):
+    """Merge a branch as far as history goes: the commit with two parents and its record, without any row."""
+    captured = graph.snapshot(BranchName(source))
+    branch_writer = graph.branch_writer(BranchName(target))
+    txn = branch_writer.begin(WriteKind.BRANCH_MERGE, actor=actor, merged_parent=captured.state.head.commit)
+
+    def record(view):
+        found = relate(graph, captured, view.snapshot)
+        record_merge(graph, txn.commit_id, captured, view.snapshot, found)
+
+    txn.add_check(record)
+    return branch_writer.commit(txn).commit

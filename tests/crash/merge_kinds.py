@@ -52,6 +52,8 @@ class MergeKind(SessionKind):
         assert newest.actor == ACTOR
         if self.source is not None:
             assert newest.merged_parent == head_of(session, self.source)
+            full = session.log(branch=self.branch, limit=1000, full=True).commits
+            assert newest.merged_parent in {commit.id for commit in full}
             assert merge_branch(session, self.source, self.branch).commit is None
 
 

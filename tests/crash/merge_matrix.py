@@ -13,7 +13,8 @@ from tests.crash.merge_kinds import MERGE_KINDS, MergeKind
 from tests.crash.session_matrix import AFTER_STAGED
 
 AFTER_CAPTURE = "history.merge.after_capture"
-POINTS = (AFTER_CAPTURE, AFTER_STAGED, *WRITER_POINTS)
+AFTER_RECORD = "history.merge.after_record"
+POINTS = (AFTER_CAPTURE, AFTER_RECORD, AFTER_STAGED, *WRITER_POINTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +27,17 @@ class MergeCrash(Crash):
 
     @property
     def recovery(self) -> str | None:
-        return None if self.point in {AFTER_CAPTURE, AFTER_STAGED} else super().recovery
+        return None if self.point in {AFTER_CAPTURE, AFTER_RECORD, AFTER_STAGED} else super().recovery
 
 
 def _crashes_of(kind: MergeKind) -> list[MergeCrash]:
-    often = {AFTER_STAGED: kind.tables, BEFORE_TABLE: kind.commits, AFTER_TABLE: kind.commits}
+    # A revert joins no histories.
+    often = {
+        AFTER_RECORD: int(kind.source is not None),
+        AFTER_STAGED: kind.tables,
+        BEFORE_TABLE: kind.commits,
+        AFTER_TABLE: kind.commits,
+    }
     return [
         MergeCrash(kind=kind.name, point=point, nth=nth)
         for point in POINTS

@@ -2,6 +2,7 @@
 
 import pytest
 
+from omnigraph.errors import BranchMissingError
 from omnigraph.runtime import Runtime
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound, recovery_kinds
@@ -9,7 +10,8 @@ from tests.crash.child import Job
 from tests.crash.dying import crash_alone, crash_together
 from tests.crash.kinds import DRAFT, create_branch
 from tests.crash.matrix import DELETE_POINTS, FORWARD
-from tests.txn_graph import PERSON, TEAM, init_graph, insert, node_rows, open_graph, read_ids
+from tests.crash.torn import IMPATIENT
+from tests.txn_graph import PERSON, TEAM, init_graph, insert, join, node_rows, open_graph, read_ids
 
 ENDED = ("txn.branch_delete.after_end", "txn.branch_delete.after_reclaim")
 RECOVERER_POINTS = (
@@ -92,6 +94,41 @@ def test_a_name_that_was_taken_again_before_the_recovery_keeps_its_new_branch(pl
         assert read_ids(graph, PERSON, DRAFT) == ["a", "next"]
         assert graph._stores.control.list_keys("__recovery") == ()
     assert_sound(storage)
+
+
+def _assert_retired(storage, merged, *, recoveries):
+    """The branch is gone for every process, and what was merged can still be found and read."""
+    with open_graph(storage) as graph:
+        assert graph.branch_names() == [MAIN]
+        assert graph._stores.control.list_keys("__recovery") == ()
+        with pytest.raises(BranchMissingError):
+            graph.snapshot(BranchName(DRAFT))
+    assert recovery_kinds(storage) == [FORWARD] * recoveries
+    assert_sound(storage)
+    _assert_name_is_free(storage)
+    with open_graph(storage) as graph:
+        assert graph.refs.show(merged, BranchName(MAIN)).id == merged
+        assert graph.snapshot_at(BranchName(MAIN), merged).existing_ids(PERSON, ["a", "b", "again"]) == {"a", "b"}
+
+
+@pytest.mark.parametrize("store", ["local", "s3"])
+def test_a_killed_deletion_of_a_merged_branch_is_finished_and_leaves_its_states(store, places_of):
+    places = places_of(store)
+    points = (*DELETE_POINTS, "txn.publish.before_cas", "txn.publish.after_cas")
+    storages = {point: _prepare(places) for point in points}
+    merged, stale = {}, {}
+    for point, storage in storages.items():
+        with open_graph(storage) as graph:
+            join(graph, DRAFT)
+            merged[point] = graph.snapshot(BranchName(DRAFT)).state.head.commit
+        stale[point] = open_graph(storage, settings=IMPATIENT)
+        stale[point].snapshot(BranchName(DRAFT))
+    crash_together(_job(point, storage, "delete", point) for point, storage in storages.items())
+    for point, storage in storages.items():
+        _assert_retired(storage, merged[point], recoveries=1)
+        # A process that had the branch open before finds out, whatever it does with it.
+        with stale[point] as graph, pytest.raises(BranchMissingError):
+            insert(graph, TEAM, node_rows(["late"]), branch=DRAFT)
 
 
 @pytest.mark.parametrize("store", ["local", "s3"])

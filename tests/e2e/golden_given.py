@@ -85,6 +85,23 @@ def _branched(folder: Path) -> None:
         session.create_branch("leaf", "draft")
 
 
+def _merged(folder: Path) -> None:
+    """Two branches that changed different properties of one person were merged, and are gone."""
+    _people(folder)
+    with open_session(folder / "g") as session:
+        session.create_branch("draft")
+        session.create_branch("rival")
+        for branch, actor, change in (
+            ("draft", "zoe", 'update Person set { nick: "countess" } where name = "Ada"'),
+            ("rival", "yan", 'update Person set { age: 40 } where name = "Ada"'),
+        ):
+            text = f"query change() {{ {change} }}"
+            session.mutate(text, branch=branch, actor=actor, message=f"as {actor} knows")
+        for branch in ("draft", "rival"):
+            session.merge(branch, resolve="properties", actor="mia")
+            session.delete_branch(branch)
+
+
 def _drifted(folder: Path) -> None:
     """People, of whom another program removed one behind our back."""
     _people(folder)
@@ -115,6 +132,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "people": _people,
     "changed": _changed,
     "branched": _branched,
+    "merged": _merged,
     "drifted": _drifted,
     "damaged": _damaged,
     "busy": _drifted,

@@ -36,23 +36,10 @@ def histories(draw):
     return history
 
 
-def _ancestors(history, start):
-    """Every commit that is reachable, written without regard to order or cost."""
-    found, open_ids = set(), [start]
-    while open_ids:
-        commit_id = open_ids.pop()
-        if commit_id is None or commit_id in found or commit_id not in history.commits:
-            continue
-        found.add(commit_id)
-        commit = history.commits[commit_id]
-        open_ids += [commit.parent, commit.merged_parent]
-    return found
-
-
 def _best(history, source, target):
     """The common ancestors that are no proper ancestor of another one."""
-    common = _ancestors(history, source) & _ancestors(history, target)
-    return {one for one in common if not any(one != other and one in _ancestors(history, other) for other in common)}
+    common = history.ancestors(source) & history.ancestors(target)
+    return {one for one in common if not any(one != other and one in history.ancestors(other) for other in common)}
 
 
 @given(histories(), st.data())
@@ -71,6 +58,26 @@ def test_the_base_is_a_best_common_ancestor(history, data):
 def test_reading_only_what_is_needed_gives_the_same_base(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
-    lines = SupportsLines(others=lambda: (history.line(name) for name in names if name not in {source, target}))
+    lines = SupportsLines(brought=history.brought)
     found = lines.base_of(history.line(source), history.line(target))
     assert found == best_common_ancestor(history.commits, history.heads[source], history.heads[target])
+    fresh = history.ancestors(history.heads[source]) - history.ancestors(history.heads[target])
+    stretch, stops = lines.new_commits()
+    assert [commit.id for commit in stretch] == [commit.id for commit in history.line(source) if commit.id in fresh]
+    assert _expanded(history, stretch, stops) == fresh
+
+
+def _expanded(history, stretch, stops):
+    """What a record of these commits leads to, read as histories with merges are."""
+    found = set()
+    for commit in stretch:
+        if commit.id in stops:
+            break
+        assert commit.id not in found, "listed twice"
+        found.add(commit.id)
+        if commit.merged_parent is not None and commit.merged_parent not in stops:
+            inside, had = history.records[commit.id]
+            inner = _expanded(history, inside, stops | had)
+            assert not inner & found, "listed twice"
+            found |= inner
+    return found

@@ -63,6 +63,7 @@ class BranchVerbs(WriteVerbs):
         type_name: str | None = None,
         since: str | datetime | None = None,
         until: str | datetime | None = None,
+        full: bool = False,
     ) -> Log:
         """Return commits, newest first.
 
@@ -74,6 +75,7 @@ class BranchVerbs(WriteVerbs):
             type_name: only those that changed this type, ``Person`` or ``node:Person``.
             since: only those published at this moment or later.
             until: only those published at this moment or earlier.
+            full: also those that merges brought, each behind its merge; :meth:`Log.draw` shows how they follow.
 
         Raises:
             ValueFormatError: a moment, the limit or ``after`` makes no sense.
@@ -87,6 +89,7 @@ class BranchVerbs(WriteVerbs):
             type_name=type_name,
             since=moment_text(since),
             until=moment_text(until),
+            full=full,
         )
         return Log(self._backend, request)
 

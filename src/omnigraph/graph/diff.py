@@ -11,6 +11,7 @@ from typing import Any, NoReturn, overload
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.results.table import MAX_ROWS, html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
+from omnigraph.history.commit_graph import draw_commits
 from omnigraph.history.diff.change import EntityChange, EntityImage
 from omnigraph.history.diff.compare import DiffStats, GraphDiff
 from omnigraph.history.diff.lines import change_lines, counts_line
@@ -127,6 +128,10 @@ class Log(Sequence[Commit]):
             details = BadValue(what="log", value=repr(self), expected="a log of a graph that is open here")
             raise UsageError("this log came from another process and has no graph", details=details)
         return Log(self._backend, replace(self._request, after=following))
+
+    def draw(self) -> str:
+        """Return a text drawing of the commits and how they follow from each other; useful with ``full``."""
+        return "\n".join(draw_commits(self._page.commits))
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_backend": None, "_request": self._request, "_page": self._page}

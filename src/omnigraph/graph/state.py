@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.export.options import ExportProgress
     from omnigraph.engine.export.stream import ByteSink
     from omnigraph.engine.results.entity import Entity
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.txn.snapshot import GraphSnapshot as PinnedState
 
 
@@ -234,7 +234,7 @@ class State:
         return Diff(self._backend.execute(request))
 
     def blame(self, type_name: str, entity_id: str, *, limit: int = 20) -> EntityHistory:
-        """Return which commits changed an entity, newest first.
+        """Return which commits changed an entity, newest first, and the author of each property through merges.
 
         Args:
             type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
@@ -243,7 +243,7 @@ class State:
 
         Raises:
             TypeMissingError: there is no such type.
-            HistoryGoneError: a state on the way was reclaimed.
+            HistoryGoneError: this state was reclaimed.
         """
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at, limit=limit)
         return self._backend.execute(request)

@@ -11,7 +11,7 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.history.diff.compare import GraphDiff
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
@@ -35,6 +35,8 @@ class LogRequest(Request["LogPage"]):
         type_name: only those that changed this type, ``Person`` or ``node:Person``.
         since: only those published at this moment or later.
         until: only those published at this moment or earlier.
+        full: also those that merges brought, each behind the merge that brought it, so that no commit comes behind one
+            of its parents.
     """
 
     branch: str = MAIN
@@ -45,12 +47,13 @@ class LogRequest(Request["LogPage"]):
     type_name: str | None = None
     since: str | None = None
     until: str | None = None
+    full: bool = False
 
 
 @operation("get_commit", Action.READ)
 @record
 class GetCommitRequest(Request["Commit"]):
-    """Find a commit in the history of ``branch``, and then of every other."""
+    """Find a commit in the history of ``branch``, then of every other, and then in what merges brought."""
 
     commit_id: str
     branch: str = MAIN
@@ -133,7 +136,10 @@ class DiffRequest(Request["GraphDiff"]):
 @operation("blame", Action.READ)
 @record
 class BlameRequest(Request["EntityHistory"]):
-    """List the commits that changed an entity, newest first; ``type_name`` is ``Person`` or ``node:Person``."""
+    """List the commits that changed an entity, newest first, and the author of each of its properties.
+
+    ``type_name`` is ``Person`` or ``node:Person``.
+    """
 
     type_name: str
     entity_id: str
@@ -162,7 +168,7 @@ class CreateBranchRequest(Request["BranchStatus"]):
 @operation("delete_branch", Action.BRANCH_DELETE, writes=True)
 @record
 class DeleteBranchRequest(Request[None]):
-    """Delete a branch and its own commits for good."""
+    """Delete a branch and its own commits for good; what was merged stays in the history of the target."""
 
     name: str
     actor: str | None = None

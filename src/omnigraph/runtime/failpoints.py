@@ -158,6 +158,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "engine.cleanup.after_floor": "a cleanup has recorded what goes, and has removed nothing",
         "engine.cleanup.after_removal": "a cleanup has removed some versions, or some files",
         "history.merge.after_capture": "the states that a merge or a revert starts from are known, nothing is written",
+        "history.merge.after_record": "what a merge brings is written down, no commit names it",
         "spark.load.after_read": "the input of a load on Spark is read, files lie beside tables and nothing names them",
         "spark.load.after_check": "the rows of a load on Spark keep every rule, nothing names their files",
         "spark.source.after_rows": "the rows of one more partition are written, nothing names their files",

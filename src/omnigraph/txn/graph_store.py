@@ -46,11 +46,12 @@ from omnigraph.txn.changes import TableRegister
 from omnigraph.txn.claims.store import RECOVERY_PREFIX, branch_of_key
 from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_state, manifest_schema
 from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.merged import MergeRecords
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.recoverer import Recoverer
-from omnigraph.txn.refs import RefResolver
+from omnigraph.txn.refs import RefResolver, ResolvedState
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.txn.settings import Syncing, TxnSettings
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -163,7 +164,8 @@ class GraphStore:
         self._branches = OpenBranches(stores, self._refs, formats, group_commit=group_commit)
         self._deletion = BranchDeletion(stores)
         self.tags = Tags(stores, self._refs)
-        self.refs = RefResolver(self._branches, self.tags)
+        self.merges = MergeRecords(stores.control, stores.pool, is_durable=stores.settings.is_durable)
+        self.refs = RefResolver(self._branches, self.tags, self.merges)
 
     @classmethod
     def init(
@@ -333,6 +335,7 @@ class GraphStore:
         started_s = self._stores.runtime.clock.monotonic_s()
         actor = checked_text("actor", actor)
         state = self.refs.resolve_ref(branch if at is None else at, branch)
+        _refuse_ended(state, "a branch cannot start there")
         if state.snapshot.is_past:
             # A branch must be able to read all of what it inherits.
             for table_key in state.snapshot.state.tables:
@@ -362,7 +365,9 @@ class GraphStore:
 
     @counted
     def delete_branch(self, name: BranchName, *, actor: str | None = None) -> BranchRecord:
-        """Delete a branch, its own commits and what it alone holds, for good; return what it was.
+        """Delete a branch for good, with its own commits and what it alone holds; return what it was.
+
+        What was merged stays in the history of the target, and readable until cleanup removes it.
 
         Raises:
             UsageError: it is main.
@@ -410,6 +415,7 @@ class GraphStore:
         self._refuse_reading()
         actor, message = checked_text("actor", actor), checked_text("message", message)
         state = self.refs.resolve_ref(at, BranchName(MAIN))
+        _refuse_ended(state, "it cannot be tagged")
         commit = state.commit
         # A branch without commits of its own shows a head that landed elsewhere, and that is where it stays readable.
         line = state.line if commit.branch == state.line.name else self.branch_incarnation(commit.branch)
@@ -499,3 +505,14 @@ class GraphStore:
             txn = branch_writer.begin(WriteKind.UPGRADE, message=f"storage format {self._formats.newest}")
             txn.is_upgrade = True
             branch_writer.commit(txn)
+
+
+def _refuse_ended(state: ResolvedState, consequence: str) -> None:
+    """Refuse to make something depend on a state that stays only until cleanup removes it."""
+    if state.is_ended:
+        name = state.line.name
+        raise BranchMissingError(
+            f"commit '{state.commit.id}' is on branch '{name}', which was deleted: {consequence}",
+            details=MissingThing(what="branch", name=name),
+            hint="use the commit that merged it",
+        )

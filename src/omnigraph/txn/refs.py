@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, assert_never
 
 from omnigraph.errors import (
@@ -14,14 +15,16 @@ from omnigraph.errors import (
     HistoryGoneError,
     MissingThing,
     StorageCorruptError,
+    TableMissingError,
     ValueFormatError,
     VersionMissingError,
 )
 from omnigraph.records import record
-from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.open import OpenBranches
 from omnigraph.txn.branches.tags import Tag, Tags
 from omnigraph.txn.manifest.lineage import CommitLine
+from omnigraph.txn.manifest.merged import MergedCommit, MergeRecords, is_merge
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import (
@@ -42,6 +45,7 @@ from omnigraph.values import (
 # How many commits one page looks at before it gives its caller a word, when few of them are wanted.
 _MOST_LOOKED_AT = 4096
 _POSITION = re.compile(r"[0-9]{1,18}")
+_FULL_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})")
 
 
 @record
@@ -89,7 +93,9 @@ class LogPage:
         return {"commits": [commit.to_json() for commit in self.commits], "next": self.following}
 
 
-def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
+def read_log(
+    line: CommitLine, wanted: LogFilter, limit: int, after: str | None, merges: MergeRecords | None = None
+) -> LogPage:
     """Return one page.
 
     Args:
@@ -97,6 +103,8 @@ def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None)
         wanted: which commits.
         limit: how many at most.
         after: the ``following`` of the page before, or the id of a commit to go on behind.
+        merges: what merges brought; commits of merged branches are then listed behind the merge that brought them, so
+            that every commit comes before its parents.
 
     Raises:
         ValueFormatError: ``limit`` is not positive, or ``after`` is not a place in this history.
@@ -105,6 +113,8 @@ def read_log(line: CommitLine, wanted: LogFilter, limit: int, after: str | None)
     if isinstance(given, bool) or not isinstance(given, int) or given < 1:
         details = BadValue(what="limit", value=str(limit), expected="a positive number")
         raise ValueFormatError(f"invalid limit {limit}", details=details)
+    if merges is not None:
+        return _read_full(line, merges, wanted, limit, after)
     before = len(line) if after is None else _position(line, after)
     if wanted.until_ms is not None:
         newest = line.newest_until(wanted.until_ms)
@@ -131,15 +141,68 @@ def _position(line: CommitLine, after: str) -> int:
                 return found
         elif _POSITION.fullmatch(number) and int(number) < len(line) and line.at(int(number)).id == commit_id:
             return int(number)
+    raise _no_position(after)
+
+
+def _no_position(after: str) -> ValueFormatError:
     details = BadValue(what="log position", value=after[:64], expected="a position from an earlier page of this branch")
-    raise ValueFormatError(f"{after[:64]!r} is not in the history of this branch", details=details)
+    return ValueFormatError(f"{after[:64]!r} is not in the history of this branch", details=details)
+
+
+def _read_full(line: CommitLine, merges: MergeRecords, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
+    """Return one page of a history with the commits that its merges brought.
+
+    A place is the position of a commit of the line, and how many merged commits behind it have been passed.
+    """
+    found = _iter_full(line, merges) if after is None else _full_after(line, merges, after)
+    chosen: list[Commit] = []
+    for looked_at, (position, passed, commit) in enumerate(found, start=1):
+        if not passed and wanted.since_ms is not None and commit.published_at_ms < wanted.since_ms:
+            break
+        is_timely = (wanted.since_ms is None or commit.published_at_ms >= wanted.since_ms) and (
+            wanted.until_ms is None or commit.published_at_ms <= wanted.until_ms
+        )
+        if is_timely and wanted.wants(commit):
+            chosen.append(commit)
+        if position and (len(chosen) == limit or looked_at >= _MOST_LOOKED_AT):
+            return LogPage(commits=tuple(chosen), following=f"{commit.id}.{position}.{passed}")
+    return LogPage(commits=tuple(chosen), following=None)
+
+
+def _full_after(line: CommitLine, merges: MergeRecords, after: str) -> Iterator[tuple[int, int, Commit]]:
+    """Yield what follows a place, which a page ended at or the id of a commit names."""
+    text, _, place = after.strip().partition(".")
+    counted = _FULL_POSITION.fullmatch(place)
+    if not is_ulid(text) or (place and counted is None):
+        raise _no_position(after)
+    commit_id = CommitId(Ulid(text))
+    position = int(counted[1]) if counted is not None else line.position_of(commit_id)
+    if position is not None and position >= len(line):
+        raise _no_position(after)
+    passed = int(counted[2]) if counted is not None else 0
+    found = _iter_full(line, merges, None if position is None else position + 1)
+    for at, inside, commit in found:
+        if commit.id == commit_id and (position is None or (at, inside) == (position, passed)):
+            return found
+        if position is not None and (at, inside) == (position, passed):
+            break
+    raise _no_position(after)
+
+
+def _iter_full(line: CommitLine, merges: MergeRecords, before: int | None = None) -> Iterator[tuple[int, int, Commit]]:
+    for position, commit in line.back(before):
+        yield position, 0, commit
+        if is_merge(commit):
+            for passed, one in enumerate(merges.brought_by(commit), start=1):
+                yield position, passed, one.commit
 
 
 @record
 class ResolvedState:
     """What a reference means at this moment.
 
-    ``line`` is the branch that holds the state, ``depth`` the number of commits that lead to it.
+    ``line`` is the branch that holds the state, ``depth`` the number of commits that lead to it. ``is_ended``: that
+    branch was deleted, and the state is kept for the merges that brought it elsewhere.
     """
 
     ref: Ref
@@ -147,18 +210,23 @@ class ResolvedState:
     snapshot: GraphSnapshot
     line: BranchIncarnation
     depth: int
+    is_ended: bool = False
 
 
 class RefResolver:
     """The history of an open graph."""
 
-    def __init__(self, branches: OpenBranches, tags: Tags) -> None:
+    def __init__(self, branches: OpenBranches, tags: Tags, merges: MergeRecords) -> None:
         self._branches = branches
         self._tags = tags
+        self.merges = merges
 
-    def log(self, branch: BranchName, wanted: LogFilter, limit: int, after: str | None) -> LogPage:
-        """Return commits of a branch's history, newest first."""
-        return read_log(self.line_of(self._branches.snapshot(branch)), wanted, limit, after)
+    def log(
+        self, branch: BranchName, wanted: LogFilter, limit: int, after: str | None, *, is_full: bool = False
+    ) -> LogPage:
+        """Return commits of a branch's history, newest first; ``is_full`` with those that merges brought."""
+        line = self.line_of(self._branches.snapshot(branch))
+        return read_log(line, wanted, limit, after, self.merges if is_full else None)
 
     def iter_commits(self, snapshot: GraphSnapshot) -> Iterator[Commit]:
         """Yield the history that a state ends, newest first, reading only as far as the caller goes."""
@@ -167,9 +235,16 @@ class RefResolver:
     def show(self, commit_id: CommitId, branch: BranchName) -> Commit:
         """Return a commit: looked for in the history of ``branch``, then of main, then of all others by name.
 
+        What merges brought is looked at last: it matters for branches that were deleted.
+
         Raises:
             CommitMissingError: no live branch's history has such a commit.
         """
+        found = self._locate(commit_id, branch)
+        return found.commit if isinstance(found, MergedCommit) else found
+
+    def _locate(self, commit_id: CommitId, branch: BranchName) -> Commit | MergedCommit:
+        """Return a commit, with the line that it landed on if only merges lead to it."""
         found = self._find(branch, commit_id)
         if found is not None:
             return found
@@ -177,7 +252,26 @@ class RefResolver:
             found = None if name == branch else self._find(name, commit_id)
             if found is not None:
                 return found
-        raise _no_commit(commit_id)
+        return self._find_merged(commit_id)
+
+    def _find_merged(self, commit_id: CommitId) -> MergedCommit:
+        merged = self.merges.find(self._every_merge(), commit_id)
+        if merged is None:
+            raise _no_commit(commit_id)
+        return merged
+
+    def _every_merge(self) -> list[Commit]:
+        """Return the merges in the histories of all branches, each once; one that is deleted meanwhile has none."""
+        found: dict[CommitId, Commit] = {}
+        for name in self._branches.refs.names():
+            with suppress(BranchMissingError):
+                for commit in self.iter_commits(self._branches.snapshot(name)):
+                    if commit.id in found:
+                        # From here on the histories are one, and it was read.
+                        break
+                    if is_merge(commit):
+                        found[commit.id] = commit
+        return list(found.values())
 
     def snapshot_at(self, branch: BranchName, commit_id: CommitId) -> GraphSnapshot:
         """Return the state that a commit made visible.
@@ -189,29 +283,44 @@ class RefResolver:
         newest = self._branches.snapshot(branch)
         if newest.state.head.commit == commit_id:
             return newest
-        return self.snapshot_of(self.show(commit_id, branch))
+        found = self._locate(commit_id, branch)
+        return self.snapshot_of_merged(found) if isinstance(found, MergedCommit) else self.snapshot_of(found)
+
+    def snapshot_of_merged(self, merged: MergedCommit) -> GraphSnapshot:
+        """Open the state of a commit that a merge brought, whether or not its branch was deleted since.
+
+        Raises:
+            HistoryGoneError: that state was reclaimed.
+        """
+        commit, line = merged.commit, merged.line
+        try:
+            if line == MAIN_INCARNATION:
+                return self.snapshot_of(commit)
+            loaded = self._branches.load_ended(line, commit.manifest_version)
+        except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError) as error:
+            raise _gone(commit) from error
+        return GraphSnapshot(loaded, self._branches.tables, is_past=True)
 
     def snapshot_of(self, commit: Commit) -> GraphSnapshot:
         """Open the version that a commit names; a later branch of the same name is not taken for its own.
 
         Raises:
-            CommitMissingError: its branch is gone, or another one has its name.
+            CommitMissingError: its branch is gone, or another one has its name, and no merge brought it elsewhere.
             HistoryGoneError: that state was reclaimed.
         """
         try:
             loaded = self._branches.load_version(commit.branch, commit.manifest_version)
         except BranchMissingError:
-            raise _no_commit(commit.id) from None
+            return self.snapshot_of_merged(self._find_merged(commit.id))
         except (VersionMissingError, StorageCorruptError) as error:
             # Below the floor files may be missing whose version is still there.
             is_reclaimed = isinstance(error, VersionMissingError)
             if not is_reclaimed and commit.manifest_version >= self.floor_of(commit.branch):
                 raise
-            details = GoneState(commit_id=commit.id, branch=commit.branch)
-            raise HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details) from error
+            raise _gone(commit) from error
         # Commits that were published together share a version, of which only the last is the head.
         if commit.id != loaded.state.head.commit and loaded.state.recent_commit(commit.id) is None:
-            raise _no_commit(commit.id)
+            return self.snapshot_of_merged(self._find_merged(commit.id))
         return GraphSnapshot(loaded, self._branches.tables, is_past=True)
 
     def resolve_ref(self, text: str, branch: BranchName) -> ResolvedState:
@@ -236,8 +345,14 @@ class RefResolver:
                 line = self.line_of(self._branches.snapshot(ref.branch))
                 position = line.newest_until(ref.at_ms)
             case CommitRef():
-                commit = self.show(ref.commit, branch)
-                return self._resolved(ref, commit, self.snapshot_of(commit), commit.branch)
+                found = self._locate(ref.commit, branch)
+                if isinstance(found, MergedCommit):
+                    snapshot = self.snapshot_of_merged(found)
+                    depth = len(self.line_of(snapshot))
+                    return ResolvedState(
+                        ref=ref, commit=found.commit, snapshot=snapshot, line=found.line, depth=depth, is_ended=True
+                    )
+                return self._resolved(ref, found, self.snapshot_of(found), found.branch)
             case TagRef():
                 return self._resolve_tag(ref, self._tags.get(ref.tag))
             case _:
@@ -282,3 +397,8 @@ class RefResolver:
 def _no_commit(commit_id: CommitId) -> CommitMissingError:
     details = MissingThing(what="commit", name=str(commit_id))
     return CommitMissingError(f"commit '{commit_id}' not found", details=details)
+
+
+def _gone(commit: Commit) -> HistoryGoneError:
+    details = GoneState(commit_id=commit.id, branch=commit.branch)
+    return HistoryGoneError(f"the state of commit '{commit.id}' was reclaimed", details=details)

@@ -64,7 +64,22 @@ def test_a_graph_is_written_branched_merged_looked_back_on_and_moved(tmp_path):
         assert [commit.operation for commit in graph.log()] == ["branch_merge", "insert", "load_append", "init"]
         assert graph.log(limit=1).next_page()[0] == graph.log()[1]
         assert graph.log()[-1] == graph.log()[3] == graph.get_commit(str(graph.log()[3].id))
-        assert [event.changed for event in graph.blame("Person", "bo", limit=1).events] == [("age",)]
+        blamed = graph.blame("Person", "bo", limit=1)
+        assert [event.changed for event in blamed.events] == [("age",)]
+        brought = graph.log(full=True)[1]
+        assert (brought.actor, str(brought.branch)) == ("mira", "review")
+        assert [(one.name, one.author, one.merge) for one in blamed.properties if one.author] == [
+            ("age", brought, graph.log()[0])
+        ]
+        assert graph.get_commit(brought.id) == brought
+        assert graph.at(brought.id).query(NAMES).rows()[1]["p.age"] == 8
+        assert [line[:3] for line in graph.log(full=True, limit=3).draw().splitlines()] == [
+            "*  ",
+            "|\\",
+            "| *",
+            "|/",
+            "*  ",
+        ]
         page = graph.changes(start="beginning", types=["Person"])
         assert [len(block.changes) for block in page.blocks] == [1, 2, 1]
         assert graph.changes(cursor=page.cursor, types=["Person"]).is_caught_up

@@ -137,14 +137,16 @@ def test_an_operation_goes_on_without_a_branch_that_goes_meanwhile(session, aski
     ASKING[asking](session)
 
 
-def test_a_merge_whose_base_goes_with_its_branch_starts_from_an_older_one(template):
+@pytest.mark.parametrize("deletion", DELETIONS)
+def test_a_merge_whose_base_goes_with_its_branch_starts_from_it_or_from_an_older_one(template, deletion):
     runtime = Runtime.system()
     with template.open(runtime=runtime) as session:
         before = preview_merge(session, DRAFT)
         assert before.base == head_of(session, SIDE)
-        runtime.failpoints.enable("history.merge.after_capture", lambda: _delete(session))
+        runtime.failpoints.enable("history.merge.after_capture", lambda: DELETIONS[deletion](session))
         result = merge_branch(session, DRAFT)
-        assert result.base != before.base
+        # A branch that was merged keeps its states when it is deleted; without them an older base has to do.
+        assert (result.base == before.base) == (deletion == "at once")
         assert {"m", "d", "s0"} <= set(read_graph(session)[PERSON])
 
 

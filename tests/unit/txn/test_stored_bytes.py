@@ -29,6 +29,7 @@ from omnigraph.txn.manifest.codec import (
     encode_state,
     manifest_schema,
 )
+from omnigraph.txn.manifest.merged import RECORD, MergedCommit, record_of
 from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
     BatchMark,
@@ -240,11 +241,23 @@ def test_a_tag_names_a_commit():
     assert TAG_CODEC.decode(written, "k") == TAG
 
 
-@pytest.mark.parametrize(("name", "state"), [("state", STATE), ("state-streaming", STREAMING)])
+ENDED = replace(STREAMING, head=replace(STATE.head, is_ended=True), batches=MappingProxyType({}))
+
+
+@pytest.mark.parametrize(("name", "state"), [("state", STATE), ("state-streaming", STREAMING), ("state-ended", ENDED)])
 def test_the_rows_of_a_state(name, state):
     written = encode_state(state)
     golden(name, rows_of(written))
     assert decode_state(7, written, SCHEMA) == state
+
+
+def test_a_merge_record_holds_commits_by_line_and_a_checksum_of_them():
+    merged = [MergedCommit(commit=SECOND, line=DRAFT_LINE), MergedCommit(commit=FIRST, line=MAIN_INCARNATION)]
+    written = RECORD.encode(record_of(merged, {ID_1}))
+    golden("merge-record", written)
+    assert list(RECORD.decode(written, "k")) == merged
+    with pytest.raises(ManifestCorruptError, match="cannot read merge record 'k'"):
+        RECORD.decode(written.replace(b"Zo", b"Xo"), "k")
 
 
 def test_the_row_of_a_schema():

@@ -17,6 +17,7 @@ import msgspec
 
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.garbage import Ages, Garbage, NeedsReader, Survey, find_garbage
+from omnigraph.engine.maintenance.lineage import unused_lineage
 from omnigraph.engine.maintenance.retention import KeptVersions, LineHistory, Retention, decide_kept, read_histories
 from omnigraph.errors import (
     BranchMissingError,
@@ -91,8 +92,14 @@ class CleanupResult(Printable):
             yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
         if not self.datasets:
             yield "nothing to remove"
+        merged = [name for name, _, why in self.protected if why == "merged"]
+        if merged:
+            # They may be many, and each is as old as the merge that keeps it.
+            branches = counted(len(set(merged)), "deleted branch", "deleted branches")
+            yield f"kept {counted(len(merged), 'state')} of {branches} for merges"
         for name, version, why in self.protected:
-            yield f"kept version {version} of branch {name}: {why}"
+            if why != "merged":
+                yield f"kept version {version} of branch {name}: {why}"
 
     @property
     def bytes(self) -> int:
@@ -182,7 +189,7 @@ class Cleanup:
     def _refuse_drift(self, kept: Iterable[KeptVersions]) -> None:
         for item in kept:
             for entry in item.history.newest.state.tables.values():
-                if not item.history.line.owns(entry.pin):
+                if item.is_ended or not item.history.line.owns(entry.pin):
                     continue
                 seen = observe_table(entry.table_key, entry.pin, self._store.tables)
                 if seen.head < entry.pin.version:
@@ -203,6 +210,7 @@ class Cleanup:
         old = [item for run in runs.values() if _is_old(run, ages) for item in run]
         ended = {*self._store.open_branches.refs.leftovers(), *self._store.tags.leftovers()}
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
+        old += [item for item in unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
         for item in old:
             folder = item.key.partition("/")[0]
             found.setdefault(folder, Garbage(location=folder)).files.append(item)
@@ -212,6 +220,8 @@ class Cleanup:
         """Record on every branch what goes, before anything does."""
         floors = {}
         for item in survey.kept:
+            if item.is_ended:
+                continue
             name = item.history.line.name
             change = FloorChange(floor=item.floor, swept=_swept(item, inventory, ages))
             try:
@@ -266,7 +276,7 @@ class Cleanup:
         return CleanupResult(
             is_done=is_done,
             datasets=tuple(sorted(datasets, key=lambda dataset: dataset.table_key)),
-            floors={str(item.history.line.name): item.floor for item in survey.kept},
+            floors={str(item.history.line.name): item.floor for item in survey.kept if not item.is_ended},
             protected=tuple(protected),
         )
 

@@ -164,7 +164,12 @@ class NeedsReader:
         versions: dict[Place, set[int]] = defaultdict(set)
         for pin in (*manifests, *(entry.pin for state in states for entry in state.tables.values())):
             versions[pin.location, pin.branch].add(pin.version)
-        newest = _newest(kept)
+        newest = _newest(kept, inventory)
+        for item in kept:
+            place = LOCATION, item.history.line.lance_branch
+            if item.is_ended and place in inventory.lines:
+                # The last version says that the branch is gone.
+                versions[place].add(max(_stored_versions(inventory, place)))
         # What landed and is not published is in somebody's window, or will be undone by looking at it.
         for place, top in newest.items():
             versions[place].update(v for v in _stored_versions(inventory, place) if v > top)
@@ -194,7 +199,10 @@ class NeedsReader:
         def load(pin: TablePin) -> ManifestState | None:
             item = manifests[pin]
             try:
-                return self._store.open_branches.load_version(item.history.line.name, pin.version).state
+                line, branches = item.history.line, self._store.open_branches
+                if item.is_ended:
+                    return branches.load_ended(line, pin.version).state
+                return branches.load_version(line.name, pin.version).state
             except OmnigraphError as error:
                 if item.is_optional(pin.version):
                     return None
@@ -258,14 +266,24 @@ def _manifest_pins(item: KeptVersions, inventory: Inventory) -> Iterator[TablePi
             yield _pin(place, version)
 
 
-def _newest(kept: Sequence[KeptVersions]) -> dict[Place, int]:
+def _newest(kept: Sequence[KeptVersions], inventory: Inventory) -> dict[Place, int]:
     newest: dict[Place, int] = {}
     for item in kept:
         line, state = item.history.line, item.history.newest.state
-        newest[LOCATION, line.lance_branch] = state.version
-        for entry in state.tables.values():
-            if line.owns(entry.pin):
-                newest[entry.pin.location, entry.pin.branch] = entry.pin.version
+        manifest = LOCATION, line.lance_branch
+        newest[manifest] = state.version
+        own = [(entry.pin.location, entry.pin.branch) for entry in state.tables.values() if line.owns(entry.pin)]
+        newest.update(
+            {
+                (entry.pin.location, entry.pin.branch): entry.pin.version
+                for entry in state.tables.values()
+                if line.owns(entry.pin)
+            }
+        )
+        if item.is_ended:
+            # Nothing is written to it any more, so what lies behind the newest state that stays is in no window.
+            newest |= {place: max(_stored_versions(inventory, place), default=0) + 1 for place in own}
+            newest[manifest] = max(_stored_versions(inventory, manifest), default=state.version)
     return newest
 
 

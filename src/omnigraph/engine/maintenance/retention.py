@@ -7,17 +7,25 @@ from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
-from omnigraph.errors import BadValue, BranchMissingError, UsageError
+from omnigraph.errors import (
+    BadValue,
+    BranchMissingError,
+    StorageCorruptError,
+    TableMissingError,
+    UsageError,
+    VersionMissingError,
+)
 from omnigraph.records import record
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation
 from omnigraph.txn.branches.refs import BranchRecord
 from omnigraph.txn.graph_store import GraphStore
+from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, check_number, check_whole
 
 _LONGEST_S = 1000 * 365 * 86400.0
-Protection = Literal["fork", "tag", "merge base"]
+Protection = Literal["fork", "tag", "merge base", "merged"]
 Places = Mapping["CommitId | None", tuple[BranchName, int]]
 
 
@@ -63,11 +71,12 @@ class Retention:
 
 @record
 class Made:
-    """What cleanup has to know of a commit: the version that it made, when, and what it merged."""
+    """What cleanup has to know of a commit: the version that it made, when, and what it merged, if it did."""
 
     version: int
     published_at_ms: int
     merged: CommitId | None = None
+    merge: Commit | None = None
 
 
 @record
@@ -82,18 +91,24 @@ class LineHistory:
 
 @record
 class KeptVersions:
-    """What stays of one branch: everything from ``floor`` on, and older versions that something needs."""
+    """What stays of one branch: everything from ``floor`` on, and older versions that something needs.
+
+    ``is_ended``: the branch was deleted, and only what is spared stays of it.
+    """
 
     history: LineHistory
     floor: int
     spared: Mapping[int, Protection]
+    is_ended: bool = False
 
     def keeps(self, version: int) -> bool:
         """Whether a version of the branch's manifest stays."""
-        return version >= self.floor or version in self.spared
+        return (version >= self.floor and not self.is_ended) or version in self.spared
 
     def is_optional(self, version: int) -> bool:
         """Whether a version may be gone: what nothing but a merge could need, below what an earlier cleanup left."""
+        if self.is_ended:
+            return True
         is_below = version < self.history.newest.state.head.retention_floor
         return is_below and self.spared.get(version) in {None, "merge base"}
 
@@ -105,7 +120,12 @@ def read_histories(store: GraphStore) -> tuple[LineHistory, ...]:
         try:
             ref, newest = _read_branch(store, name)
             own = tuple(
-                Made(version=one.manifest_version, published_at_ms=one.published_at_ms, merged=one.merged_parent)
+                Made(
+                    version=one.manifest_version,
+                    published_at_ms=one.published_at_ms,
+                    merged=one.merged_parent,
+                    merge=one if is_merge(one) else None,
+                )
                 for one in _own_commits(store, name, ref, newest)
             )
         except BranchMissingError:
@@ -156,7 +176,43 @@ def decide_kept(
             # A branch that came since has recorded nothing, and another cleanup may have recorded more.
             floor = max(floor, floors.get(history.line.name, 0))
         kept.append(KeptVersions(history=history, floor=min(floor, head.version), spared=spared[history.line.name]))
-    return tuple(kept)
+    return (*kept, *_decide_ended(store, kept, retention, now_ms))
+
+
+def _decide_ended(
+    store: GraphStore, kept: Sequence[KeptVersions], retention: Retention, now_ms: int
+) -> Iterator[KeptVersions]:
+    """Yield what stays of branches that were deleted after they were merged.
+
+    Their states follow the same rule as if the branch were there, and go at the latest when no state of a merge is
+    left that brought them.
+    """
+    live = {item.history.line for item in kept}
+    merges = [
+        made.merge for item in kept for made in item.history.own if made.merge is not None and item.keeps(made.version)
+    ]
+    reached: dict[BranchIncarnation, dict[int, Made]] = {}
+    for one in store.merges.iter_all(merges):
+        if one.line not in live:
+            commit = one.commit
+            made = Made(version=commit.manifest_version, published_at_ms=commit.published_at_ms)
+            reached.setdefault(one.line, {})[made.version] = made
+    for line, found in reached.items():
+        own = tuple(found[version] for version in sorted(found, reverse=True))
+        floor = retention.floor(own, now_ms) or 0
+        versions = [made.version for made in own if made.version >= floor]
+        try:
+            loaded = store.open_branches.load_ended(line, versions[0])
+        except (BranchMissingError, StorageCorruptError, TableMissingError, VersionMissingError):
+            # An earlier cleanup took it.
+            continue
+        history = LineHistory(line=line, ref=None, newest=GraphSnapshot(loaded, store.tables), own=own)
+        yield KeptVersions(
+            history=history,
+            floor=loaded.state.version + 1,
+            spared=dict.fromkeys(versions, "merged"),
+            is_ended=True,
+        )
 
 
 def _merge_points(histories: Sequence[LineHistory], places: Places) -> set[tuple[BranchName, int]]:

@@ -1,89 +1,123 @@
-"""The history of one entity: which commits changed which of its properties, newest first.
+"""The history of one entity: which commits changed which of its properties, newest first, and who wrote each value.
 
 Storage never changes a file, so a row that stands at the same place of the same file in two states is the same row
 in both. Where an entity lives tells how far back it is unchanged without looking at every commit in between.
+
+The author of a property is the commit whose value it is. A merge is the author of what it decided itself; what it took
+from its second parent belongs to the commit of the merged branch that wrote it, however many merges it came through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.engine.equality import columns_equal
+from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
-from omnigraph.records import record
+from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
+from omnigraph.history.feed.first_parents import FirstParents
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
-from omnigraph.txn.manifest.lineage import CommitLine
+from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.values import MAIN, BranchName, check_whole
-from omnigraph.values.counts import counted
-from omnigraph.values.printable import Printable
-from omnigraph.values.temporal import format_datetime
+from omnigraph.values import MAIN, BranchName, CommitId, check_whole
 
 _SHOWN = {SRC: "from", DST: "to"}
 _ADDRESS_BITS = 32
 _LOW_HALF = 0xFFFFFFFF
+_GONE = (BranchMissingError, CommitMissingError, HistoryGoneError)
 
 
-@record
-class EntityEvent:
-    """A commit that changed the entity, and how."""
+def blame(
+    store: GraphStore, table_key: str, entity_id: str, *, branch: str = MAIN, at: str | None = None, limit: int = 20
+) -> EntityHistory:
+    """Return which commits of a branch changed an entity, and who wrote its properties.
 
-    cause: Cause
-    op: ChangeOp
-    changed: tuple[str, ...]
-    before: EntityImage | None
-    after: EntityImage | None
+    Args:
+        store: the open graph.
+        table_key: the entity's type, ``node:<Type>`` or ``edge:<Type>``, as the newest of the states calls it.
+        entity_id: its id.
+        branch: whose first-parent line is walked; changes that were merged are events of the merge, with their authors.
+        at: a reference to the state to begin at; the newest of the branch when None.
+        limit: how many events at most.
 
-    def __str__(self) -> str:
-        commit = self.cause.commit
-        actor = "" if commit.actor is None else f" actor={commit.actor}"
-        published = format_datetime(commit.published_at_ms)
-        return f"{commit.id} {published} {self.op}{actor} changed={','.join(self.changed)}"
+    Raises:
+        UsageError: the limit is not a number of events.
+        TypeMissingError: there is no such type in the newest of the states.
+        BranchMissingError, TagMissingError, CommitMissingError, HistoryGoneError: there is no such state.
+    """
+    check_whole("limit", limit, least=1)
+    name = BranchName.parse(branch)
+    state = store.refs.resolve_ref(str(name) if at is None else at, name)
+    line = store.refs.line_of(state.snapshot)
+    # A publish may have made later commits visible together with this one.
+    newest = line.position_of(state.commit.id)
+    entity = _Entity(store, state.snapshot.entry(table_key), entity_id)
+    way = FirstParents.of_line(store, line, 0 if newest is None else newest)
+    entity.know(state.commit.id, state.snapshot)
+    return _Blame(entity, way, limit).history(table_key)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the event as JSON values."""
-        images = {
-            name: image.to_json()
-            for name, image in (("before", self.before), ("after", self.after))
-            if image is not None
-        }
-        return {"cause": self.cause.to_json(), "op": self.op, "changed": list(self.changed), **images}
 
+class _Blame:
+    """Collects events and authors along one way back."""
 
-@record
-class EntityHistory(Printable):
-    """What happened to an entity, newest first; ``is_complete`` when nothing older was left out."""
+    def __init__(self, entity: _Entity, way: FirstParents, limit: int) -> None:
+        self._entity = entity
+        self._walk = _Walk(entity, way)
+        self._limit = limit
 
-    table_key: str
-    id: str
-    events: tuple[EntityEvent, ...]
-    is_complete: bool
+    def history(self, table_key: str) -> EntityHistory:
+        events: list[EntityEvent] = []
+        authors: dict[str, PropertyAuthor] = {}
+        newest = self._walk.look(0)
+        wanted = [] if newest.row is None else _names(newest.row)
+        is_complete = True
+        for change in self._walk.changes():
+            if len(events) >= self._limit:
+                is_complete = False
+                break
+            found = {one.name: one for one in self._authors(change)}
+            events.append(self._event(change, found))
+            if len(authors) < len(wanted):
+                authors |= {name: found[name] for name in wanted if name in found and name not in authors}
+        since = self._walk.gone_before
+        return EntityHistory(
+            table_key=table_key,
+            id=self._entity.id,
+            events=tuple(events),
+            is_complete=is_complete and since is None,
+            properties=tuple(self._shown(authors.get(name, PropertyAuthor(name=name, author=None))) for name in wanted),
+            known_since=since,
+        )
 
-    def lines(self) -> Iterator[str]:
-        """Yield which commits changed what, newest first."""
-        more = "" if self.is_complete else ", older ones are not shown"
-        yield f"{self.table_key} {self.id}: {counted(len(self.events), 'change')}{more}"
-        yield from map(str, self.events)
+    def _authors(self, change: _Change) -> Iterator[PropertyAuthor]:
+        merge = change.commit if is_merge(change.commit) else None
+        for name, author in self._entity.authors(self._walk.way, change, change.decided).items():
+            yield PropertyAuthor(name=name, author=author, merge=None if author is merge else merge)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the history as JSON values."""
-        kind, _, name = self.table_key.partition(":")
-        return {
-            "kind": kind,
-            "type_name": name,
-            "id": self.id,
-            "events": [event.to_json() for event in self.events],
-            "is_complete": self.is_complete,
-        }
+    def _event(self, change: _Change, found: dict[str, PropertyAuthor]) -> EntityEvent:
+        is_edge = self._entity.is_edge
+        return EntityEvent(
+            cause=Cause(commit=change.commit),
+            op=change.op,
+            changed=tuple(self._name(name) for name in change.changed),
+            before=_image(change.before, is_edge=is_edge),
+            after=_image(change.after, is_edge=is_edge),
+            authors=tuple(self._shown(found[name]) for name in change.changed),
+        )
+
+    def _shown(self, one: PropertyAuthor) -> PropertyAuthor:
+        return PropertyAuthor(name=self._name(one.name), author=one.author, merge=one.merge)
+
+    def _name(self, column: str) -> str:
+        return _SHOWN.get(column, column) if self._entity.is_edge else column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -95,147 +129,181 @@ class _Found:
     row: pa.Table | None
 
 
-def blame(
-    store: GraphStore, table_key: str, entity_id: str, *, branch: str = MAIN, at: str | None = None, limit: int = 20
-) -> EntityHistory:
-    """Return which commits of a branch changed an entity.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Change:
+    """What the commit at a place did to the entity: the columns that differ, and the row before and after."""
 
-    Args:
-        store: the open graph.
-        table_key: the entity's type, ``node:<Type>`` or ``edge:<Type>``, as the newest of the states calls it.
-        entity_id: its id.
-        branch: whose first-parent line is walked; changes that were merged belong to the merge.
-        at: a reference to the state to begin at; the newest of the branch when None.
-        limit: how many events at most.
+    place: int
+    commit: Commit
+    changed: tuple[str, ...]
+    before: pa.Table | None
+    after: pa.Table | None
 
-    Raises:
-        UsageError: the limit is not a number of events.
-        TypeMissingError: there is no such type in the newest of the states.
-        BranchMissingError, TagMissingError, CommitMissingError: there is no such state.
-        HistoryGoneError: a state on the way was reclaimed.
-    """
-    check_whole("limit", limit, least=1)
-    name = BranchName.parse(branch)
-    state = store.refs.resolve_ref(str(name) if at is None else at, name)
-    line = store.refs.line_of(state.snapshot)
-    # A publish may have made later commits visible together with this one.
-    newest = line.position_of(state.commit.id)
-    walk = _Walk(store, line, 0 if newest is None else newest, state.snapshot.entry(table_key), entity_id)
-    events, is_complete = walk.events(limit)
-    return EntityHistory(table_key=table_key, id=entity_id, events=tuple(events), is_complete=is_complete)
+    @property
+    def op(self) -> ChangeOp:
+        return "insert" if self.before is None else "delete" if self.after is None else "update"
+
+    @property
+    def decided(self) -> tuple[str, ...]:
+        """The columns whose value the commit set: all of a row that it made or removed, also where there is none."""
+        row = self.after if self.before is None else self.before if self.after is None else None
+        return self.changed if row is None else tuple(_names(row))
+
+
+class _Entity:
+    """One entity in any state of the graph; what was opened for it is kept while its history is read."""
+
+    def __init__(self, store: GraphStore, entry: TableEntry, entity_id: str) -> None:
+        self._store = store
+        self._object_id = entry.object_id
+        self.id = entity_id
+        self.is_edge = entry.table_key.startswith("edge:")
+        self._snapshots: dict[CommitId, GraphSnapshot] = {}
+        self._tables: dict[CommitId, Table | None] = {}
+
+    def know(self, commit_id: CommitId, snapshot: GraphSnapshot) -> None:
+        """Take a state that is open already."""
+        self._snapshots[commit_id] = snapshot
+
+    def snapshot(self, way: FirstParents, place: int) -> GraphSnapshot:
+        """Return a state."""
+        commit_id = way.commit(place).id
+        if commit_id not in self._snapshots:
+            self._snapshots[commit_id] = way.snapshot(place)
+        return self._snapshots[commit_id]
+
+    def table(self, way: FirstParents, place: int) -> Table | None:
+        """Return the entity's table in a state, None where its type does not exist."""
+        commit_id = way.commit(place).id
+        if commit_id not in self._tables:
+            snapshot = self.snapshot(way, place)
+            entries = snapshot.state.tables.values()
+            entry = next((item for item in entries if item.object_id == self._object_id), None)
+            self._tables[commit_id] = None if entry is None else snapshot.table(entry.table_key)
+        return self._tables[commit_id]
+
+    def authors(self, way: FirstParents, change: _Change, names: Collection[str]) -> dict[str, Commit | None]:
+        """Return the commit that wrote each of the columns which a change set; None where no state tells any more."""
+        if not is_merge(change.commit):
+            return dict.fromkeys(names, change.commit)
+        merged = way.merged_at(change.place)
+        if merged is None:
+            return dict.fromkeys(names)
+        walk = _Walk(self, merged)
+        try:
+            there = walk.look(0)
+        except _GONE:
+            return dict.fromkeys(names)
+        waiting = {name for name in names if _is_taken(change.after, there.row, name)}
+        # What is not as it is on the merged branch was decided by the merge.
+        found: dict[str, Commit | None] = {name: change.commit for name in names if name not in waiting}
+        for older in walk.changes():
+            hit = waiting.intersection(older.decided)
+            if hit:
+                found |= self.authors(merged, older, hit)
+                waiting -= hit
+            if not waiting:
+                break
+        return found | dict.fromkeys(waiting)
 
 
 class _Walk:
-    """Goes back along commits as one entity sees them. Places count back from the newest, which is 0."""
+    """Goes back along commits as one entity sees them."""
 
-    def __init__(self, store: GraphStore, line: CommitLine, newest: int, entry: TableEntry, entity_id: str) -> None:
-        self._store = store
-        self._line = line
-        self._newest = newest
-        self._object_id = entry.object_id
-        self._is_edge = entry.table_key.startswith("edge:")
-        self._entity_id = entity_id
-        self._snapshots: dict[int, GraphSnapshot] = {}
-        self._tables: dict[int, Table | None] = {}
+    def __init__(self, entity: _Entity, way: FirstParents) -> None:
+        self._entity = entity
+        self.way = way
+        # The oldest commit whose state could be read, when the one before it is gone.
+        self.gone_before: Commit | None = None
 
-    def events(self, limit: int) -> tuple[list[EntityEvent], bool]:
-        found: list[EntityEvent] = []
-        place, here = 0, self._look(0)
+    def changes(self) -> Iterator[_Change]:
+        """Yield what changed the entity, newest first, as far back as states can be read."""
+        place, here = 0, self.look(0)
         while True:
             place = self._last_unchanged(place, here)
-            if place >= self._newest:
-                return found, True
-            there = self._look(place + 1)
-            event = _event(self._commit(place), there.row, here.row, is_edge=self._is_edge)
-            if event is not None:
-                if len(found) >= limit:
-                    return found, False
-                found.append(event)
+            if not self.way.has(place + 1):
+                return
+            try:
+                there = self.look(place + 1)
+            except _GONE:
+                self.gone_before = self.way.commit(place)
+                return
+            changed = _changed(there.row, here.row)
+            if changed or (there.row is None) != (here.row is None):
+                commit = self.way.commit(place)
+                yield _Change(place=place, commit=commit, changed=changed, before=there.row, after=here.row)
             place, here = place + 1, there
 
-    def _commit(self, place: int) -> Commit:
-        return self._line.at(self._newest - place)
+    def look(self, place: int) -> _Found:
+        """Return the entity in a state.
+
+        Raises:
+            HistoryGoneError, CommitMissingError, BranchMissingError: the state is gone.
+        """
+        with self._entity.snapshot(self.way, place).reading():
+            table = self._entity.table(self.way, place)
+            if table is None:
+                return _Found(place=place, table=None, row=None)
+            rows = table.lookup([self._entity.id], table.schema.names)
+            return _Found(place=place, table=table, row=rows if rows.num_rows else None)
 
     def _last_unchanged(self, place: int, here: _Found) -> int:
         """Return the oldest place that is known to hold the same row: by doubling steps, then by halving them."""
         good, step = place, 1
-        bad = self._newest + 1
-        while good + step < bad:
-            if not self._is_same(good + step, here):
-                bad = good + step
-                break
+        while self.way.has(good + step) and self._is_same(good + step, here):
             good, step = good + step, step * 2
+        bad = good + step
         while bad - good > 1:
             middle = (good + bad) // 2
-            if self._is_same(middle, here):
+            if self.way.has(middle) and self._is_same(middle, here):
                 good = middle
             else:
                 bad = middle
         return good
 
     def _is_same(self, place: int, here: _Found) -> bool:
-        """Whether a state surely holds the same row; False when only reading it would tell."""
-        with self._snapshot(place).reading(), self._snapshot(here.place).reading():
-            return self._holds(self._table(place), here)
-
-    def _holds(self, table: Table | None, here: _Found) -> bool:
-        if table is None or here.table is None:
-            return table is None and here.table is None
-        if table.pin == here.table.pin:
-            return True
-        if here.row is None or table.fields != here.table.fields:
+        """Whether a state surely holds the same row; False when only reading it would tell, or it is gone."""
+        entity, way = self._entity, self.way
+        try:
+            with entity.snapshot(way, place).reading(), entity.snapshot(way, here.place).reading():
+                return _holds(entity.table(way, place), here)
+        except _GONE:
             return False
-        address = here.row.column(ROW_ADDRESS)[0].as_py()
-        number, offset = address >> _ADDRESS_BITS, address & _LOW_HALF
-        mine = next(item for item in here.table.fragments if item.metadata.id == number)
-        theirs = next((item for item in table.fragments if item.files == mine.files), None)
-        if theirs is None:
-            return False
-        deleted = deleted_offsets(table, [theirs])[theirs.metadata.id]
-        return not bool((deleted == offset).any())
-
-    def _look(self, place: int) -> _Found:
-        with self._snapshot(place).reading():
-            table = self._table(place)
-            if table is None:
-                return _Found(place=place, table=None, row=None)
-            rows = table.lookup([self._entity_id], table.schema.names)
-            return _Found(place=place, table=table, row=rows if rows.num_rows else None)
-
-    def _table(self, place: int) -> Table | None:
-        if place not in self._tables:
-            snapshot = self._snapshot(place)
-            entries = snapshot.state.tables.values()
-            entry = next((item for item in entries if item.object_id == self._object_id), None)
-            self._tables[place] = None if entry is None else snapshot.table(entry.table_key)
-        return self._tables[place]
-
-    def _snapshot(self, place: int) -> GraphSnapshot:
-        if place not in self._snapshots:
-            self._snapshots[place] = self._store.snapshot_of(self._commit(place))
-        return self._snapshots[place]
 
 
-def _event(commit: Commit, before: pa.Table | None, after: pa.Table | None, *, is_edge: bool) -> EntityEvent | None:
-    changed = _changed(before, after, is_edge=is_edge)
-    if not changed and (before is None) == (after is None):
-        return None
-    op: ChangeOp = "insert" if before is None else "delete" if after is None else "update"
-    return EntityEvent(
-        cause=Cause(commit=commit),
-        op=op,
-        changed=changed,
-        before=_image(before, is_edge=is_edge),
-        after=_image(after, is_edge=is_edge),
-    )
+def _holds(table: Table | None, here: _Found) -> bool:
+    if table is None or here.table is None:
+        return table is None and here.table is None
+    if table.pin == here.table.pin:
+        return True
+    if here.row is None or table.fields != here.table.fields:
+        return False
+    address = here.row.column(ROW_ADDRESS)[0].as_py()
+    number, offset = address >> _ADDRESS_BITS, address & _LOW_HALF
+    mine = next(item for item in here.table.fragments if item.metadata.id == number)
+    theirs = next((item for item in table.fragments if item.files == mine.files), None)
+    if theirs is None:
+        return False
+    deleted = deleted_offsets(table, [theirs])[theirs.metadata.id]
+    return not bool((deleted == offset).any())
 
 
-def _changed(before: pa.Table | None, after: pa.Table | None, *, is_edge: bool) -> tuple[str, ...]:
+def _is_taken(after: pa.Table | None, source: pa.Table | None, name: str) -> bool:
+    """Whether the value that a merge has is that of the merged branch."""
+    if after is None or source is None:
+        return after is None and source is None
+    return _is_equal(_columns(after).get(name), _columns(source).get(name))
+
+
+def _names(row: pa.Table) -> list[str]:
+    return list(_columns(row))
+
+
+def _changed(before: pa.Table | None, after: pa.Table | None) -> tuple[str, ...]:
     """Return what differs; a property that one of the states does not know counts when the other has a value."""
     old = {} if before is None else _columns(before)
     new = {} if after is None else _columns(after)
-    names = [name for name in {**new, **old} if not _is_equal(old.get(name), new.get(name))]
-    return tuple(_SHOWN.get(name, name) if is_edge else name for name in names)
+    return tuple(name for name in {**new, **old} if not _is_equal(old.get(name), new.get(name)))
 
 
 def _columns(row: pa.Table) -> dict[str, pa.ChunkedArray]:

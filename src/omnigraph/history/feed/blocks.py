@@ -14,10 +14,8 @@ from omnigraph.errors import (
     BranchMissingError,
     ChangeFeedGapError,
     CommitHasNoParentError,
-    CommitMissingError,
     DiffRefusal,
     FeedGap,
-    MissingThing,
     TableMissingError,
     VersionMissingError,
 )
@@ -38,7 +36,7 @@ from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
-from omnigraph.values import BranchName, CommitId
+from omnigraph.values import MAIN, BranchName, CommitId
 from omnigraph.values.temporal import format_datetime
 
 _KEPT_BYTES = 128 << 20
@@ -172,7 +170,7 @@ class Chain:
         self._last: tuple[CommitId, GraphSnapshot] | None = None
 
     def find(self, commit_id: CommitId) -> Step:
-        """Return a commit of any live branch with its parent.
+        """Return a commit of any live branch, or one that a merge brought, with its parent.
 
         Raises:
             CommitMissingError: there is none.
@@ -184,8 +182,11 @@ class Chain:
                 step = self._find_on(branch, commit_id)
                 if step is not None:
                     return step
-        details = MissingThing(what="commit", name=str(commit_id))
-        raise CommitMissingError(f"commit '{commit_id}' not found", details=details)
+        refs, main = self._store.refs, BranchName(MAIN)
+        commit = refs.show(commit_id, main)
+        if commit.parent is None:
+            raise no_parent(commit)
+        return Step(parent=refs.show(commit.parent, main), commit=commit)
 
     def _find_on(self, branch: BranchName, commit_id: CommitId) -> Step | None:
         line = self._store.refs.line_of(self._store.snapshot(branch))

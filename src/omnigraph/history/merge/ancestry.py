@@ -1,17 +1,21 @@
-"""Merge bases: the commit that two histories share and that is closest to both."""
+"""Merge bases, and what a merge brings: commits that two histories share, and those that only one of them has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
+from omnigraph.txn.manifest.merged import is_merge
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import CommitId
 
 Graph = Mapping[CommitId, Commit]
 
 
-def best_common_ancestor(commits: Graph, source: CommitId, target: CommitId) -> Commit | None:
+def best_common_ancestor(
+    commits: Graph, source: CommitId, target: CommitId, without: Collection[CommitId] = ()
+) -> Commit | None:
     """Return the best commit that is reachable from both, over first and merged parents.
 
     A common commit that is an ancestor of another common one is never the best: what lies between them belongs to
@@ -22,9 +26,10 @@ def best_common_ancestor(commits: Graph, source: CommitId, target: CommitId) -> 
         commits: what is known; parents that are missing in it end the search there.
         source: where one side stands.
         target: where the other side stands.
+        without: commits that do not count, because their states cannot be read.
     """
     from_source, from_target = _distances(commits, source), _distances(commits, target)
-    common = from_source.keys() & from_target.keys()
+    common = (from_source.keys() & from_target.keys()).difference(without)
     if not common:
         return None
     dominated = {parent for commit_id in common for parent in _parents(commits[commit_id]) if parent in common}
@@ -38,52 +43,84 @@ def best_common_ancestor(commits: Graph, source: CommitId, target: CommitId) -> 
 
 @dataclass(slots=True, kw_only=True)
 class SupportsLines:
-    """Histories of branches, read newest first and only as far as a merge base needs them.
+    """Histories of branches, read newest first and only as far as a merge needs them.
 
     Each line follows first parents, so two lines that meet are one from there on, and everything behind the meeting
     point is behind it on both: only what is newer can hold a better base.
 
     Args:
-        others: the lines of further branches, asked for when a merged commit is on neither side.
+        brought: the commits that merges brought, without those that merges among these brought.
+        is_apart: whether the commits of a line, given newest first, are surely in no other history but by merges whose
+            second parent is among the known commits.
+        without: commits that cannot be the base, because their states cannot be read.
     """
 
-    others: Callable[[], Iterable[Iterator[Commit]]]
+    brought: Callable[[Sequence[Commit]], Iterable[Commit]]
+    is_apart: Callable[[Sequence[Commit], Graph], bool] = lambda _line, _known: False
+    without: Collection[CommitId] = ()
     known: dict[CommitId, Commit] = field(default_factory=dict)
+    _source: _Line | None = None
+    _target: _Line | None = None
 
     def base_of(self, source: Iterator[Commit], target: Iterator[Commit]) -> Commit | None:
         """Return the best common ancestor of the newest commits of two lines; None when they share nothing."""
         ours, theirs = _Line(target), _Line(source)
+        self._source, self._target = theirs, ours
         if ours.newest is None or theirs.newest is None:
             return None
         _draw_until_met(ours, theirs)
-        self._learn(ours, theirs)
-        self._follow_merges(ours)
-        self._learn(ours, theirs)
-        return best_common_ancestor(self.known, theirs.newest, ours.newest)
+        self.known.update(ours.drawn)
+        self.known.update(theirs.drawn)
+        self._follow_merges(ours, theirs)
+        return best_common_ancestor(self.known, theirs.newest, ours.newest, self.without)
 
-    def _learn(self, *lines: _Line) -> None:
-        for line in lines:
-            self.known.update(line.drawn)
+    def new_commits(self) -> tuple[list[Commit], set[CommitId]]:
+        """Return what the target gets from the source: a stretch of first parents, newest first, and where to stop.
 
-    def _follow_merges(self, ours: _Line) -> None:
-        """Bring in the lines of other live branches that were merged into what is known."""
-        rest: list[_Line] | None = None
-        while unknown := self._unknown_merges(ours):
-            if rest is None:
-                rest = [_Line(line) for line in self.others()]
-            found = next((line for line in rest for commit_id in unknown if line.reaches(commit_id, ours)), None)
-            if found is None:
-                return
-            rest.remove(found)
-            self._learn(found, ours)
+        The second part are commits that merges in that stretch lead to and that the target has.
+        """
+        source, target = self._source, self._target
+        if source is None or target is None or source.newest is None or target.newest is None:
+            return [], set()
+        had = _distances(self.known, target.newest).keys()
+        stretch: list[Commit] = []
+        at: CommitId | None = source.newest
+        while at is not None and at not in had and at in self.known:
+            stretch.append(self.known[at])
+            at = self.known[at].parent
+        stops: set[CommitId] = set()
+        passed = {commit.id for commit in stretch}
+        waiting = [commit.merged_parent for commit in stretch]
+        while waiting:
+            at = waiting.pop()
+            while at is not None and at in self.known and at not in passed:
+                if at in had:
+                    stops.add(at)
+                    break
+                passed.add(at)
+                waiting.append(self.known[at].merged_parent)
+                at = self.known[at].parent
+        return stretch, stops
 
-    def _unknown_merges(self, ours: _Line) -> list[CommitId]:
-        merged = {commit.merged_parent for commit in self.known.values()} - {None}
-        return sorted(
-            commit_id
-            for commit_id in merged
-            if commit_id is not None and commit_id not in self.known and commit_id not in ours.drawn
-        )
+    def _follow_merges(self, ours: _Line, theirs: _Line) -> None:
+        """Bring in what merges brought to either line, unless the lines have nothing in common through them."""
+        own, other = _until_met(ours, theirs), _until_met(theirs, ours)
+        from_ours, from_theirs = self._unknown(own), self._unknown(other)
+        waiting = [*from_ours, *from_theirs]
+        if not waiting or (
+            (not from_theirs and self.is_apart(other, self.known)) or (not from_ours and self.is_apart(own, self.known))
+        ):
+            return
+        seen: set[CommitId] = set()
+        while waiting:
+            seen.update(merge.id for merge in waiting)
+            commits = list(self.brought(waiting))
+            self.known.update((commit.id, commit) for commit in commits)
+            waiting = [merge for merge in self._unknown(commits) if merge.id not in seen]
+
+    def _unknown(self, commits: Collection[Commit]) -> list[Commit]:
+        """Return the merges among commits whose second parent is not known."""
+        return [commit for commit in commits if is_merge(commit) and commit.merged_parent not in self.known]
 
 
 class _Line:
@@ -104,10 +141,10 @@ class _Line:
             self.drawn[commit.id] = commit
         return commit
 
-    def reaches(self, commit_id: CommitId, other: _Line) -> bool:
-        """Whether the commit is on this line before it meets the other one; draws both that far."""
-        _draw_until_met(self, other)
-        return commit_id in self.drawn
+
+def _until_met(line: _Line, other: _Line) -> list[Commit]:
+    """Return the commits of a line that are newer than the point where it met the other one."""
+    return list(takewhile(lambda commit: commit.id not in other.drawn, line.drawn.values()))
 
 
 def _draw_until_met(one: _Line, other: _Line) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from omnigraph.catalog import Catalog
@@ -22,7 +21,6 @@ from omnigraph.errors import (
     RevertRefusedError,
     UsageError,
 )
-from omnigraph.history.merge.ancestry import SupportsLines
 from omnigraph.history.merge.conflicts import (
     MergeOutcome,
     MergePreview,
@@ -31,6 +29,7 @@ from omnigraph.history.merge.conflicts import (
     TableCounts,
     conflicts_error,
 )
+from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.planning import (
     DEFAULT_MEMORY_BYTES,
     Budget,
@@ -52,6 +51,19 @@ from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
 
 
+@record
+class PublishHooks:
+    """What a merge does around the rules of the schema, each time it is about to be published.
+
+    Args:
+        before_rules: looks again at what the plan depends on.
+        after_rules: gets the state to publish on and writes what has to be there first.
+    """
+
+    before_rules: Callable[[], None]
+    after_rules: Callable[[GraphSnapshot], None]
+
+
 def publish(
     branch_writer: BranchWriter,
     txn: WriteTxn,
@@ -60,7 +72,7 @@ def publish(
     catalog: Catalog,
     *,
     what: str,
-    recheck: Callable[[], None] = lambda: None,
+    hooks: PublishHooks | None = None,
 ) -> CommitResult:
     """Publish a plan that has no row conflicts: all of it, or nothing.
 
@@ -71,7 +83,7 @@ def publish(
         plan: what to write.
         catalog: the schema of all of them.
         what: how conflicts call the operation.
-        recheck: looks again at what else the plan depends on, right before anything takes effect.
+        hooks: what else happens right before anything takes effect.
 
     Raises:
         MergeConflictsError: rows are undecided, or the merged graph would break a rule of its schema.
@@ -82,11 +94,14 @@ def publish(
         raise conflicts_error(plan.conflicts, what)
 
     def check(view: CommitView) -> None:
-        recheck()
+        if hooks is not None:
+            hooks.before_rules()
         seen = GraphView.of_commit(view, catalog)
         found = find_rule_conflicts(plan, sides, seen)
         if found:
             raise conflicts_error(found, what)
+        if hooks is not None:
+            hooks.after_rules(view.snapshot)
 
     for change in plan.changes:
         txn.change(change)
@@ -223,11 +238,24 @@ class _Merging:
             self._expect_source()
             raise
         txn.merged_parent = self.captured.state.head.commit
+
+        hooks = PublishHooks(
+            before_rules=self._expect_source, after_rules=lambda newest: self._record(relation.found, newest)
+        )
         try:
-            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", recheck=self._expect_source)
+            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", hooks=hooks)
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
+
+    def _record(self, found: Related, newest: GraphSnapshot) -> None:
+        """Write down what the merge brings to the state that it is about to be published on."""
+        if newest.state.head.commit != self.txn.snapshot.state.head.commit:
+            found = relate(self.graph.store, self.captured, newest)
+        try:
+            record_merge(self.graph.store, self.txn.commit_id, self.captured, newest, found)
+        except BranchMissingError as error:
+            raise _changed("branch_merge_source_incarnation", self.captured, self.graph.store) from error
 
     def _expect_source(self) -> None:
         """Refuse to merge what belongs to a branch that is gone, or to another one of the same name."""
@@ -242,6 +270,7 @@ class _Relation:
 
     outcome: MergeOutcome
     base: Commit
+    found: Related
 
 
 def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
@@ -252,16 +281,11 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
-def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> _Relation:
-    sides = {source.state.head.branch, target.state.head.branch}
-
-    def others() -> Iterator[Iterator[Commit]]:
-        for name in store.branch_names():
-            if name in sides:
-                continue
-            yield _commits_while_there(store, name)
-
-    base = SupportsLines(others=others).base_of(store.iter_commits(source), store.iter_commits(target))
+def _relate(
+    store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
+) -> _Relation:
+    found = relate(store, source, target, without)
+    base = found.base
     if base is None:
         names = f"'{source.state.head.branch}' and '{target.state.head.branch}'"
         details = BadValue(what="source", value=source.state.head.branch, expected="a branch that shares a commit")
@@ -272,13 +296,7 @@ def _relate(store: GraphStore, source: GraphSnapshot, target: GraphSnapshot) -> 
         outcome = MergeOutcome.FAST_FORWARD
     else:
         outcome = MergeOutcome.MERGED
-    return _Relation(outcome=outcome, base=base)
-
-
-def _commits_while_there(store: GraphStore, name: BranchName) -> Iterator[Commit]:
-    """Yield the history of a branch that is not merged, newest first: a branch that is deleted has no more to say."""
-    with suppress(BranchMissingError):
-        yield from store.iter_commits(store.snapshot(name))
+    return _Relation(outcome=outcome, base=base, found=found)
 
 
 def _plan(
@@ -289,19 +307,24 @@ def _plan(
     resolve: Resolution | None,
     memory_bytes: int,
 ) -> tuple[_Relation, Sides, MergePlan]:
-    """Plan a merge; when the base goes because its branch, a third one, is deleted, start from the next best base.
+    """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
 
     Raises:
         BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
     """
     catalog = graph.catalog_at(target)
+    gone: set[CommitId] = set()
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
             return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes))
-        except (BranchMissingError, CommitMissingError, HistoryGoneError):
-            other = _relate(graph.store, source, target)
-            if other.base.id == relation.base.id:
+        except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
+            gone.add(relation.base.id)
+            try:
+                other = _relate(graph.store, source, target, gone)
+            except MergeBaseMissingError:
+                raise error from None
+            if other.outcome is MergeOutcome.ALREADY_UP_TO_DATE or other.base.id in gone:
                 raise
             relation = other
 

@@ -21,7 +21,7 @@ from omnigraph.values.temporal import parse_datetime
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.history.diff.compare import GraphDiff
-    from omnigraph.history.feed.blame import EntityHistory
+    from omnigraph.history.feed.entity_history import EntityHistory
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
     from omnigraph.operations.history import (
@@ -75,7 +75,7 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
     if request.kind is not None:
         check_choice("operation", request.kind, OPERATIONS)
     branch = BranchName.parse(request.branch)
-    page = graph.store.refs.log(branch, wanted, request.limit, request.after)
+    page = graph.store.refs.log(branch, wanted, request.limit, request.after, is_full=request.full)
     if request.type_name is not None and not page.commits:
         # Commits name types as they were called then, so that only a name that nothing bears is a mistake.
         _refuse_unknown_types([request.type_name], graph.store.snapshot(branch), with_kind=None)
@@ -165,11 +165,11 @@ def diff(graph: OpenGraph, request: DiffRequest, attached: Attachments) -> Graph
 
 
 def blame(graph: OpenGraph, request: BlameRequest, attached: Attachments) -> EntityHistory:
-    """Return which commits changed an entity, newest first.
+    """Return which commits changed an entity, newest first, and who wrote its properties.
 
     Raises:
         TypeMissingError: there is no such type.
-        HistoryGoneError: a state on the way was reclaimed.
+        HistoryGoneError: the state to begin at was reclaimed.
     """
     del attached
     check_text("type", request.type_name)

@@ -1,17 +1,31 @@
-"""Deleting a branch: claim it, make sure that nobody needs it, end its ref, reclaim what it alone owned.
+"""Deleting a branch: claim it, make sure that nothing needs it, end its ref, reclaim what it alone owned.
 
 The claim keeps writers out from the first look to the last file. Ending the ref is the moment at which the branch is
-gone; everything after it only tidies up, may be repeated by anybody, and is repeated by whoever finds the claim of a
-deletion that died.
+gone; everything after it only tidies up, may be repeated by any process, and is repeated by the one that finds the
+claim of a deletion that died.
+
+A branch that was merged is *retired* instead of reclaimed: its line gets a last version that says so, which every
+process meets that still has the branch open, and its states stay readable for the merges until cleanup removes them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 
-from omnigraph.errors import BranchInUse, BranchInUseError, ClaimBusyError, ClaimHeld, Effect, OmnigraphError
+import msgspec
+
+from omnigraph.errors import (
+    BranchInUse,
+    BranchInUseError,
+    BranchMissingError,
+    ClaimBusyError,
+    ClaimHeld,
+    CompareAndSwapLostError,
+    Effect,
+    OmnigraphError,
+)
 from omnigraph.runtime import Counters, counting, current_counters, in_context
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.branches.incarnation import BranchIncarnation
@@ -21,6 +35,7 @@ from omnigraph.txn.branches.tags import Tags
 from omnigraph.txn.manifest.file import LOCATION, LoadedManifest
 from omnigraph.txn.manifest.rows import ManifestChange, Tombstone
 from omnigraph.txn.publish.plan import PublishPlan, WriteKind
+from omnigraph.txn.publish.retention import publish_plan
 from omnigraph.txn.services import BranchServices, GraphStores
 from omnigraph.values import BranchName
 
@@ -67,16 +82,14 @@ class BranchDeletion:
         claimed_s = self._world.clock.monotonic_s()
         try:
             self._world.failpoints.hit("txn.branch_delete.after_claim")
-            has_marks = self._check(ref.line)
+            marks = self._check(ref.line)
             self._refuse_lateness(ref.line, plan, claimed_s)
         except OmnigraphError as error:
             self._withdraw(services, plan, error)
             raise
         self._end(ref, plan)
         try:
-            self._tidy(services, ref, plan)
-            if has_marks:
-                self._refs.marks.clear(ref.line)
+            self._tidy(services, ref, plan, marks)
             services.claims.release_own(plan.target_version, was_renewed=False)
         except OmnigraphError as error:
             # The branch is gone. Its claim stays, and with it the list of what somebody else will reclaim.
@@ -89,18 +102,17 @@ class BranchDeletion:
         """
         ref = self._refs.find(services.line.name)
         if ref is None or ref.line.incarnation != services.line.incarnation:
-            self._reclaim(services, plan)
-            self._refs.sweep_ended(services.line)
-            self._refs.marks.clear(services.line)
+            marks = self._refs.marks.of(services.line)
+            self._dispose(services, plan, marks)
+            self._refs.sweep_ended(services.line, keeps_mark=_is_retired(marks))
             return True
         try:
-            self._check(ref.line)
+            marks = self._check(ref.line)
         except BranchInUseError:
             return False
         self._world.failpoints.hit("txn.branch_delete.before_end")
         self._refs.end(ref)
-        self._tidy(services, ref, plan)
-        self._refs.marks.clear(ref.line)
+        self._tidy(services, ref, plan, marks)
         return True
 
     def _claim(
@@ -180,21 +192,21 @@ class BranchDeletion:
         if held_s > self._stores.settings.grace_s / 2:
             raise _busy(line, plan.target_version, held_s)
 
-    def _check(self, line: BranchIncarnation) -> bool:
-        """Refuse to end a branch that something needs; return whether there are marks of things that are gone.
+    def _check(self, line: BranchIncarnation) -> tuple[Dependant, ...]:
+        """Refuse to end a branch that something needs; return the marks of merges, and of things that are gone.
 
-        A mark of something that is not there says nothing. Whoever wrote it and is about to write the thing itself
-        looks for this deletion afterwards.
+        A mark of something that is not there keeps nothing. The process that wrote it and is about to write the thing
+        itself looks for this deletion afterwards.
         """
         found = self._refs.marks.of(line)
         for mark in found:
-            if self._is_live(mark):
+            if mark.kind != "merge" and self._is_live(mark):
                 what = "descendant branch" if mark.kind == "branch" else "tag"
                 details = BranchInUse(branch=line.name, needed_by=mark.kind, name=mark.name)
                 raise BranchInUseError(
                     f"cannot delete branch '{line.name}': {what} '{mark.name}' still depends on it", details=details
                 )
-        return bool(found)
+        return found
 
     def _is_live(self, mark: Dependant) -> bool:
         if mark.kind == "tag":
@@ -223,11 +235,39 @@ class BranchDeletion:
             return True
         return found is not None and found.line.incarnation == ref.line.incarnation
 
-    def _tidy(self, services: BranchServices, ref: BranchRecord, plan: PublishPlan) -> None:
+    def _tidy(self, services: BranchServices, ref: BranchRecord, plan: PublishPlan, marks: Sequence[Dependant]) -> None:
         self._world.failpoints.hit("txn.branch_delete.after_end")
-        self._reclaim(services, plan)
-        self._refs.sweep(ref)
+        self._dispose(services, plan, marks)
+        self._refs.sweep(ref, keeps_mark=_is_retired(marks))
         self._world.failpoints.hit("txn.branch_delete.after_reclaim")
+
+    def _dispose(self, services: BranchServices, plan: PublishPlan, marks: Sequence[Dependant]) -> None:
+        """Reclaim what the branch owned, or keep it for the merges that brought it elsewhere.
+
+        The marks of a retired branch stay: they tell the same to the process that finishes a deletion that died.
+        """
+        if _is_retired(marks):
+            self._retire(services, plan)
+            return
+        self._reclaim(services, plan)
+        if marks:
+            self._refs.marks.clear(services.line)
+
+    def _retire(self, services: BranchServices, plan: PublishPlan) -> None:
+        """Publish the version that says that the branch is gone; repeating it is harmless."""
+        services.manifest.put_torn_aside(plan.target_version)
+        last = msgspec.structs.replace(plan, change=ManifestChange(commits=(), ends=True))
+        while True:
+            try:
+                base = services.load()
+            except BranchMissingError:
+                # It says so already.
+                return
+            try:
+                publish_plan(services, last, base)
+            except CompareAndSwapLostError:
+                continue
+            return
 
     def _reclaim(self, services: BranchServices, plan: PublishPlan) -> None:
         """Remove the line and, side by side, the forks; a fork that cannot be removed is left to cleanup."""
@@ -251,6 +291,11 @@ class BranchDeletion:
             self._stores.tables.delete_fork(pin.location, pin.branch or "")
         except OmnigraphError as error:
             _log.warning("could not remove the fork of '%s' for branch '%s': %s", pin.location, pin.branch, error)
+
+
+def _is_retired(marks: Sequence[Dependant]) -> bool:
+    """Whether states of the branch may be needed: it was merged, or a branch that came from it was, and is gone."""
+    return any(mark.kind in {"merge", "branch"} for mark in marks)
 
 
 def _busy(line: BranchIncarnation, version: int, waited_s: float) -> ClaimBusyError:

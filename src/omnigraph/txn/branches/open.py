@@ -9,7 +9,7 @@ from omnigraph.store.tables.store import TableStore
 from omnigraph.txn.branches.incarnation import MAIN_INCARNATION, BranchIncarnation, BranchLife, branch_missing
 from omnigraph.txn.branches.refs import BranchRecord, BranchRefs
 from omnigraph.txn.manifest.codec import FormatChain
-from omnigraph.txn.manifest.file import LoadedManifest
+from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile
 from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.services import BranchServices, GraphStores, graph_closed
@@ -101,6 +101,15 @@ class OpenBranches:
         except BranchMissingError:
             self.forget(branch, branch_writer)
         return self.branch_writer(branch).load_version(version)
+
+    def load_ended(self, line: BranchIncarnation, version: int) -> LoadedManifest:
+        """Return one version of a line whose branch may have been deleted.
+
+        Raises:
+            StorageCorruptError, TableMissingError, VersionMissingError: it was reclaimed.
+        """
+        life = BranchLife(line, lambda _: True)
+        return ManifestFile(self._stores.datasets, life, self._formats, self._stores.commits).load_version(version)
 
     def ref(self, branch: BranchName) -> BranchRecord:
         """Return the ref that an open branch other than main was opened by.

@@ -145,13 +145,17 @@ def _live(written: set[int], ended: set[int]) -> int | None:
 
 DEPENDANTS_PREFIX = "__dependants"
 
-DependantKind = Literal["branch", "tag"]
-_KINDS: dict[str, DependantKind] = {"branch": "branch", "tag": "tag"}
+DependantKind = Literal["branch", "tag", "merge"]
+_KINDS: dict[str, DependantKind] = {"branch": "branch", "tag": "tag", "merge": "merge"}
 
 
 @record
 class Dependant:
-    """A branch or tag that may need another branch; ``identity`` tells it from a later one of the same name."""
+    """A branch, tag or merge that may need another branch; ``identity`` tells it from a later one of the same name.
+
+    Branches and tags keep it from being deleted. A merge, whose name is its target and whose identity its commit, only
+    keeps its states from being removed with it.
+    """
 
     kind: DependantKind
     name: str

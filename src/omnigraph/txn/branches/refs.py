@@ -151,17 +151,21 @@ class BranchRefs:
         """End a branch that was just made and remove what there is of it."""
         self._end_and_withdraw(ref)
 
-    def sweep(self, ref: BranchRecord) -> None:
-        """Remove what the ref of an ended branch left, its mark on the parent first."""
-        self.marks.remove(ref.parent, ref.mark)
+    def sweep(self, ref: BranchRecord, *, keeps_mark: bool = False) -> None:
+        """Remove what the ref of an ended branch left, its mark on the parent first.
+
+        ``keeps_mark``: its states stay, and need those of the parent.
+        """
+        if not keeps_mark:
+            self.marks.remove(ref.parent, ref.mark)
         self._objects.sweep(ref.name, ref.number)
 
-    def sweep_ended(self, line: BranchIncarnation) -> None:
+    def sweep_ended(self, line: BranchIncarnation, *, keeps_mark: bool = False) -> None:
         """Remove what the ref of a branch left whose deletion died behind its end."""
         for leftover in self._objects.remains(line.name):
             ref = self._ref(leftover)
             if ref.line.incarnation == line.incarnation:
-                self.sweep(ref)
+                self.sweep(ref, keeps_mark=keeps_mark)
 
     def is_orphan(self, ref: BranchRecord) -> bool:
         """Whether the branch that a ref was forked from is gone.
@@ -196,17 +200,33 @@ class BranchRefs:
         """
         if line.name.is_main:
             return
+        self._refuse_closing(line)
+        # A deletion gives up its claim behind the end of the ref, not before.
+        ref = self.find(line.name)
+        if ref is None or ref.line != line:
+            raise branch_missing(line.name)
+
+    def _refuse_closing(self, line: BranchIncarnation) -> None:
         claims = ClaimStore(self._stores.control, line, self._world, self._stores.settings)
         for version in claims.pending_versions():
             plan = claims.read(version)
             if plan is not None and plan.kind is WriteKind.BRANCH_DELETE:
                 details = BadValue(what="branch", value=line.name, expected="a branch that is not being deleted")
                 raise BranchClosingError(f"branch '{line.name}' is being deleted", details=details)
-        try:
-            # A deletion gives up its claim when the line is removed, not before.
-            self._stores.datasets.latest_version(LOCATION, line.lance_branch)
-        except TableMissingError:
-            raise branch_missing(line.name) from None
+
+    def _survey_open(self, line: BranchIncarnation) -> Mapping[str, Generations]:
+        """Do what :meth:`check_open` does and return every name, for a call less than doing both."""
+        if line.name.is_main:
+            return self._objects.survey()
+        self._refuse_closing(line)
+        lives = self._objects.survey()
+        number = lives.get(line.name, Generations()).live
+        data = None if number is None else self._stores.control.get(self._objects.key(line.name, number))
+        if number is None or data is None:
+            raise branch_missing(line.name)
+        if self._ref(NamedRecord(name=line.name, number=number, data=data)).line != line:
+            raise branch_missing(line.name)
+        return lives
 
     def _ref(self, record: NamedRecord) -> BranchRecord:
         ref = REF.decode(record.data, self._objects.key(record.name, record.number))
@@ -252,8 +272,7 @@ class BranchRefs:
             return False
         self._world.failpoints.hit("txn.branch.after_ref")
         try:
-            self.check_open(ref.parent)
-            lives = self._objects.survey()
+            lives = self._survey_open(ref.parent)
         except OmnigraphError as error:
             self._take_back(ref, error)
             raise

@@ -63,6 +63,7 @@ class _HeadMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cleaned: int = 0
     swept: int = 0
     batches: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
+    ended: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class _TombstoneMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -208,6 +209,7 @@ def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> Mani
             retention_floor=head.floor,
             last_cleanup=head.cleaned,
             orphan_floor=head.swept,
+            is_ended=head.ended is True,
         ),
         tables=freeze_tables(row.entry for row in found if isinstance(row, _TableRow)),
         tombstones=tuple(row.tombstone for row in found if isinstance(row, _TombstoneRow)),
@@ -227,6 +229,7 @@ def _head_row(state: ManifestState) -> _HeadRow:
         cleaned=state.head.last_cleanup,
         swept=state.head.orphan_floor,
         batches=tuple(state.batches.items()) or msgspec.UNSET,
+        ended=state.head.is_ended or msgspec.UNSET,
     )
     return _HeadRow(object_id=f"{_HEAD}:{state.head.branch}", metadata=_text(metadata))
 

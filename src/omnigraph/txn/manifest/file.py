@@ -372,6 +372,9 @@ class ManifestFile:
         if self._graph_id is not None and state.graph_id != self._graph_id:
             raise self._replaced(self._graph_id)
         self._graph_id = state.graph_id
+        if state.head.is_ended:
+            # The branch was deleted; what stays of it is read through the merges that brought it elsewhere.
+            raise branch_missing(self.line.name)
         if state.head.branch != self.line.name:
             # A branch that has not committed yet still shows the head it was forked at.
             head = replace(state.head, branch=self.line.name, incarnation=self.line.incarnation)

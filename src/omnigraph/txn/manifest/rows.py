@@ -127,7 +127,8 @@ class BranchHead:
     ``epoch`` rises with every takeover of a dead writer's claim. ``retention_floor`` is the oldest manifest version
     that cleanup has left whole. ``last_cleanup`` is the version that the last cleanup made; what was decided before it
     may rely on states that are gone. ``orphan_floor`` is the oldest version that a write may have uploaded files upon:
-    files that were uploaded upon an older one, and that nothing names, may be gone.
+    files that were uploaded upon an older one, and that nothing names, may be gone. ``is_ended``: the branch was
+    deleted, and its earlier states stay readable for merges; no version follows this one.
     """
 
     branch: BranchName
@@ -137,6 +138,7 @@ class BranchHead:
     retention_floor: int = 0
     last_cleanup: int = 0
     orphan_floor: int = 0
+    is_ended: bool = False
 
 
 @record
@@ -185,7 +187,8 @@ class FloorChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class ManifestChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one publish does to the state; deterministic, so that recovery can do it instead of the writer.
 
-    Drops and renames name tables as they are called before, ``put_tables`` as they are called afterwards.
+    Drops and renames name tables as they are called before, ``put_tables`` as they are called afterwards. ``ends``: the
+    branch is deleted, and this is its last version.
     """
 
     commits: tuple[Commit, ...]
@@ -195,6 +198,7 @@ class ManifestChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     schema: AcceptedSchema | None = None
     raise_epoch: bool = False
     floor: FloorChange | msgspec.UnsetType = msgspec.UNSET
+    ends: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
@@ -211,6 +215,7 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         # A cleanup makes a version and no commit: it changes nothing that history could tell.
         commit=change.commits[-1].id if change.commits else state.head.commit,
         epoch=state.head.epoch + (1 if change.raise_epoch else 0),
+        is_ended=change.ends is True,
     )
     stones = state.tombstones + change.drop_tables
     if change.floor is not msgspec.UNSET:

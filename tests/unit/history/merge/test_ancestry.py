@@ -12,8 +12,8 @@ def _base(history, source, target):
     return None if found is None else history.name(found.id)
 
 
-def _lazy_base(history, source, target):
-    lines = SupportsLines(others=lambda: (history.line(name) for name in history.heads if name not in {source, target}))
+def _lazy_base(history, source, target, without=()):
+    lines = SupportsLines(brought=history.brought, without=without)
     found = lines.base_of(history.line(source), history.line(target))
     return None if found is None else history.name(found.id)
 
@@ -73,20 +73,43 @@ def test_a_commit_of_a_third_branch_that_both_merged_is_their_base():
     assert _base(history, "draft", "main") == _lazy_base(history, "draft", "main") == "t1"
 
 
-def test_a_third_branch_that_is_gone_leaves_an_older_base():
+def test_a_third_branch_that_is_gone_is_still_the_base_unless_its_state_cannot_be_read():
     history = History()
     for name in ("draft", "third"):
         history.fork(name, "main")
-    history.commit("third", "t1")
+    third = history.commit("third", "t1")
     history.merge("draft", "third", "d1")
     history.merge("main", "third", "m1")
     history.forget("third")
-    assert _lazy_base(history, "draft", "main") == "genesis"
+    assert _lazy_base(history, "draft", "main") == "t1"
+    assert _lazy_base(history, "draft", "main", without={third}) == "genesis"
+
+
+def test_what_merges_brought_is_not_read_when_a_line_is_known_to_be_in_no_other_history():
+    history = History()
+    history.fork("draft", "main")
+    for number in range(5):
+        history.fork("feature", "main")
+        history.commit("feature", f"f{number}")
+        history.merge("main", "feature", f"m{number}")
+    history.commit("draft", "d1")
+    read = []
+
+    def brought(merges):
+        read.extend(merges)
+        return history.brought(merges)
+
+    lines = SupportsLines(brought=brought, is_apart=lambda line, _: line[0].branch == "draft")
+    assert history.name(lines.base_of(history.line("draft"), history.line("main")).id) == "genesis"
+    assert read == []
+    assert [history.name(commit.id) for commit in lines.new_commits()[0]] == ["d1"]
+    assert len(SupportsLines(brought=brought).base_of(history.line("main"), history.line("draft")).id)
+    assert len(read) == 5
 
 
 def test_histories_without_a_common_commit_have_no_base():
     one, other = History(), History(prefix="other")
-    lines = SupportsLines(others=list)
+    lines = SupportsLines(brought=lambda _: ())
     assert lines.base_of(one.line("main"), other.line("main")) is None
     assert lines.base_of(iter(()), one.line("main")) is None
 
@@ -104,6 +127,6 @@ def test_a_long_shared_past_is_not_read():
             drawn.append(commit.id)
             yield commit
 
-    found = SupportsLines(others=list).base_of(watched("draft"), watched("main"))
+    found = SupportsLines(brought=lambda _: ()).base_of(watched("draft"), watched("main"))
     assert history.name(found.id) == "m199"
     assert len(drawn) <= 4

@@ -28,6 +28,7 @@ from omnigraph.cli.options import (
 from omnigraph.cli.output import PlainReport, choose_output, write_line
 from omnigraph.cli.usage import usage_error
 from omnigraph.engine.accepted import catalog_of
+from omnigraph.history.commit_graph import draw_commits
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats
 from omnigraph.history.diff.lines import change_lines, counts_line
@@ -80,9 +81,17 @@ def list_commits(
         str | None, typer.Option("--since", metavar="TIME", help="Only commits from this time on.")
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only commits up to this time.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Include the commits that merges brought.")] = False,
+    graph_drawing: Annotated[
+        bool, typer.Option("--graph", help="Draw how commits follow from each other; implies --full.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """List the commits of a branch, newest first."""
+    """List the commits of a branch, newest first.
+
+    With --full the commits of merged branches are listed too, each behind the merge that brought it, also when the
+    branch was deleted.
+    """
     wanted = _filters(filters or [])
     with open_graph(graph_address(graph), mode="read_only") as backend:
         request = LogRequest(
@@ -94,10 +103,12 @@ def list_commits(
             type_name=wanted.get("type"),
             since=since,
             until=until,
+            full=full or graph_drawing,
         )
         page = backend.execute(request)
     remarks = [] if page.following is None else [f"more: --after {page.following}"]
-    report = PlainReport(document=page.to_json(), lines=list(map(_commit_line, page.commits)), remarks=remarks)
+    lines = draw_commits(page.commits, _commit_line) if graph_drawing else list(map(_commit_line, page.commits))
+    report = PlainReport(document=page.to_json(), lines=lines, remarks=remarks)
     choose_output(as_json=as_json).show(report)
     return 0
 
@@ -204,12 +215,16 @@ def blame(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> int:
-    """Show which commits and actors changed which properties of one entity, newest first."""
+    """Show who wrote each property of one entity, and which commits changed it, newest first.
+
+    The author of a property is named through merges, with the merge that brought it beside.
+    """
     with open_graph(graph_address(graph), mode="read_only") as backend:
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
-    remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
-    lines = list(map(str, found.events)) or ["(no changes)"]
+    lines = [str(line) for line in (*found.properties, *found.events)] or ["(no changes)"]
+    missing = found.missing("--limit")
+    remarks = [] if missing is None else [missing]
     choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
     return 0
 
