@@ -11,7 +11,7 @@ from pathlib import Path
 import omnigraph
 
 SOURCE = Path(omnigraph.__file__).parent
-NOUNS = ("graph", "branch", "state")
+NOUNS = ("graph", "branch", "state", "transaction", "writing")
 
 
 def returned_classes() -> Iterator[type]:
@@ -24,7 +24,8 @@ def returned_classes() -> Iterator[type]:
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
         }
-        for method in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+        for method in (node for one in classes for node in one.body if isinstance(node, ast.FunctionDef)):
             if method.name.startswith("_") or method.returns is None:
                 continue
             for name in (node.id for node in ast.walk(method.returns) if isinstance(node, ast.Name)):

@@ -19,6 +19,7 @@ from omnigraph.operations.history import LogRequest
 from omnigraph.operations.request import Backend
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 
 class Diff:
@@ -161,7 +162,7 @@ class Log(Sequence[Commit]):
         return html_rows(repr(self)[1:-1], columns, (commit.columns() for commit in self))
 
 
-class Baseline:
+class Baseline(Printable):
     """Every entity of one state, and where a feed goes on behind it.
 
     Iterating gives the entities, once: edges first, types by name, then by id. The cursor is known when all of them
@@ -179,8 +180,9 @@ class Baseline:
                 return
             yield one
 
-    def __repr__(self) -> str:
-        return "<Baseline: not read to its end>" if self._end is None else f"<Baseline of commit {self.commit_id}>"
+    def lines(self) -> Iterator[str]:
+        """Yield which state it is."""
+        yield "not read to its end" if self._end is None else f"of commit {self.commit_id}"
 
     @property
     def commit_id(self) -> str:

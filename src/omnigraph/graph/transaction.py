@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from omnigraph.operations.transactions import (
     RollbackTransactionRequest,
 )
 from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateRequest
+from omnigraph.values.printable import Printable
 
 if TYPE_CHECKING:
     from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
@@ -60,7 +61,7 @@ class _WriteResult:
         return f"<result of write {self._place + 1} of {self._transaction!r}>"
 
 
-class Transaction:
+class Transaction(Printable):
     """Calls that become one commit, or nothing.
 
     :meth:`Graph.transaction` and :meth:`Branch.transaction` begin one. As a ``with`` block it is committed at the end
@@ -99,8 +100,9 @@ class Transaction:
                 with suppress(GraphClosedError, TransactionEndedError):
                     self.rollback()
 
-    def __repr__(self) -> str:
-        return f"<Transaction on {self._begun.branch} of {self._backend.uri!r}, {self._ended or 'open'}>"
+    def lines(self) -> Iterator[str]:
+        """Yield where it writes, and whether it is open."""
+        yield f"on {self._begun.branch} of {self._backend.uri!r}, {self._ended or 'open'}"
 
     @property
     def branch(self) -> str:

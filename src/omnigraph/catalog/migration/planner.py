@@ -24,10 +24,12 @@ from omnigraph.catalog.migration.steps import AddType, DropMode, DropType, Step,
 from omnigraph.catalog.model import Catalog
 from omnigraph.lang.pg.ast import SchemaFile
 from omnigraph.records import record
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 
 @record
-class MigrationPlan:
+class MigrationPlan(Printable):
     """Every step from the accepted schema to the desired one, refused ones included.
 
     ``catalog`` is the desired schema with the ids of what it continues; it may become the accepted one only if
@@ -37,6 +39,13 @@ class MigrationPlan:
     steps: tuple[Step, ...]
     diagnostics: tuple[HintDiagnostic, ...]
     catalog: Catalog
+
+    def lines(self) -> Iterator[str]:
+        """Yield the verdict, and a line per step."""
+        yield f"{counted(len(self.steps), 'step')}, {'supported' if self.is_supported else 'not supported'}"
+        if self.steps:
+            yield from self.describe().splitlines()
+        yield from (f"warning: {diagnostic}" for diagnostic in self.diagnostics)
 
     @property
     def is_supported(self) -> bool:
