@@ -134,6 +134,18 @@ class CardinalityRule:
     minimum: int = 0
     maximum: int | None = None
 
+    def includes(self, other: CardinalityRule) -> bool:
+        """Whether whatever ``other`` allows is allowed here.
+
+        >>> CardinalityRule(maximum=2).includes(CardinalityRule(maximum=1)), CardinalityRule(maximum=1).includes(
+        ...     CardinalityRule()
+        ... )
+        (True, False)
+        """
+        # A source without edges is asked for none, so that a minimum of one demands nothing.
+        is_low_enough = self.minimum <= max(other.minimum, 1)
+        return is_low_enough and (self.maximum is None or (other.maximum is not None and other.maximum <= self.maximum))
+
     def __str__(self) -> str:
         return f"{self.minimum}..{'*' if self.maximum is None else self.maximum}"
 

@@ -40,6 +40,21 @@ class DeclaredConstraint:
         """Return this constraint with its columns called as ``names`` says."""
         return replace(self, columns=tuple(sorted(names.get(column, column) for column in self.columns)))
 
+    def follows_from(self, other: DeclaredConstraint) -> bool:
+        """Whether rows that obey ``other`` obey this one too, so that nobody has to look at them.
+
+        >>> narrow = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=10)
+        >>> wide = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=None)
+        >>> wide.follows_from(narrow), narrow.follows_from(wide)
+        (True, False)
+        """
+        if self.kind == "Unique" and other.kind in ("Unique", "Key"):
+            return set(other.columns) <= set(self.columns)
+        if self.kind != "Range" or other.kind != "Range" or self.columns != other.columns:
+            return False
+        is_low_enough = self.low is None or (other.low is not None and other.low >= self.low)
+        return is_low_enough and (self.high is None or (other.high is not None and other.high <= self.high))
+
     def sort_key(self) -> tuple[str, tuple[str, ...], str]:
         """Order of listing: by kind, columns, then the written form."""
         return (self.kind, self.columns, str(self))

@@ -1,9 +1,11 @@
 """The steps a migration plan is made of: one frozen class per kind, each with its JSON and its line of text.
 
-Beyond the eleven kinds of the schema language's planner there are three, which its settled quirks need:
+Beyond the eleven kinds of the schema language's planner there are five:
 
 * ``make_nullable`` and ``make_required`` loosen and tighten a property; tightening has the code ``OG-MF-104``.
-* ``drop_constraint`` lists a constraint that leaves with a dropped property, and never stands without that drop.
+* ``widen_property`` gives numbers a type that holds every value of the old one.
+* ``drop_constraint`` lifts a constraint, or lists one that leaves with a dropped property.
+* ``change_cardinality`` gives ``@card`` other bounds, looser or tighter.
 
 ``validate`` in the JSON of a step says that rows must be looked at before the plan may be applied.
 """
@@ -16,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.catalog.migration.codes import TIGHTEN_TO_REQUIRED, StepCode, Tier
 from omnigraph.catalog.migration.constraint import DeclaredConstraint
-from omnigraph.catalog.model import AnnotationValue, PropertyType
+from omnigraph.catalog.model import AnnotationValue, CardinalityRule, PropertyType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
 
@@ -179,6 +181,27 @@ class MakeRequired:
 
 
 @record
+class WidenProperty(_SafeStep):
+    """Store numbers in a wider type; every value stays what it is, and so do entity ids."""
+
+    kind: ClassVar = "widen_property"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    old_type: PropertyType
+    new_type: PropertyType
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"widen property {self.type_name}.{self.property_name} from {self.old_type} to {self.new_type}"
+
+
+@record
 class ExtendEnum(_SafeStep):
     """Allow more values; ``added_values`` is sorted."""
 
@@ -226,7 +249,7 @@ class AddConstraint:
 
 @record
 class DropConstraint(_SafeStep):
-    """A constraint that goes with a dropped property."""
+    """Lift a constraint; no row has to change. What was built for an index stays, and is not extended."""
 
     kind: ClassVar = "drop_constraint"
 
@@ -240,7 +263,40 @@ class DropConstraint(_SafeStep):
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"drop constraint {self.constraint} of {self.type_name} with its property"
+        return f"drop constraint {self.constraint} of {self.type_name}"
+
+
+@record
+class ChangeCardinality:
+    """Let a source node have more or fewer edges; ``validate`` if the new bounds leave out what the old ones allow."""
+
+    kind: ClassVar = "change_cardinality"
+    code: ClassVar[StepCode | None] = None
+
+    type_kind: TypeKind
+    type_name: str
+    old_rule: CardinalityRule
+    new_rule: CardinalityRule
+
+    @property
+    def validate(self) -> bool:
+        """Whether existing edges could be too many or too few."""
+        return not self.new_rule.includes(self.old_rule)
+
+    @property
+    def tier(self) -> Tier | None:
+        """Whether the edges have to be looked at."""
+        return Tier.VALIDATED if self.validate else Tier.SAFE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        owner = {"kind": self.kind, "type_kind": self.type_kind, "type_name": self.type_name}
+        bounds = {"from": str(self.old_rule), "to": str(self.new_rule)}
+        return {**owner, **bounds, **({"validate": True} if self.validate else {})}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"change cardinality of {self.type_name} from {self.old_rule} to {self.new_rule}{_mark(self)}"
 
 
 @record
@@ -376,9 +432,11 @@ Step = (
     | RenameProperty
     | MakeNullable
     | MakeRequired
+    | WidenProperty
     | ExtendEnum
     | AddConstraint
     | DropConstraint
+    | ChangeCardinality
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
     | DropType
@@ -388,7 +446,13 @@ Step = (
 
 
 def _property_json(
-    step: AddProperty | MakeNullable | MakeRequired | ExtendEnum | UpdatePropertyMetadata | DropProperty,
+    step: AddProperty
+    | MakeNullable
+    | MakeRequired
+    | WidenProperty
+    | ExtendEnum
+    | UpdatePropertyMetadata
+    | DropProperty,
 ) -> dict[str, Any]:
     return {
         "kind": step.kind,

@@ -5,11 +5,16 @@ What continues what is told by the numbers that survive renames, so nothing here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.accepted import table_of
 from omnigraph.records import record
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableAlter, TableChange, TableDrop
 from omnigraph.values.ids import TypeId
 
@@ -30,6 +35,13 @@ class Continued:
         kept = {prop.name: old_names[prop.id] for prop in self.after.properties if prop.id in old_names}
         system = [field.name for field in arrow_schema(self.after) if self.after.get(field.name) is None]
         return {**{name: name for name in system}, **kept}
+
+    def rows_after(self, table: Table, names: Sequence[str]) -> pa.Table:
+        """Return ``id`` and these columns of the stored rows as they will be."""
+        stored = [self.origins[name] for name in names]
+        rows = table.read(["id", *stored]).rename_columns(["id", *names])
+        schema = arrow_schema(self.after)
+        return rows.cast(pa.schema([schema.field(name).with_nullable(True) for name in ("id", *names)]))
 
     @property
     def drops_columns(self) -> bool:
