@@ -12,6 +12,8 @@ What the planner refuses follows the schema language's decision table, with thes
 * Dropping a property that is not part of the key drops its constraints with it, each listed as ``drop_constraint``.
 * Required to nullable is ``make_nullable``; nullable to required is ``make_required``, to be validated. Beside a wider
   type or enum they are a step of their own.
+* A required property is added if it has a ``@default``, which existing rows then hold; where a nullable property
+  becomes required, those without a value get it, and there is nothing to validate.
 * Changing annotations of any name is a metadata step with the whole list of annotations that holds afterwards.
 * A constraint on a property and the same one in the body are the same, as are key columns in another order; the
   accepted order of a key is kept.

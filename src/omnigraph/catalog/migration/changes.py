@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from omnigraph.catalog.defaults import default_text
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.catalog.migration import codes
 from omnigraph.catalog.migration import codes as reasons
@@ -242,15 +243,20 @@ def property_changes(pair: TypePair) -> Iterator[Step]:
 
 
 def _addition(pair: TypePair, prop: PropertyDef) -> Step:
-    if not prop.type.nullable:
+    default = None if prop.type.nullable else default_text(prop)
+    if not prop.type.nullable and default is None:
         return UnsupportedChange(
             entity=f"{pair.entity}.{prop.name}",
             reason=f"adding required property '{prop.name}: {prop.type}' requires a backfill; "
-            "add it as nullable, give every row a value, then make it required",
+            "give it a @default, or add it as nullable, give every row a value, then make it required",
             code=codes.ADD_REQUIRED_PROPERTY,
         )
     return AddProperty(
-        type_kind=pair.kind, type_name=pair.desired.name, property_name=prop.name, property_type=prop.type
+        type_kind=pair.kind,
+        type_name=pair.desired.name,
+        property_name=prop.name,
+        property_type=prop.type,
+        default=default,
     )
 
 
@@ -260,7 +266,7 @@ def _shape_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> I
             type_kind=pair.kind, type_name=pair.desired.name, old_name=before.name, new_name=after.name
         )
     if before.type != after.type:
-        yield from _type_changes(pair, after.name, before.type, after.type)
+        yield from _type_changes(pair, before.type, after)
     embed = before.embed
     if embed is not None:
         embed = replace(embed, source=pair.property_names.get(embed.source, embed.source))
@@ -268,8 +274,8 @@ def _shape_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> I
         yield UnsupportedChange(entity=f"{pair.entity}.{after.name}", reason=f"{reasons.EMBED} is not supported")
 
 
-def _type_changes(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> Iterator[Step]:
-    type_name = pair.desired.name
+def _type_changes(pair: TypePair, before: PropertyType, prop: PropertyDef) -> Iterator[Step]:
+    type_name, name, after = pair.desired.name, prop.name, prop.type
     same = replace(before, nullable=after.nullable)
     if same != after:
         added = _added_enum_values(same, after)
@@ -282,9 +288,10 @@ def _type_changes(pair: TypePair, name: str, before: PropertyType, after: Proper
         else:
             yield _refuse_type(pair, name, before, after)
             return
-    if before.nullable != after.nullable:
-        kind = MakeNullable if after.nullable else MakeRequired
-        yield kind(type_kind=pair.kind, type_name=type_name, property_name=name)
+    if after.nullable and not before.nullable:
+        yield MakeNullable(type_kind=pair.kind, type_name=type_name, property_name=name)
+    if before.nullable and not after.nullable:
+        yield MakeRequired(type_kind=pair.kind, type_name=type_name, property_name=name, default=default_text(prop))
 
 
 def _rewrites_ids(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> bool:

@@ -101,7 +101,7 @@ class RenameType(_SafeStep):
 
 @record
 class AddProperty(_SafeStep):
-    """Add a nullable property; existing rows hold null in it."""
+    """Add a property; existing rows hold null in it, or ``default`` if it is required."""
 
     kind: ClassVar = "add_property"
 
@@ -109,14 +109,15 @@ class AddProperty(_SafeStep):
     type_name: str
     property_name: str
     property_type: PropertyType
+    default: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as JSON values."""
-        return {**_property_json(self), "property_type": self.property_type.to_json()}
+        return {**_property_json(self), "property_type": self.property_type.to_json(), **_default_json(self.default)}
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"add property {self.type_name}.{self.property_name}: {self.property_type}"
+        return f"add property {self.type_name}.{self.property_name}: {self.property_type}{_filled(self.default)}"
 
 
 @record
@@ -161,23 +162,34 @@ class MakeNullable(_SafeStep):
 
 @record
 class MakeRequired:
-    """Demand a value of a property that could be absent; possible only if every row has one."""
+    """Demand a value of a property that could be absent: every row has one, or gets ``default``."""
 
     kind: ClassVar = "make_required"
-    code: ClassVar[StepCode | None] = TIGHTEN_TO_REQUIRED
-    tier: ClassVar[Tier | None] = TIGHTEN_TO_REQUIRED.tier
 
     type_kind: TypeKind
     type_name: str
     property_name: str
+    default: str | None = None
+
+    @property
+    def code(self) -> StepCode | None:
+        """Its code, if a row could stand in the way."""
+        return TIGHTEN_TO_REQUIRED if self.default is None else None
+
+    @property
+    def tier(self) -> Tier | None:
+        """Whether the rows have to be looked at."""
+        return Tier.SAFE if self.code is None else self.code.tier
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as JSON values."""
+        if self.default is not None:
+            return {**_property_json(self), **_default_json(self.default)}
         return {**_property_json(self), "validate": True, "code": TIGHTEN_TO_REQUIRED.code}
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"make property {self.type_name}.{self.property_name} required{_mark(self)}"
+        return f"make property {self.type_name}.{self.property_name} required{_filled(self.default)}{_mark(self)}"
 
 
 @record
@@ -465,6 +477,14 @@ def _property_json(
 def _constraint_json(step: AddConstraint | DropConstraint) -> dict[str, Any]:
     owner = {"kind": step.kind, "type_kind": step.type_kind, "type_name": step.type_name}
     return {**owner, "constraint": step.constraint.to_json()}
+
+
+def _default_json(default: str | None) -> dict[str, Any]:
+    return {} if default is None else {"default": default}
+
+
+def _filled(default: str | None) -> str:
+    return "" if default is None else f", {quote_string(default)} where rows have no value"
 
 
 def _code_json(code: StepCode | None) -> dict[str, Any]:

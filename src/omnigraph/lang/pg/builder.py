@@ -206,6 +206,8 @@ class SchemaBuilder:
         if name.text == "card":
             what = "@card(…) is only allowed right after the target type of an edge"
             raise SyntaxFinding(what, span, suggestion="put @card(min..max) before every other annotation")
+        if isinstance(value, Literal) and isinstance(value.value, int | float) and value.value < 0:
+            _refuse_sign(name.text, value.span)
         return Annotation(name=name, value=value, keywords=tuple(keywords), span=span)
 
     def annotation_kwarg(self, children: list[Any]) -> tuple[Ident, Literal]:
@@ -222,12 +224,15 @@ class SchemaBuilder:
         return Literal(value=unquote(children[0]), span=token_span(children[0]))
 
     def unsigned(self, children: list[Token]) -> Literal:
-        """Build a number without the sign that only range bounds may carry."""
+        """Build a number without the sign that only range bounds and defaults may carry."""
         if children[0].startswith("-"):
-            what = "a negative number is only allowed as a bound of @range"
-            hint = "remove the sign, or write the number as a string"
-            raise SyntaxFinding(what, token_span(children[0]), suggestion=hint)
+            _refuse_sign("", token_span(children[0]))
         return self.number(children)
+
+    def signed(self, children: list[Token]) -> Literal:
+        """Build a number that may be negative, if its annotation allows it; zero has no sign."""
+        literal = self.number(children)
+        return self.unsigned(children) if literal.value == 0 else literal
 
     def true(self, children: list[Token]) -> Literal:
         """Build ``true``."""
@@ -255,6 +260,12 @@ def _check_reserved(items: list[Any] | tuple[Any, ...], reserved: frozenset[str]
         if isinstance(item, Property) and item.name.text in reserved:
             what = f"property name '{item.name.text}' is reserved for the system"
             _refuse("reserved_name", what, item.name.span, suggestion="choose another property name")
+
+
+def _refuse_sign(annotation: str, span: Span) -> None:
+    if annotation != "default":
+        what = "a negative number is only allowed as a bound of @range and as a @default"
+        raise SyntaxFinding(what, span, suggestion="remove the sign, or write the number as a string")
 
 
 def _refuse_negative(token: Token, what: str) -> None:
