@@ -15,6 +15,7 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import ValueFormatError
 from omnigraph.lang.pg.ast import Annotation, Literal
 from omnigraph.lang.source import SourceText
+from omnigraph.values.names import enum_word
 from omnigraph.values.temporal import parse_date, parse_datetime
 
 DEFAULT = "default"
@@ -132,7 +133,7 @@ def _is_written_as(annotation: Annotation, kind: PropertyType) -> bool:
 
 def _example(kind: PropertyType) -> str:
     if kind.enum_values is not None:
-        return f"one of {', '.join(kind.enum_values)}"
+        return f"one of {', '.join(map(enum_word, kind.enum_values))}"
     shown = {
         Scalar.STRING: '"text"',
         Scalar.BOOL: "false",

@@ -14,6 +14,7 @@ from typing import Any
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
+from omnigraph.values.names import enum_word
 
 
 class Scalar(StrEnum):
@@ -77,7 +78,7 @@ class PropertyType:
         'enum(a, b)?'
         """
         if self.enum_values is not None:
-            body = f"enum({', '.join(self.enum_values)})"
+            body = f"enum({', '.join(map(enum_word, self.enum_values))})"
         elif self.is_vector:
             body = f"Vector({self.dimension})"
         else:

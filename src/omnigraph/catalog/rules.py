@@ -18,6 +18,7 @@ RULES: Mapping[str, str] = MappingProxyType(
         "vector_dimension": "a vector has between 1 and 2147483647 dimensions",
         "list_of_blob": "a list holds scalars, not blobs",
         "enum_duplicate": "an enum names each value once",
+        "enum_empty": "an enum value is not empty",
         "reserved_name": "a property does not have the name of a system column",
         "cardinality_order": "the minimum of @card is not above its maximum",
         "cardinality_range": "the bounds of @card fit 32 bits",

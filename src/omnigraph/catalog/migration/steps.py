@@ -21,6 +21,7 @@ from omnigraph.catalog.migration.constraint import DeclaredConstraint
 from omnigraph.catalog.model import AnnotationValue, CardinalityRule, PropertyType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
+from omnigraph.values.names import enum_word
 
 
 def annotations_json(annotations: Iterable[AnnotationValue]) -> list[dict[str, Any]]:
@@ -230,7 +231,7 @@ class ExtendEnum(_SafeStep):
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"extend enum {self.type_name}.{self.property_name} with {', '.join(self.added_values)}"
+        return f"extend enum {self.type_name}.{self.property_name} with {', '.join(map(enum_word, self.added_values))}"
 
 
 @record

@@ -29,6 +29,7 @@ from omnigraph.catalog.model import (
 from omnigraph.engine.constraints.violations import RowPlace, describe_row
 from omnigraph.errors import ConstraintRule, Violation
 from omnigraph.records import record
+from omnigraph.values.names import enum_word
 
 
 def below(column: pa.Array | pa.ChunkedArray, bound: float) -> pa.Array | pa.ChunkedArray:
@@ -266,7 +267,7 @@ def _outside_enum(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) ->
     at, values = items.offenders(pc.invert(pc.is_in(items.values, value_set=known)))
     if not len(at):
         return
-    expected = ", ".join(prop.type.enum_values)
+    expected = ", ".join(map(enum_word, prop.type.enum_values))
 
     def message(value: str) -> str:
         return f"invalid enum value '{value}' for {type_name}.{prop.name} (expected: {expected})"

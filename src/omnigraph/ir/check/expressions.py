@@ -9,6 +9,7 @@ from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
 from omnigraph.lang.gq import ast
+from omnigraph.values.names import enum_word
 
 SIMPLE = (
     ast.StringLiteral,
@@ -301,7 +302,7 @@ def check_enum_literals(of: PropertyType, name: str, value: ast.Expression, scop
         return
     for item in value.items if isinstance(value, ast.ListLiteral | ast.ListExpression) else (value,):
         if isinstance(item, ast.StringLiteral) and item.value not in allowed:
-            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(allowed)}"
+            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(map(enum_word, allowed))}"
             raise scope.violation("T3", message, item.span, suggestion=did_you_mean(item.value, allowed))
 
 

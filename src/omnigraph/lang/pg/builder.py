@@ -161,15 +161,17 @@ class SchemaBuilder:
 
     def enum_type(self, children: list[Token]) -> TypeRef:
         """Build an enum type."""
-        keyword, *values, close = children
+        keyword, *written, close = children
+        values = tuple(_enum_value(token) for token in written)
         seen: set[str] = set()
         for value in values:
-            if value in seen:
-                what = f"enum has duplicate values: '{value}'"
-                _refuse("enum_duplicate", what, token_span(value), suggestion="remove the repeated value")
-            seen.add(value)
-        names = tuple(_ident(value) for value in values)
-        return TypeRef(scalar="enum", enum_values=names, span=_between(keyword, close))
+            if value.text in seen:
+                what = f"enum has duplicate values: '{value.text}'"
+                _refuse("enum_duplicate", what, value.span, suggestion="remove the repeated value")
+            if not value.text:
+                _refuse("enum_empty", "an enum value is empty", value.span, suggestion="make the property nullable")
+            seen.add(value.text)
+        return TypeRef(scalar="enum", enum_values=values, span=_between(keyword, close))
 
     def constraint(self, children: list[Any]) -> Constraint:
         """Build a body constraint."""
@@ -305,6 +307,11 @@ def _annotated_name(token: Token) -> Ident:
 
 def _ident(token: Token) -> Ident:
     return Ident(text=str(token), span=token_span(token))
+
+
+def _enum_value(token: Token) -> Ident:
+    text = unquote(token) if token.type == "STRING" else str(token)
+    return Ident(text=text, span=token_span(token))
 
 
 def _between(first: Token, last: Token) -> Span:
