@@ -246,6 +246,8 @@ def _edge(declaration: EdgeDecl, owner: ExpandedType, rules: Constraints) -> Edg
         key=rules.key,
         uniques=rules.uniques,
         indexes=rules.indexes,
+        ranges=rules.ranges,
+        checks=rules.checks,
         annotations=kept_annotations(declaration.annotations),
     )
 

@@ -128,8 +128,8 @@ _EDGE_PROPERTY_ANNOTATIONS = ("default", "description", "index", "rename_from", 
 _PROPERTY_ANNOTATIONS = (*_EDGE_PROPERTY_ANNOTATIONS, "embed", "key")
 # Words that mean something only with arguments, and in another place.
 _ELSEWHERE = {
-    "range": "@range(property, low..high) in the body of a node",
-    "check": '@check(property, "pattern") in the body of a node',
+    "range": "@range(property, low..high) in the body of the type",
+    "check": '@check(property, "pattern") in the body of the type',
     "card": "@card(min..max) right after the target of an edge",
 }
 _ENDS = frozenset({"src", "dst"})

@@ -222,6 +222,8 @@ class EdgeType:
     key: tuple[str, ...] | None = None
     uniques: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
     annotations: tuple[AnnotationValue, ...] = ()
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 

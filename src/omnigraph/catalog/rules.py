@@ -53,7 +53,6 @@ RULES: Mapping[str, str] = MappingProxyType(
         "key_vector": "a key column is not a vector",
         "key_blob": "a key column is not a blob",
         "edge_key_endpoints": "the @key of an edge names src and dst",
-        "edge_constraint": "@range and @check are for nodes",
         "unique_list": "a unique column is not a list",
         "unique_vector": "a unique column is not a vector",
         "unique_blob": "a unique column is not a blob",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from omnigraph.catalog.migration.resolve import AnyType
-from omnigraph.catalog.model import InterfaceType, NodeType
+from omnigraph.catalog.model import InterfaceType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
 
@@ -93,12 +93,11 @@ def declared_constraints(owner: AnyType) -> frozenset[DeclaredConstraint]:
         found.add(DeclaredConstraint(kind="Key", columns=tuple(sorted(owner.key))))
     found.update(DeclaredConstraint(kind="Unique", columns=tuple(sorted(columns))) for columns in owner.uniques)
     found.update(DeclaredConstraint(kind="Index", columns=tuple(sorted(columns))) for columns in owner.indexes)
-    if isinstance(owner, NodeType):
-        found.update(
-            DeclaredConstraint(kind="Range", columns=(rule.property,), low=rule.low, high=rule.high)
-            for rule in owner.ranges
-        )
-        found.update(
-            DeclaredConstraint(kind="Check", columns=(rule.property,), pattern=rule.pattern) for rule in owner.checks
-        )
+    found.update(
+        DeclaredConstraint(kind="Range", columns=(rule.property,), low=rule.low, high=rule.high)
+        for rule in owner.ranges
+    )
+    found.update(
+        DeclaredConstraint(kind="Check", columns=(rule.property,), pattern=rule.pattern) for rule in owner.checks
+    )
     return frozenset(found)

@@ -124,15 +124,13 @@ def _searches(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[Iterator[R
         if not prop.type.nullable:
             word = _SHAPE_WORDS.get(prop.type.scalar, "property")
             yield _required(owner.name, prop.name, word, rows.column(prop.name))
-    ranges = owner.ranges if isinstance(owner, NodeType) else ()
-    checks = owner.checks if isinstance(owner, NodeType) else ()
-    ranged = {rule.property for rule in ranges}
+    ranged = {rule.property for rule in owner.ranges}
     for prop in owner.properties:
         yield _items_missing(owner.name, prop, rows.column(prop.name))
         yield _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
-    for range_rule in ranges:
+    for range_rule in owner.ranges:
         yield _out_of_range(owner, range_rule, rows.column(range_rule.property))
-    for check_rule in checks:
+    for check_rule in owner.checks:
         yield _unmatched(owner, check_rule, rows.column(check_rule.property))
     for prop in owner.properties:
         yield _outside_enum(owner.name, prop, rows.column(prop.name))
