@@ -30,9 +30,11 @@ __all__ = [
     "QueryOptions",
     "Result",
     "Schema",
+    "SchemaProposal",
     "Snapshot",
     "TxnSettings",
     "__version__",
+    "infer_schema",
     "init",
     "open",
 ]
