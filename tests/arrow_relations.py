@@ -96,9 +96,6 @@ class ArrowRelation:
     def where_equal(self, left, right):
         return _spread([row for row in self._rows() if row[left] == row[right]], self._schema)
 
-    def where_present(self, names):
-        return _spread([row for row in self._rows() if all(row[name] is not None for name in names)], self._schema)
-
     def total(self, keys, factors, into):
         sums = {} if keys else {(): {into: 0}}
         for row in self._rows():

@@ -32,6 +32,7 @@ __all__ = [
     "Schema",
     "SchemaProposal",
     "Snapshot",
+    "Transaction",
     "TxnSettings",
     "__version__",
     "infer_schema",

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.open_graph import init_graph
+from omnigraph.operations.reads import QueryRequest
+from omnigraph.operations.writes import LoadRequest, MutateRequest
 from omnigraph.runtime import Runtime
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
@@ -132,6 +134,20 @@ def _mutate(session, inputs):
     session.mutate(MUTATION, actor=ACTOR)
 
 
+def _transact(session, inputs):
+    begun = session.begin_transaction(actor=ACTOR).transaction
+
+    def call(request):
+        return session.call_in_transaction(begun, request)
+
+    call(MutateRequest(text='query a() { insert Person { name: "dan", age: 3 } }'))
+    call(LoadRequest(sources=[str(inputs / "append.jsonl")]))
+    assert len(call(QueryRequest(text="query n() { match { $p: Person } return { $p.name } }"))) == 6
+    call(MutateRequest(text='query u() { update Team set { motto: "slower" } where name = "red" }'))
+    call(MutateRequest(text='query d() { delete Person where name = "bob" }'))
+    session.commit_transaction(begun)
+
+
 def _load(mode, *names, **options):
     def write(session, inputs):
         session.load([str(inputs / name) for name in names], mode, actor=ACTOR, **options)
@@ -156,6 +172,7 @@ SESSION_KINDS = {
         SessionKind(name="load_overwrite", tables=3, commits=3, batches=3, write=_load("overwrite", "overwrite.jsonl")),
         SessionKind(name="load_parquet", tables=2, commits=2, batches=2, write=_load("append", *PARQUET)),
         SessionKind(name="schema_apply", tables=4, commits=2, write=_apply(allow_data_loss=False)),
+        SessionKind(name="transaction", tables=4, commits=4, batches=3, write=_transact),
         SessionKind(name="schema_apply_hard", tables=4, commits=2, write=_apply(allow_data_loss=True)),
     )
 }

@@ -1,4 +1,4 @@
-"""Every object-store call of a merge and of a revert fails once in turn, until the operation passes untouched."""
+"""Every object-store call of a merge, a revert and a transaction fails once in turn, until it passes untouched."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.operations.writes import MutateRequest
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.checks import assert_sound
@@ -92,12 +93,36 @@ class Revert(Merge):
         return not super().is_done(session)
 
 
-OPERATIONS = {"merge": Merge(), "merge_into_branch": MergeIntoBranch(), "revert": Revert()}
+class Transaction(Merge):
+    """Several calls over two tables as one commit, run again because another commit came between them."""
+
+    def prepare(self, session):
+        pass
+
+    def run(self, session):
+        begun = session.begin_transaction().transaction
+        for text in (
+            'query a() { insert Person { name: "c" } }',
+            'query u() { update Person set { age: 2 } where name = "a" }',
+            'query k() { insert Knows { from: "c", to: "a" } }',
+        ):
+            session.call_in_transaction(begun, MutateRequest(text=text))
+        put(session, PERSON, {"b": {"name": "b", "age": 5}})
+        session.commit_transaction(begun)
+
+
+OPERATIONS = {
+    "merge": Merge(),
+    "merge_into_branch": MergeIntoBranch(),
+    "revert": Revert(),
+    "transaction": Transaction(),
+}
 PLAIN = [
     Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
     Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=29),
     Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
+    Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=13),
 ]
 
 
@@ -105,7 +130,7 @@ PLAIN = [
     "loop", [pytest.param(loop, id=loop.name) for loop in (every_loop(OPERATIONS) if IS_FULL else PLAIN)]
 )
 @pytest.mark.timeout(900)
-def test_no_failing_call_breaks_a_merge_or_makes_its_error_lie(loop, clean_s3_endpoint):
+def test_no_failing_call_breaks_an_operation_or_makes_its_error_lie(loop, clean_s3_endpoint):
     endpoint, operation = clean_s3_endpoint, OPERATIONS[loop.operation]
     for nth in range(1, _MOST_CALLS, loop.step):
         storage = Storage.open(endpoint.fresh_prefix(), endpoint.storage_options_without_retries)

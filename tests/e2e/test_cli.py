@@ -54,6 +54,20 @@ class TestUsage:
         )
 
     @pytest.mark.parametrize(
+        ("word", "advice"),
+        [
+            ("log", "use `commit list`"),
+            ("checkout", "commands name their branch with --branch; use `branch create` for a new one"),
+            ("add", "there is no working copy: load and mutate commit at once"),
+            ("push", "a graph has no remote copy: every command works on the storage that GRAPH or --store names"),
+        ],
+    )
+    def test_word_of_another_tool_gets_the_word_of_this_one(self, tmp_path: Path, word: str, advice: str):
+        found = omnigraph(word, cwd=tmp_path)
+        assert (found.code, found.out) == (2, "")
+        assert found.err.startswith(f"error: no such command '{word}'; {advice}\n")
+
+    @pytest.mark.parametrize(
         "arguments",
         [
             ["lint", "--schema"],

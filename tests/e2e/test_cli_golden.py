@@ -75,6 +75,12 @@ def test_no_output_shows_what_only_a_programmer_should_see():
     assert [(step.command, line) for step in STEPS for line in step.lines if any(word in line for word in words)] == []
 
 
+def test_times_in_json_are_text():
+    assert [
+        (step.command, line) for step in STEPS for line in step.lines if line.endswith(('": <time>', '": <time>,'))
+    ] == []
+
+
 def test_every_case_says_what_it_shows():
     assert [name for name, case in CASES.items() if not _is_told(case)] == []
 

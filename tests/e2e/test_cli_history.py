@@ -86,7 +86,9 @@ def test_conflicts_are_data_with_exit_code_3(graph: Path):
 def test_commits_are_listed_filtered_and_shown(graph: Path):
     commit = change(graph, 'update Person set { age: 2 } where name = "ann"')
     listed = run(graph, "commit", "list", "-n", "1")
-    assert listed.out == f"{commit} graph_branch=main graph_manifest_version=3 operation=mutate actor=zoe\n"
+    shown, published, rest = listed.out.split(" ", 2)
+    assert (shown, rest) == (commit, "graph_branch=main graph_manifest_version=3 operation=mutate actor=zoe\n")
+    assert document(graph, "commit", "show", commit)["published_at"] == published
     place = listed.err.removeprefix("more: --after ").strip()
     assert len(document(graph, "commit", "list", "--after", place)["commits"]) == 2
     assert [
@@ -128,11 +130,26 @@ def test_a_feed_goes_on_from_its_cursor(graph: Path):
 
 def test_a_baseline_is_written_whole_with_the_cursor_to_go_on_from(graph: Path):
     told = document(graph, "changes", "baseline", "--out", "base.jsonl")
+    assert set(told) == {"snapshot_commit_id", "resume_cursor"}
     records = [json.loads(line) for line in (graph / "base.jsonl").read_text().splitlines()]
-    assert records[-1] == {"baseline": told}
-    assert len(records) == 4
+    assert [next(iter(record)) for record in records] == ["edge", "type", "type"]
     assert document(graph, "changes", "poll", "--cursor", told["resume_cursor"])["caught_up"]
     assert run(graph, "changes", "baseline", "--out", "no/such/folder.jsonl").code != 0
+    # Entities only: the file can be loaded as it is, and nothing lies beside it.
+    assert document(graph, "load", "--data", "base.jsonl", "--mode", "overwrite")["total_entities"] == 3
+    assert [path.name for path in graph.glob("base.jsonl*")] == ["base.jsonl"]
+
+
+def test_a_baseline_that_fails_leaves_the_file_as_it_was_and_nothing_beside_it(graph: Path):
+    (graph / "folder").mkdir()
+    assert run(graph, "changes", "baseline", "--out", "folder").code == 2
+    (graph / "base.jsonl").write_text("kept\n")
+    for file in (graph / "g" / "nodes").glob("*/data/*"):
+        # Edges come first, so that half of the file is written when the nodes cannot be read.
+        file.unlink()
+    assert run(graph, "changes", "baseline", "--out", "base.jsonl").code not in {0, 2}
+    assert (graph / "base.jsonl").read_text() == "kept\n"
+    assert sorted(path.name for path in graph.iterdir() if path.name != "g") == ["base.jsonl", "folder"]
 
 
 def test_tags_reverts_blame_and_snapshots(graph: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def test_a_mutation_of_very_many_entities_asks_first(folder: Path):
         terminal.type("n\n")
         code, shown = terminal.end()
         assert (code, "code: query.affected" in shown) == (9, True)
+    (folder / "home").mkdir(exist_ok=True)
+    (folder / "d.gq").write_text(DELETE)
+    alias = {"store": str(folder / "g"), "file": str(folder / "d.gq"), "query": "d", "mutation": True}
+    (folder / "home" / "config.yaml").write_text(json.dumps({"aliases": {"clear": alias}}))
+    with open_terminal(folder, "alias", "clear") as terminal:
+        terminal.read_until("10,001 entities would change; continue? [y/N] ")
+        terminal.type("n\n")
+        assert terminal.end()[0] == 9
     assert omnigraph("query", "g", "-e", COUNT, "--format", "csv", cwd=folder).out == f"n\n{MANY}\n"
     with open_terminal(folder, "mutate", "g", "-e", DELETE) as terminal:
         terminal.read_until("continue? [y/N] ")

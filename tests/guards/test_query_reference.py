@@ -118,3 +118,55 @@ def test_every_kind_of_comment_has_an_example():
 def test_every_function_is_listed_with_an_example(name: str):
     page = (ROOT / "docs" / "user" / "functions.md").read_text(encoding="utf-8")
     assert re.search(rf"^\| `{name}\(.*\| `.*{name}\(", page, re.MULTILINE)
+
+
+# Words that only go with another one, or name a value, and cost nothing of their own.
+PARTS = {
+    *(
+        "absent",
+        "all",
+        "as",
+        "asc",
+        "desc",
+        "else",
+        "end",
+        "first",
+        "for",
+        "if",
+        "last",
+        "nulls",
+        "query",
+        "set",
+        "then",
+    ),
+    *("when", "where", "strict", "now", "date", "datetime", "true", "false", "null", "version"),
+}
+# Chapters about constructs; what the others tell costs nothing.
+CHAPTERS = ("Expressions", "Match", "Return", "Stages and unions", "Mutations")
+
+
+def _costs() -> dict[str, str]:
+    """What each section of the chapters about constructs says about costs, by its heading."""
+    page = re.sub(r"^```.*?^```$", "", REFERENCE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"^(##+) (.*)$", page, flags=re.MULTILINE)
+    found, chapter = {}, ""
+    for level, heading, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        chapter = heading if level == "##" else chapter
+        if chapter in CHAPTERS:
+            told = re.findall(r"\*\*Cost\.\*\*(.*?)(?=\n\n|\n\* |\Z)", text, flags=re.DOTALL)
+            found[heading] = "".join(told)
+    return found
+
+
+def test_every_section_about_a_construct_says_what_it_costs():
+    introductions = {"Expressions", "Match", "Stages and unions", "Mutations", "What happens to a key that exists"}
+    assert [heading for heading, cost in _costs().items() if not cost and heading not in introductions] == []
+
+
+def test_every_keyword_is_told_of_where_costs_are():
+    """A reader of a text can say what it costs: a keyword that is missing here is a construct without a cost."""
+    patterns = (terminal.pattern for terminal in open_tables("omnigraph.lang.gq").terminals)
+    words = {word for pattern in patterns for word in re.findall(r"^[a-z_]+[a-z0-9_]*(?=\(\?!\[)", pattern)}
+    assert len(words) > 40
+    told = {word for cost in _costs().values() for code in re.findall(r"`([^`]+)`", cost) for word in code.split()}
+    assert words - PARTS - told == set()

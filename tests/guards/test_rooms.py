@@ -117,8 +117,19 @@ def test_suppressed_findings_have_a_reason():
 
 
 def test_package_exports_what_it_lists():
-    nouns = {"Branch", "Commit", "Diff", "Graph", "Log", "OmnigraphError", "Result", "Schema", "Snapshot"}
-    nouns |= {"SchemaProposal"}
+    nouns = {
+        "Branch",
+        "Commit",
+        "Diff",
+        "Graph",
+        "Log",
+        "OmnigraphError",
+        "Result",
+        "Schema",
+        "SchemaProposal",
+        "Snapshot",
+        "Transaction",
+    }
     told = {"EmbeddingSettings", "ExportSettings", "LoadSettings", "MaintenanceSettings", "TxnSettings"}
     told |= {"PageLimits", "QueryOptions"}
     assert omnigraph.__all__ == sorted(nouns | told | {"__version__", "infer_schema", "init", "open"})

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from omnigraph.lang.gq import ast
-from tests.query_oracle.expressions import Scope, Typed, check, condition
+from tests.query_oracle.expressions import Scope, Typed, check, condition, name_of
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.schema import Kind
 from tests.query_oracle.values import (
@@ -65,10 +65,10 @@ def _argument(call: ast.Aggregate, scope: Scope) -> Typed:
         return Typed(kind=BOOL, value=lambda _row: True)
     bound = scope.bound(call.argument)
     if bound is not None and bound.form == "edge" and call.function == "count":
-        name = call.argument.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(call.argument)
         return Typed(kind=BOOL, value=lambda row: row[name])
     if bound is not None and bound.form == "node" and call.is_distinct and call.function == "count":
-        name = call.argument.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(call.argument)
         return Typed(kind=BOOL, value=lambda row: row[name])
     found = check(call.argument, scope)
     if found.kind.scalar in {"Blob", "Interval"}:

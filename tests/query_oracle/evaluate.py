@@ -11,14 +11,13 @@ from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.format_expressions import format_expression
 from omnigraph.lang.source import Ident
 from tests.query_oracle.aggregates import check_aggregate, holds_aggregate
-from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, output_kind, watched
+from tests.query_oracle.expressions import Bound, Scope, Special, Typed, check, condition, name_of, output_kind, watched
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.matching import check_clauses
-from tests.query_oracle.ranking import rank
+from tests.query_oracle.ranking import RANKINGS, Ranking, rank
 from tests.query_oracle.schema import Kind, Schema
 from tests.query_oracle.values import FLOAT, Graph, Request, Row, as_column, convert, frozen, sort_key, unify
 
-_RANKINGS = ast.Nearest | ast.Bm25 | ast.Rrf
 _LITERALS = (
     ast.StringLiteral
     | ast.IntegerLiteral
@@ -101,9 +100,12 @@ Part = ast.Stage | ast.ReadBody
 
 
 def _read(body: ast.ReadBody, request: Request) -> Answer:
-    if _is_ranked(body):
-        return _ranked(body, request)
-    output = _united(body, request) if body.unions else _returned(body, request)
+    try:
+        output = _united(body, request) if body.unions else _returned(body, request)
+    except Fault as fault:
+        # Nothing has to be looked at of which nothing is shown.
+        is_shown = body.limit is None or _amount(body.limit, request) > 0
+        raise Fault(fault.reason, str(fault), is_certain=fault.is_certain and is_shown) from fault
     is_open = body.limit is not None and not body.orderings and body.offset is None and not body.per
     limit = _amount(body.limit, request) if is_open else None
     try:
@@ -174,7 +176,7 @@ def _tie(scope: Scope, row: Row) -> list[Any]:
         else:
             values.append(sort_key(row[name]))
     values.extend(sort_key(row[f"#{name}"]) for name in sorted(scope.names))
-    return [row.get("@position", 0), entities, values]
+    return [row.get("@rank", 0), row.get("@position", 0), entities, values]
 
 
 def _with(stage: ast.Stage, scope: Scope, rows: list[Row]) -> tuple[Scope, list[Row]]:
@@ -192,7 +194,7 @@ def _with(stage: ast.Stage, scope: Scope, rows: list[Row]) -> tuple[Scope, list[
             takes.append(lambda line, name=name, index=index: (f"#{name}", line.values[index]))
         else:
             following.variables[name] = bound
-            source = item.expression.name  # type: ignore[union-attr] # a variable, as asked
+            source = name_of(item.expression)
             takes.append(lambda line, name=name, source=source: (name, line.seen["@first"][source]))
     if len(following.names) + len(following.variables) < len(stage.projections):
         raise Illegal("a name twice in a with")
@@ -217,7 +219,7 @@ class _Columns:
         self._projections = projections
         self._kinds = kinds
         self.names = {
-            item.alias.text if item.alias is not None else item.expression.name: kind  # type: ignore[union-attr] # a variable, as asked
+            item.alias.text if item.alias is not None else name_of(item.expression): kind
             for item, kind in zip(projections, kinds, strict=True)
             if item.alias is not None or isinstance(item.expression, ast.AliasRef)
         }
@@ -252,11 +254,13 @@ class _Columns:
 def _output(part: Part, scope: Scope, rows: list[Row]) -> Output:
     projections = tuple(_expanded(part, scope))
     parts = [*(item.expression for item in projections), part.having]
-    parts += [item.expression for item in part.orderings] if not getattr(part, "unions", ()) else []
-    if any(map(holds_aggregate, parts)):
-        output = _grouped(part, projections, scope, rows)
-    else:
-        output = _plain(part, projections, scope, rows)
+    ranking = _ranking(part)
+    parts += [item.expression for item in part.orderings] if not ranking and not getattr(part, "unions", ()) else []
+    is_grouped = any(map(holds_aggregate, parts))
+    if ranking is not None:
+        rows = _ranked_rows(part, ranking, scope, rows, is_grouped=is_grouped)
+        scope = _scored(ranking, scope)
+    output = (_grouped if is_grouped else _plain)(part, projections, scope, rows)
     if part.having is not None:
         having = watched(scope.request, lambda: condition(part.having, output.scope))
         output.lines = [line for line in output.lines if having.value(line.seen) is True]
@@ -284,13 +288,14 @@ def _plain(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, ro
     for row in rows:
         values = tuple(_value_or_fault(item, row) for item in found)
         lines.append(Line(values=values, seen={**row, **columns.seen(values), "@first": row}, tie=_tie(scope, row)))
-    shown = Scope(request=scope.request, variables=scope.variables, names={**scope.names, **columns.names})
+    shown = replace(scope, names={**scope.names, **columns.names})
     if part.is_distinct:
         _raise_fault(lines)
         kept = {_identity(projections, scope, line): line for line in reversed(lines)}
         lines = list(kept.values())
         for line in lines:
-            line.tie = [sort_key(value) for value in line.values]
+            rank_of_first = line.seen.get("@rank")
+            line.tie = [sort_key(value) for value in line.values] if rank_of_first is None else [rank_of_first]
             line.seen = {**columns.seen(line.values), "@first": line.seen["@first"]}
         shown = Scope(
             request=scope.request, names=columns.names, variables=scope.variables, special=_behind(columns, (), scope)
@@ -302,7 +307,7 @@ def _projected(part: Part, item: ast.Projection, scope: Scope) -> Typed:
     """A stage may hand on an edge, which has no value of its own."""
     bound = scope.bound(item.expression)
     if isinstance(part, ast.Stage) and bound is not None and bound.form == "edge":
-        name = item.expression.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(item.expression)
         return Typed(kind=Kind(scalar="String"), value=lambda row: None if row[name] is None else row[name][1])
     return check(item.expression, scope)
 
@@ -351,6 +356,8 @@ def _grouped(part: Part, projections: tuple[ast.Projection, ...], scope: Scope, 
             for item, value, one in zip(projections, values, is_key, strict=True)
             if one
         ]
+        if "@rank" in first:
+            tie = [min(row["@rank"] for row in members)]
         lines.append(Line(values=values, seen={**group, **every.seen(values)}, tie=tie))
     shown = replace(scope, names=every.names, special=_behind(every, known, scope))
     return Output(
@@ -372,7 +379,7 @@ def _key_place(item: ast.Projection, first: Row, value: Any, scope: Scope) -> An
 def _behind(columns: _Columns, known: tuple[ast.Projection, ...], scope: Scope) -> Special:
     """Return what an expression means behind a grouping: a key, an aggregate, or what a key that is an entity has."""
     whole = {_about(item.expression, scope) for item in known if isinstance(item.expression, ast.Variable)}
-    before = replace(scope, special=None)
+    before = scope
 
     def special(expression: ast.Expression) -> Typed | None:
         found = columns.column(expression)
@@ -414,7 +421,7 @@ def _about(expression: ast.Expression, scope: Scope) -> str | None:
 def _arranged(part: Part, output: Output) -> list[Line]:
     """Order the lines, and cut them."""
     lines = sorted(output.lines, key=lambda line: line.tie)
-    for ordering in reversed(part.orderings):
+    for ordering in reversed(part.orderings if _ranking(part) is None else ()):
         key = check(ordering.expression, output.scope)
         if key.kind.is_list or key.kind.scalar in {"Vector", "Path", "Blob"}:
             raise Illegal(f"an order by {key.kind}")
@@ -464,39 +471,43 @@ def _amount(amount: ast.Amount, request: Request) -> int:
     return found
 
 
-def _is_ranked(body: ast.ReadBody) -> bool:
-    first = body.orderings[0].expression if body.orderings else None
+def _ranking(part: Part) -> Ranking | None:
+    """Return the ranking that the first order key is or names; what unites reads is ordered by columns alone."""
+    if not part.orderings or getattr(part, "unions", ()):
+        return None
+    first: Any = part.orderings[0].expression
     if isinstance(first, ast.AliasRef):
-        named = [item.expression for item in body.projections if item.alias and item.alias.text == first.name]
+        named = [item.expression for item in part.projections if item.alias and item.alias.text == first.name]
         first = named[-1] if named else None
-    return isinstance(first, _RANKINGS)
+    return first if isinstance(first, RANKINGS) else None
 
 
-def _ranked(body: ast.ReadBody, request: Request) -> Answer:
-    """A ranking stands in a read of one stage; the first edition tells what it does there."""
-    if body.stages or body.unions or body.is_distinct or body.having is not None or body.per:
-        msg = "the oracle ranks the rows of one match"
-        raise NotImplementedError(msg)
-    scope = Scope(request=request)
-    rows = _matched(body.match, scope, [{}])
-    projections = tuple(_expanded(body, scope))
-    first: Any = body.orderings[0].expression
-    if isinstance(first, ast.AliasRef):
-        first = [item.expression for item in projections if item.alias and item.alias.text == first.name][-1]
-    limit = 0 if body.limit is None else _amount(body.limit, request)
-    found = rank(rows, first, scope, lambda row: _tie(scope, row), limit)
-    checked = [
-        None if isinstance(item.expression, _RANKINGS) else check(item.expression, scope) for item in projections
-    ]
-    lines = [tuple(one.value if item is None else item.value(one.row) for item in checked) for one in found]
-    offset = 0 if body.offset is None else _amount(body.offset, request)
-    return Answer(
-        columns=_names(projections),
-        kinds=tuple(FLOAT if item is None else output_kind(item.kind) for item in checked),
-        rows=tuple(lines[offset:]),
-        is_ordered=True,
-        limit=limit,
-    )
+def _ranked_rows(part: Part, ranking: Ranking, scope: Scope, rows: list[Row], *, is_grouped: bool) -> list[Row]:
+    """Return the rows with their places and scores; those without a rank stay where there are aggregates."""
+    if part.orderings[0].nulls is not None:
+        raise Illegal("nulls of a ranking")
+    if part.limit is None and not isinstance(ranking, ast.Bm25):
+        raise Illegal("a ranking without a limit")
+    counts_rows = not (is_grouped or part.is_distinct or part.having is not None or part.per or part.offset is not None)
+    limit = _amount(part.limit, scope.request) if part.limit is not None and counts_rows else None
+    found = rank(rows, ranking, scope, lambda row: _tie(scope, row), limit)
+    placed = [{**one.row, "@score": one.value, "@rank": place} for place, one in enumerate(found)]
+    if not is_grouped:
+        return placed
+    kept = {id(one.row) for one in found}
+    rest = sorted((row for row in rows if id(row) not in kept), key=lambda row: _tie(scope, row))
+    return placed + [{**row, "@score": None, "@rank": len(placed) + at} for at, row in enumerate(rest)]
+
+
+def _scored(ranking: Ranking, scope: Scope) -> Scope:
+    """Return a scope in which the ranking has a value."""
+
+    def special(expression: ast.Expression) -> Typed | None:
+        if expression == ranking:
+            return Typed(kind=FLOAT, value=lambda row: row["@score"])
+        return None if scope.special is None else scope.special(expression)
+
+    return replace(scope, special=special)
 
 
 def _names(projections: tuple[ast.Projection, ...]) -> tuple[str, ...]:

@@ -94,6 +94,12 @@ class Scope:
         return self.variables[expression.name]
 
 
+def name_of(expression: ast.Expression) -> str:
+    """Return the name of what is known to be a variable or an alias."""
+    assert isinstance(expression, ast.Variable | ast.AliasRef)
+    return expression.name
+
+
 def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR0912 - one case per form of expression
     """Return an expression with its type, refusing one that has none."""
     found = None if scope.special is None else scope.special(expression)
@@ -122,7 +128,7 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
         case ast.Negative():
             return _negative(expression, scope)
         case ast.ListExpression(items=items):
-            return _list([check(item, scope) for item in items])
+            return _list([check(item, scope) for item in items], scope)
         case ast.ListItem():
             return _list_item(expression, scope)
         case ast.Call():
@@ -135,7 +141,9 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
             raise Illegal(f"{expression.function} has no rows to look at here")
         case ast.AllProperties():
             raise Illegal(f"${expression.variable.name}.* is no value")
-        case ast.Nearest() | ast.Bm25() | ast.Rrf() | ast.TextSearch():
+        case ast.Nearest() | ast.Bm25() | ast.Rrf():
+            raise Illegal("a ranking has a value where it is the first order key")
+        case ast.TextSearch():
             msg = "the oracle does not search in expressions"
             raise NotImplementedError(msg)
         case _:
@@ -267,7 +275,7 @@ def _null_test(expression: ast.NullTest, scope: Scope) -> Typed:
     if bound is None:
         value = check(expression.operand, scope).value
     else:
-        name = expression.operand.name  # type: ignore[union-attr] # a variable, as asked
+        name = name_of(expression.operand)
 
         def value(row: Row) -> Any:
             return row[name]
@@ -303,8 +311,15 @@ def _strict(compute: Callable[..., Any], arguments: list[Typed]) -> Callable[[Ro
     return value
 
 
-def _list(items: list[Typed]) -> Typed:
+def _note_overflow(kinds: list[Kind], kind: Kind, scope: Scope) -> None:
+    """Note that an unsigned number among other integers may be too large for what they become together."""
+    if kind.scalar == "I64" and any(one.scalar == "U64" for one in kinds):
+        scope.request.is_faulty = True
+
+
+def _list(items: list[Typed], scope: Scope) -> Typed:
     kind = list_kind([item.kind for item in items])
+    _note_overflow([item.kind for item in items], kind, scope)
     if kind.scalar in {"Interval", "Vector", "Blob", "Path"}:
         raise Illegal(f"a list of {kind.scalar}")
     inner = item_kind(kind)
@@ -326,7 +341,9 @@ def _list_item(expression: ast.ListItem, scope: Scope) -> Typed:
 def _case(expression: ast.Case, scope: Scope) -> Typed:
     branches = [(condition(one.condition, scope), check(one.value, scope)) for one in expression.branches]
     last = _given(NULL, None) if expression.otherwise is None else check(expression.otherwise, scope)
-    kind = unify([*(found.kind for _, found in branches), last.kind])
+    kinds = [*(found.kind for _, found in branches), last.kind]
+    kind = unify(kinds)
+    _note_overflow(kinds, kind, scope)
 
     def value(row: Row) -> Any:
         chosen = next((found for test, found in branches if test.value(row) is True), last)
@@ -360,7 +377,7 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
     name, given = expression.function.text, expression.arguments
     match name:
         case "coalesce":
-            return _coalesce([check(argument, scope) for argument in given])
+            return _coalesce([check(argument, scope) for argument in given], scope)
         case "today" if not given:
             return _given(DATE, scope.request.now_ms // DAY_MS)
         case "id" | "type" | "version" if len(given) == 1:
@@ -370,7 +387,9 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
         case _ if name not in FUNCTIONS:
             raise Illegal(f"no function {name}")
     arguments = [check(argument, scope) for argument in given]
-    kind, compute = FUNCTIONS[name]([argument.kind for argument in arguments])
+    kinds = [argument.kind for argument in arguments]
+    kind, compute = FUNCTIONS[name](kinds)
+    _note_overflow(kinds, kind, scope)
     if name == "date_trunc":
         if not isinstance(given[0], ast.StringLiteral):
             raise Illegal("a unit that is no literal")
@@ -380,10 +399,12 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
     return Typed(kind=kind, value=_strict(compute, arguments))
 
 
-def _coalesce(arguments: list[Typed]) -> Typed:
+def _coalesce(arguments: list[Typed], scope: Scope) -> Typed:
     if not arguments:
         raise Illegal("coalesce of nothing")
-    kind = unify([argument.kind for argument in arguments])
+    kinds = [argument.kind for argument in arguments]
+    kind = unify(kinds)
+    _note_overflow(kinds, kind, scope)
 
     def value(row: Row) -> Any:
         found = (argument.value(row) for argument in arguments)
@@ -396,7 +417,7 @@ def _entity(function: str, argument: ast.Expression, scope: Scope) -> Typed:
     bound = scope.bound(argument)
     if bound is None or bound.form not in {"node", "edge"}:
         raise Illegal(f"{function} of no node or edge")
-    name: str = argument.name  # type: ignore[union-attr] # a variable, as asked
+    name = name_of(argument)
     versions = scope.request.graph.versions
     read: Callable[[Any], str] = {
         "id": lambda entity: entity[1],

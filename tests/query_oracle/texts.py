@@ -29,6 +29,7 @@ _FAMILY_KINDS = {
 _HANDED_ON = {**_FAMILY_KINDS, "int": Kind(scalar="I64")}
 _NULLS = ("", "", "", " nulls first", " nulls last")
 _WAYS = ("", " asc", " desc")
+_WORDS = ('"ab"', '"b ba"', '"é ab"', '""')
 
 
 def texts(schema: Schema) -> st.SearchStrategy[Read]:
@@ -340,6 +341,10 @@ class _Body:
                 aggregates.append(text)
         if word == "return" and not is_grouped:
             columns += self._unnamed(match, expressions)
+        ranking = self._ranking(match) if self._choices.chance(6) else None
+        if ranking is not None and self._choices.coin():
+            # Nothing is computed of it: the last digits of a distance are not the same everywhere.
+            columns.append(f"{ranking} as {self._alias('s')}")
         is_distinct = self._choices.chance(5)
         sortable = [name for name, kind in named.items() if not kind.is_list]
         keys = list(sortable)
@@ -350,7 +355,8 @@ class _Body:
         having = self._having(named) if self._choices.chance(7) else ""
         distinct = "distinct " if is_distinct else ""
         head = f"{word} {distinct}{{ {', '.join(columns)} }}{having}"
-        parts = [head, *self._tail(keys, sortable, is_last=word == "return")]
+        tail = self._tail(keys, sortable, is_last=word == "return", ranking=ranking)
+        parts = [head, *tail]
         return "\n    ".join(parts), named
 
     def _unnamed(self, match: _Match, expressions: Expressions) -> list[str]:
@@ -373,15 +379,38 @@ class _Body:
         writer = Expressions(self._choices, self._givens, sight)
         return f" having {writer.condition(1)}"
 
-    def _tail(self, keys: list[str], columns: list[str], *, is_last: bool) -> list[str]:
+    def _ranking(self, match: _Match) -> str | None:
+        found = {
+            (name, prop): kind
+            for name, type_name in sorted(match.nodes.items())
+            for prop, kind in self._schema.properties(type_name).items()
+            if kind.dimension is not None or (kind.scalar == "String" and not kind.is_list and not kind.enum_values)
+        }
+        if not found:
+            return None
+        chosen = self._choices.pick(sorted(found))
+        arms = [
+            self._arm(name, prop, found[name, prop])
+            for name, prop in (chosen, self._choices.pick([one for one in sorted(found) if one[0] == chosen[0]]))
+        ]
+        return arms[0] if self._choices.coin() else f"rrf({', '.join(arms)}{self._choices.pick(('', ', 1', ', 60'))})"
+
+    def _arm(self, variable: str, name: str, kind: Kind) -> str:
+        if kind.dimension is not None:
+            return f"nearest(${variable}.{name}, {self._givens.vector(kind.dimension)})"
+        return f"bm25(${variable}.{name}, {self._choices.pick(_WORDS)})"
+
+    def _tail(self, keys: list[str], columns: list[str], *, is_last: bool, ranking: str | None = None) -> list[str]:
         parts = []
-        if keys and self._choices.number(0, 2):
+        if ranking is not None:
+            parts.append(f"order {{ {ranking} }}")
+        elif keys and self._choices.number(0, 2):
             chosen = [self._choices.pick(keys) for _ in range(self._choices.number(1, 2))]
             shown = [f"{key}{self._choices.pick(_WAYS)}{self._choices.pick(_NULLS)}" for key in chosen]
             parts.append(f"order {{ {', '.join(shown)} }}")
         if self._choices.chance(4 if is_last else 6):
             parts.append(f"offset {self._amount((0, 0, 1, 2))}")
-        if self._choices.chance(3 if is_last else 5):
+        if ranking is not None or self._choices.chance(3 if is_last else 5):
             per = f" per {{ {self._choices.pick(columns)} }}" if columns and self._choices.chance(3) else ""
             parts.append(f"limit {self._amount((1, 2, 5, 9, 20, 0))}{per}")
         return parts

@@ -79,7 +79,7 @@ def test_frame_is_ordered_and_has_the_types_of_spark(sessions, spark):
     }"""
     shown = frame(sessions["graph", "none"], text, spark=spark)
     kinds = [field.dataType.simpleString() for field in shown.schema]
-    assert shown.columns == ["p.name", "since", "tags", "at"]
+    assert shown.columns == ["p_name", "since", "tags", "at"]
     assert kinds == ["string", "date", "array<string>", "timestamp"]
     rows = shown.collect()
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)

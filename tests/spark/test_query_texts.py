@@ -23,7 +23,7 @@ from tests.query_oracle import Fault, evaluate
 from tests.query_oracle.agreement import outcome_disagreement
 from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
-from tests.read_contract import READS, assert_same, corpus_session, outcome
+from tests.read_contract import NOT_ON_SPARK, READS, assert_same, corpus_session, outcome
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 # Each construct once; all of them run in process, and here in the long run.
@@ -96,7 +96,7 @@ def test_written_texts_and_naive_evaluator_agree(start, shelf, spark):
         params = {name: to_text(value, read.kinds[name]) for name, value in read.parameters.items()}
         found = outcome(partial(query, stored.session, read.text, params, spark=spark))
         if isinstance(found, SparkUnsupportedError):
-            assert found.details.value in {"path", "version"}
+            assert found.details.value in NOT_ON_SPARK
             continue
         problem = outcome_disagreement(_expected(read, stored), found)
         assert problem is None, f"seed {seed}\n{read.text}\nparameters {read.parameters}\n{problem}"

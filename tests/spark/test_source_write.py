@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
+from omnigraph.spark.load import load_frames
 from tests.session_graph import create_graph, open_session, read_graph
 
 SCHEMA = """
@@ -56,3 +59,16 @@ def test_a_write_that_breaks_a_rule_fails_with_our_code_and_changes_nothing(spar
         write(frame(spark, ("bob", 7)).withColumnRenamed("age", "agee"), graph)
     assert people(graph) == kept
     assert not list(graph.glob("__scratch/*/*"))
+
+
+def test_timestamps_finer_than_a_millisecond_are_refused_unless_they_are_to_be_cut(spark, tmp_path):
+    create_graph(tmp_path / "g", "node Event { code: String @key  at: DateTime? }", "")
+    fine = dt.datetime(2026, 1, 31, 10, 0, 0, 1234, dt.UTC)
+    events = spark.createDataFrame([("a", fine)], "code string, at timestamp")
+    with pytest.raises(Exception, match=r"'2026-01-31T10:00:00\.001234Z' is finer than a millisecond"):
+        write(events, tmp_path / "g", type="Event")
+    write(events, tmp_path / "g", type="Event", truncate="true")
+    with open_session(tmp_path / "g") as session:
+        load_frames(session, {"Event": events.replace("a", "b", "code")}, spark=spark, truncate=True)
+        found = read_graph(session)["node:Event"]
+        assert {code: row["at"] for code, row in found.items()} == dict.fromkeys("ab", "2026-01-31T10:00:00.001Z")

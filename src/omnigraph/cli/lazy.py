@@ -73,7 +73,12 @@ def split_leading(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class HelpfulGroup(TyperGroup):
-    """A group that shows its help when it is given no argument at all."""
+    """A group that shows its help when it is given no argument at all.
+
+    ``foreign`` are words of other tools, with what to write here instead.
+    """
+
+    foreign: ClassVar[Mapping[str, str]] = {}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Take the arguments of the group itself."""
@@ -83,6 +88,8 @@ class HelpfulGroup(TyperGroup):
         """Find the command that the arguments name, or say which one was probably meant."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
+            if name in self.foreign:
+                ctx.fail(f"no such command '{name}'; {self.foreign[name]}")
             near = difflib.get_close_matches(name, known, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"the commands are {', '.join(known)}"
             ctx.fail(f"no such command '{name}'; {advice}")

@@ -185,7 +185,48 @@ _LEGEND = (
 )
 
 
+# What people who know Git, SQL or earlier versions try first.
+_NO_WORKTREE = "there is no working copy: load and mutate commit at once"
+_NO_REMOTE = "a graph has no remote copy: every command works on the storage that GRAPH or --store names"
+_FOREIGN: Mapping[str, str] = {
+    "add": _NO_WORKTREE,
+    "stage": _NO_WORKTREE,
+    "stash": _NO_WORKTREE,
+    "reset": "use `revert` to undo a commit",
+    "restore": "use `revert` to undo a commit",
+    "undo": "use `revert` to undo a commit",
+    "checkout": "commands name their branch with --branch; use `branch create` for a new one",
+    "switch": "commands name their branch with --branch; use `branch create` for a new one",
+    "log": "use `commit list`",
+    "history": "use `commit list`",
+    "show": "use `commit show`, or `snapshot` for a state",
+    "merge": "use `branch merge`",
+    "rebase": "use `branch merge`",
+    "cherry-pick": "use `branch merge`, or `diff` and `mutate` for a part of it",
+    "push": _NO_REMOTE,
+    "pull": _NO_REMOTE,
+    "fetch": _NO_REMOTE,
+    "clone": "use `export`, then `init` and `load`, to copy a graph",
+    "gc": "use `cleanup`",
+    "fsck": "use `status`, and `repair` for what it finds",
+    "create": "use `init` for a graph, `branch create` for a branch",
+    "import": "use `load`",
+    "ingest": "use `load`",
+    "insert": "use `mutate`",
+    "update": "use `mutate`",
+    "delete": "use `mutate`, or `branch delete` for a branch",
+    "change": "use `mutate`",
+    "read": "use `query`",
+    "select": "use `query`",
+    "match": "use `query`",
+    "migrate": "use `schema apply`",
+    "vacuum": "use `cleanup`",
+    "check": "use `lint`",
+}
+
+
 class _Commands(LazyGroup):
+    foreign = _FOREIGN
     entries: ClassVar[Mapping[str, Entry]] = {
         name: Entry(app=f"omnigraph.cli.commands.{app}", summary=summary, capability=capability)
         for capability, commands in _COMMANDS.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from omnigraph.catalog import Catalog, assign_identities
 from omnigraph.engine.accepted import CatalogCache, accept_schema, table_of
@@ -19,12 +19,16 @@ from omnigraph.txn.settings import TxnSettings
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName
 
+if TYPE_CHECKING:
+    from omnigraph.engine.transaction import GraphTransaction
+
 
 def init_graph(
     storage: Storage,
     schema_text: str | bytes,
     *,
     actor: str | None = None,
+    message: str | None = None,
     settings: TxnSettings | None = None,
     runtime: Runtime | None = None,
     source_name: str = "<schema>",
@@ -47,6 +51,7 @@ def init_graph(
         schema=accept_schema(source.decode(), catalog),
         tables=[*map(table_of, catalog.nodes.values()), *map(table_of, catalog.edges.values())],
         actor=actor,
+        message=message,
         runtime=runtime,
         settings=settings,
     )
@@ -70,6 +75,8 @@ class OpenGraph:
         self.catalogs = CatalogCache()
         self.plans = PlanCache()
         self.reads = QueryRunner(store, runtime, self.catalogs, self.plans, self.embedder)
+        # The open transactions, by the names that their callers know them by.
+        self.transactions: dict[str, GraphTransaction] = {}
         self._auto_maintenance = AutoMaintenance(self._maintain, self.maintenance.auto_every, runtime.clock)
         store.stores.listeners.append(self._auto_maintenance.note)
 
@@ -110,6 +117,9 @@ class OpenGraph:
         """Refuse further calls, finish those under way and let go of everything; harmless when closed already."""
         self._auto_maintenance.close()
         self.calls.close()
+        for transaction in tuple(self.transactions.values()):
+            transaction.close()
+        self.transactions.clear()
         self.reads.close()
         self.embedder.close()
         self.store.close()

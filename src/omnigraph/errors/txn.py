@@ -93,6 +93,29 @@ class ExpectedVersionMismatchError(OmnigraphError):
     )
 
 
+class TransactionConflictError(OmnigraphError):
+    """Another writer changed rows that the transaction has shown to its caller before it was published."""
+
+    row = ErrorRow(
+        code="transaction.conflict",
+        kind=Kind.CONFLICT,
+        details=VersionMismatch,
+        retry=Retry.AFTER_REFRESH,
+        hint="run the whole transaction again on the current state; run_transaction does so",
+    )
+
+
+class TransactionEndedError(OmnigraphError):
+    """The transaction was committed, rolled back or has failed, and takes no further calls."""
+
+    row = ErrorRow(
+        code="transaction.ended",
+        kind=Kind.INVALID,
+        details=BadValue,
+        hint="begin another transaction",
+    )
+
+
 class WriteSweptError(OmnigraphError):
     """A cleanup ran during the write and may have removed files that the write refers to."""
 

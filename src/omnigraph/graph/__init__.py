@@ -16,6 +16,7 @@ from omnigraph.graph.graph import open as open  # noqa: A004 - what every librar
 from omnigraph.graph.infer import infer_schema as infer_schema
 from omnigraph.graph.schema import Schema as Schema
 from omnigraph.graph.state import Snapshot as Snapshot
+from omnigraph.graph.transaction import Transaction as Transaction
 from omnigraph.history.feed.tokens import PageLimits as PageLimits
 from omnigraph.txn.manifest.rows import Commit as Commit
 from omnigraph.txn.settings import TxnSettings as TxnSettings

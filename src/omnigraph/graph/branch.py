@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from omnigraph.engine.load.options import LoadMode, LoadProgress, LoadResult, LoadSettings
-from omnigraph.graph.diff import Log
-from omnigraph.graph.sources import SourceArgument, load_sources, moment_text, query_text, schema_text
+from omnigraph.graph.diff import Baseline, Log
+from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
+from omnigraph.graph.writing import WriteVerbs
 from omnigraph.operations.history import (
+    BaselineRequest,
     CommitChangesRequest,
     CreateTagRequest,
     DeleteBranchRequest,
@@ -22,26 +22,21 @@ from omnigraph.operations.history import (
     PreviewMergeRequest,
     RevertRequest,
 )
-from omnigraph.operations.maintenance import OptimizeRequest, RepairRequest, StatusRequest
+from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
-from omnigraph.operations.request import Attachments
-from omnigraph.operations.writes import ApplySchemaRequest, LoadRequest, MutateBatchRequest, MutateRequest
 from omnigraph.txn.manifest.rows import Commit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
-    from omnigraph.engine.mutate import MutationResult
-    from omnigraph.engine.schema import SchemaApplyResult
     from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
-    from omnigraph.txn.transaction import OnConflict
 
 
-class BranchVerbs(State):
+class BranchVerbs(WriteVerbs):
     """Everything that is about one branch; a graph is its branch ``main`` too."""
 
     def at(self, ref: str | datetime | Commit | State) -> Snapshot:
@@ -142,14 +137,50 @@ class BranchVerbs(State):
         )
         return self._backend.execute(request)
 
-    def commit_changes(self, commit: str | Commit, *, page_token: str | None = None) -> CommitChanges:
+    def baseline(self, *, kinds: Iterable[str] = (), types: Iterable[str] = (), ops: Iterable[str] = ()) -> Baseline:
+        """Return every entity of the newest state, and the cursor with which :meth:`changes` goes on from it.
+
+        Args:
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: what the feed that goes on will show: only ``insert``, ``update`` or ``delete``.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            UsageError: a kind or an operation is none.
+        """
+        return Baseline(self._backend.execute(BaselineRequest(branch=self._branch, kinds=kinds, types=types, ops=ops)))
+
+    def commit_changes(
+        self,
+        commit: str | Commit,
+        *,
+        page_token: str | None = None,
+        kinds: Iterable[str] = (),
+        types: Iterable[str] = (),
+        ops: Iterable[str] = (),
+        limits: PageLimits | None = None,
+    ) -> CommitChanges:
         """Return what one commit changed relative to its first parent, one page of it.
+
+        Args:
+            commit: the commit.
+            page_token: ``next_page_token`` of the page before, with the same filters.
+            kinds: only ``node`` or ``edge``.
+            types: only types of these names.
+            ops: only ``insert``, ``update`` or ``delete``.
+            limits: how much a page carries.
 
         Raises:
             CommitMissingError, CommitHasNoParentError: there is no such commit, or it is the first of all.
             ChangeFeedGapError, ChangeSchemaBoundaryError: it cannot be told row by row.
+            ChangeCursorError: the token does not belong to this commit and filter.
+            TypeMissingError, UsageError: there is no such type, kind or operation.
         """
-        return self._backend.execute(CommitChangesRequest(commit_id=reference_of(commit), page_token=page_token))
+        request = CommitChangesRequest(
+            commit_id=reference_of(commit), page_token=page_token, kinds=kinds, types=types, ops=ops, limits=limits
+        )
+        return self._backend.execute(request)
 
     def create_tag(
         self,
@@ -243,181 +274,6 @@ class BranchVerbs(State):
         )
         return self._backend.execute(request)
 
-    def mutate(
-        self,
-        text: str | bytes | Path,
-        params: Any = None,
-        name: str | None = None,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        expected_head: str | Commit | None = None,
-        on_conflict: OnConflict = "rerun",
-        max_affected: int | None = None,
-    ) -> MutationResult:
-        """Run a mutation and publish it as one commit.
-
-        If another writer changes rows that it was decided on before it is published, it is run again on the newer
-        state as if it had been sent then; counts and ``now()`` are those of the run that was published.
-
-        Args:
-            text: a whole ``.gq`` source, or a :class:`~pathlib.Path` to one.
-            params: values by parameter name.
-            name: the declaration to run; None if the source holds exactly one.
-            actor: who asks for it.
-            message: what the commit says.
-            expected_head: the commit that the branch must be at, such as ``commit_id`` of a result.
-            on_conflict: ``refuse`` raises a conflict instead of running it again.
-            max_affected: how many entities it may insert, update and delete; with more it changes nothing.
-
-        Raises:
-            QuerySyntaxError, QueryNotFoundError, QueryTypeError, QueryMeaningError: the text is not such a mutation.
-            WrongQueryKindError: it is a read.
-            QueryParameterError: a parameter is missing or does not fit.
-            ConstraintViolationError: the graph would break a rule of its schema.
-            PreconditionFailedError: the branch is not at ``expected_head``.
-            ExpectedVersionMismatchError, SchemaMovedError: another writer changed what it was decided on, and
-                ``on_conflict`` is ``refuse``.
-            ClaimBusyError: other writers kept changing what it was decided on.
-            AffectedLimitError: it would change more than ``max_affected`` entities.
-            ReadOnlyError: the graph is open for reading only.
-        """
-        source = query_text(text)
-        request = MutateRequest(
-            text=source.text,
-            params=params,
-            name=name,
-            branch=self._branch,
-            actor=actor,
-            message=message,
-            expected_head=expected_commit(expected_head),
-            on_conflict=on_conflict,
-            max_affected=max_affected,
-            source_name=source.name,
-        )
-        return self._backend.execute(request)
-
-    def mutate_batch(
-        self,
-        text: str | bytes | Path,
-        rows: Sequence[Any],
-        name: str | None = None,
-        *,
-        actor: str | None = None,
-        message: str | None = None,
-        expected_head: str | Commit | None = None,
-        on_conflict: OnConflict = "rerun",
-        max_affected: int | None = None,
-    ) -> MutationResult:
-        """Run a mutation once per row of parameters and publish all of it as one commit, or nothing.
-
-        Raises:
-            QueryParameterError: a parameter is missing or does not fit; says in which row, counted from 1.
-            OmnigraphError: whatever :meth:`mutate` does.
-        """
-        source = query_text(text)
-        request = MutateBatchRequest(
-            text=source.text,
-            rows=rows,
-            name=name,
-            branch=self._branch,
-            actor=actor,
-            message=message,
-            expected_head=expected_commit(expected_head),
-            on_conflict=on_conflict,
-            max_affected=max_affected,
-            source_name=source.name,
-        )
-        return self._backend.execute(request)
-
-    def load(
-        self,
-        sources: SourceArgument | Sequence[SourceArgument],
-        mode: LoadMode = "append",
-        *,
-        patch: bool = False,
-        actor: str | None = None,
-        message: str | None = None,
-        expected_head: str | Commit | None = None,
-        on_conflict: OnConflict = "rerun",
-        errors_to: str | Path | None = None,
-        progress: Callable[[LoadProgress], None] | None = None,
-        settings: LoadSettings | None = None,
-    ) -> LoadResult:
-        """Read every row of files and publish all of them as one commit, or nothing.
-
-        Args:
-            sources: a file, folder, glob or ``s3://`` address of JSONL, CSV or Parquet, or several of them.
-            mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
-            patch: with ``merge``, change only the properties that are given.
-            actor: who asks for it.
-            message: what the commit says.
-            expected_head: the commit that the branch must be at.
-            on_conflict: ``refuse`` raises a conflict when another writer changed rows that it replaces or completes,
-                instead of making the load again on the newer state.
-            errors_to: a file that gets every bad row.
-            progress: told how far it is.
-            settings: what it may use of the machine.
-
-        Raises:
-            BadRowsError: rows cannot be read or do not fit their type.
-            ConstraintViolationError: the graph would break a rule of its schema.
-            KeyExistsError: an id exists already, or stands twice in the input.
-            FileMissingError, FileAccessError: a source is not there, or cannot be read.
-            TypeMissingError: the schema has no type for a source.
-            PreconditionFailedError: the branch is not at ``expected_head``.
-            ReadOnlyError: the graph is open for reading only.
-        """
-        request = LoadRequest(
-            sources=load_sources(sources),
-            mode=mode,
-            patch=patch,
-            branch=self._branch,
-            actor=actor,
-            message=message,
-            expected_head=expected_commit(expected_head),
-            on_conflict=on_conflict,
-            errors_to=errors_to,
-            settings=settings,
-        )
-        return self._backend.execute(request, Attachments(progress=progress))
-
-    def apply_schema(
-        self,
-        schema: str | bytes | Path,
-        *,
-        allow_data_loss: bool = False,
-        actor: str | None = None,
-        message: str | None = None,
-        expected_head: str | Commit | None = None,
-    ) -> SchemaApplyResult:
-        """Bring the branch to another schema, its rows included, as one commit.
-
-        Args:
-            schema: the text, or the path of a ``.pg`` file.
-            allow_data_loss: reclaim what is dropped at once.
-            actor: who asks for it.
-            message: what the commit says.
-            expected_head: the commit that the branch must be at.
-
-        Raises:
-            SchemaSyntaxError, SchemaCheckError, SchemaPlanError: the text is no schema that the branch can come to.
-            ConstraintViolationError: a row breaks a rule that was to be added.
-            ExpectedVersionMismatchError, SchemaMovedError: somebody else changed what it was decided on.
-            PreconditionFailedError: the branch is not at ``expected_head``.
-        """
-        source = schema_text(schema)
-        request = ApplySchemaRequest(
-            text=source.text,
-            branch=self._branch,
-            allow_data_loss=allow_data_loss,
-            actor=actor,
-            message=message,
-            expected_head=expected_commit(expected_head),
-            source_name=source.name,
-        )
-        return self._backend.execute(request)
-
     def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
     ) -> OptimizeResult:
@@ -429,6 +285,18 @@ class BranchVerbs(State):
         """
         return self._backend.execute(OptimizeRequest(branch=self._branch, types=types, actor=actor, message=message))
 
+    def build_indexes(
+        self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None
+    ) -> OptimizeResult:
+        """Build or extend the indexes that the schema declares, as one commit; :meth:`optimize` compacts, too.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        request = BuildIndexesRequest(branch=self._branch, types=types, actor=actor, message=message)
+        return self._backend.execute(request)
+
     def status(self, *, storage: bool = False) -> GraphStatus:
         """Say how the graph fares: rows, fragments, indexes, writes under way, and what to do about it.
 
@@ -437,20 +305,23 @@ class BranchVerbs(State):
         """
         return self._backend.execute(StatusRequest(branch=self._branch, storage=storage))
 
-    def repair(self, *, confirm: bool = False, force: bool = False, discard: bool = False) -> RepairResult:
+    def repair(
+        self, *, confirm: bool = False, force: bool = False, discard: bool = False, message: str | None = None
+    ) -> RepairResult:
         """Show what something other than omnigraph has done to the tables of the branch, and settle it if asked to.
 
         Args:
             confirm: adopt compactions, which change no row; otherwise only look.
             force: adopt every other change too.
             discard: undo every change instead.
+            message: what the commit says.
 
         Raises:
             UsageError: ``force`` or ``discard`` without ``confirm``, or both.
             ClaimBusyError: a write is under way, or waits to be recovered.
             ReadOnlyError: the graph is open for reading only.
         """
-        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard)
+        request = RepairRequest(branch=self._branch, confirm=confirm, force=force, discard=discard, message=message)
         return self._backend.execute(request)
 
 

@@ -1,4 +1,4 @@
-"""``Diff`` and ``Log``: what is different between two states, and the commits of a branch."""
+"""``Diff``, ``Log`` and ``Baseline``: differences, commits of a branch, and where a feed starts."""
 
 from __future__ import annotations
 
@@ -154,3 +154,49 @@ class Log(Sequence[Commit]):
     def _repr_html_(self) -> str:
         columns = ("commit", "published", "operation", "actor", "message", "types")
         return html_rows(repr(self)[1:-1], columns, (commit.columns() for commit in self))
+
+
+class Baseline:
+    """Every entity of one state, and where a feed goes on behind it.
+
+    Iterating gives the entities, once: edges first, types by name, then by id. The cursor is known when all of them
+    were given, so that whoever stores it has the whole state.
+    """
+
+    def __init__(self, records: Iterator[dict[str, Any]]) -> None:
+        self._records = records
+        self._end: dict[str, str] | None = None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for one in self._records:
+            if "baseline" in one:
+                self._end = one["baseline"]
+                return
+            yield one
+
+    def __repr__(self) -> str:
+        return "<Baseline: not read to its end>" if self._end is None else f"<Baseline of commit {self.commit_id}>"
+
+    @property
+    def commit_id(self) -> str:
+        """The commit of the state.
+
+        Raises:
+            UsageError: some entities were not read yet.
+        """
+        return self._whole()["snapshot_commit_id"]
+
+    @property
+    def cursor(self) -> str:
+        """What a feed with the same filters goes on from; raises what :attr:`commit_id` does."""
+        return self._whole()["resume_cursor"]
+
+    def _whole(self) -> dict[str, str]:
+        if self._end is None:
+            details = BadValue(what="baseline", value="not read to its end", expected="all entities read")
+            raise UsageError(
+                "the cursor of a baseline is known when all of its entities were read",
+                details=details,
+                hint="iterate over the baseline first",
+            )
+        return self._end

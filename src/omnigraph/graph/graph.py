@@ -153,6 +153,7 @@ def init(
     *,
     storage_options: Mapping[str, str] | None = None,
     actor: str | None = None,
+    message: str | None = None,
     settings: TxnSettings | None = None,
     group_commit: bool = False,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
@@ -165,6 +166,7 @@ def init(
         schema: the text, or the path of a ``.pg`` file.
         storage_options: how to reach the storage; kept in memory and never shown.
         actor: who asks for it.
+        message: what its first commit says.
         settings: how durable writes are and how long they wait for others.
         group_commit: publish writes of several threads together.
         embedding: what embeds texts; the environment tells when None.
@@ -179,7 +181,7 @@ def init(
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     source = schema_text(schema)
     storage = Storage.open(uri, storage_options)
-    init_graph(storage, source.text, actor=actor, settings=settings, source_name=source.name)
+    init_graph(storage, source.text, actor=actor, message=message, settings=settings, source_name=source.name)
     return open(
         uri,
         storage_options=storage_options,

@@ -17,13 +17,15 @@ from omnigraph.engine.results.table import html_problem, html_rows
 from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.graph.diff import Diff
 from omnigraph.graph.schema import Schema
-from omnigraph.graph.sources import moment_text, query_text
+from omnigraph.graph.sources import moment_text, query_text, schema_text
 from omnigraph.operations.history import BlameRequest, DiffRequest
 from omnigraph.operations.reads import (
     ExplainRequest,
     ExportRequest,
     ExportStreamRequest,
+    PlanSchemaRequest,
     QueryRequest,
+    ReadEntityRequest,
     ReadNetworkRequest,
     ReadStateRequest,
 )
@@ -32,8 +34,10 @@ from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_instance
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export.options import ExportProgress
     from omnigraph.engine.export.stream import ByteSink
+    from omnigraph.engine.results.entity import Entity
     from omnigraph.history.feed.blame import EntityHistory
     from omnigraph.txn.snapshot import GraphSnapshot as PinnedState
 
@@ -87,10 +91,45 @@ class State:
             name=name,
             branch=self._branch,
             at=self._at,
-            options=_data_of(options),
+            options=data_of(options),
             source_name=source.name,
         )
-        return self._backend.execute(request, _attached(options))
+        return self._backend.execute(request, attachments_of(options))
+
+    def entity(self, type_name: str, entity_id: str) -> Entity | None:
+        """Return one node or edge by its id; None when there is none.
+
+        Args:
+            type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
+            entity_id: its id; that of an entity with a key follows from the key.
+
+        Raises:
+            TypeMissingError: there is no such type.
+            UsageError: a node type and an edge type have that name.
+        """
+        request = ReadEntityRequest(type_name=type_name, entity_id=entity_id, branch=self._branch, at=self._at)
+        return self._backend.execute(request)
+
+    def plan_schema(self, schema: str | bytes | Path, *, allow_data_loss: bool = False) -> MigrationPlan:
+        """Return the steps that bring this state to another schema, refused ones included; nothing is written.
+
+        Args:
+            schema: the text, or the path of a ``.pg`` file.
+            allow_data_loss: plan to reclaim what is dropped at once.
+
+        Raises:
+            SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
+            FileMissingError, FileAccessError: the file is not there, or cannot be read.
+        """
+        source = schema_text(schema)
+        request = PlanSchemaRequest(
+            text=source.text,
+            branch=self._branch,
+            at=self._at,
+            allow_data_loss=allow_data_loss,
+            source_name=source.name,
+        )
+        return self._backend.execute(request)
 
     def explain(
         self,
@@ -113,10 +152,10 @@ class State:
             run=run,
             branch=self._branch,
             at=self._at,
-            options=_data_of(options),
+            options=data_of(options),
             source_name=source.name,
         )
-        return self._backend.execute(request, _attached(options))
+        return self._backend.execute(request, attachments_of(options))
 
     def export(
         self,
@@ -276,10 +315,12 @@ def expected_commit(argument: str | Commit | None) -> str | None:
     return None if argument is None else reference_of(argument)
 
 
-def _data_of(options: QueryOptions | None) -> QueryOptions | None:
+def data_of(options: QueryOptions | None) -> QueryOptions | None:
+    """Return what of the options can be part of a request."""
     check_instance("options", options, QueryOptions)
     return options if options is None or options.cancel is None else replace(options, cancel=None)
 
 
-def _attached(options: QueryOptions | None) -> Attachments:
+def attachments_of(options: QueryOptions | None) -> Attachments:
+    """Return what of the options accompanies a request."""
     return NOTHING if options is None or options.cancel is None else Attachments(cancel=options.cancel)

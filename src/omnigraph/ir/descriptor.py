@@ -31,7 +31,7 @@ from omnigraph.ir.check.tree import (
     CheckedUpdateMatched,
     Operand,
 )
-from omnigraph.ir.lower.query import incident_edges
+from omnigraph.ir.lower.query import concrete_types, incident_edges
 from omnigraph.ir.model import EntityKind
 from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
@@ -161,7 +161,7 @@ def _clause_uses(clauses: Iterable[CheckedClause]) -> Iterator[TypeUse]:
     for clause in clauses:
         match clause:
             case CheckedBinding():
-                names = clause.types or (clause.node.name,)
+                names = (clause.node.name,) if clause.interface is None else clause.types
                 yield from (TypeUse(is_edge=False, type_name=name) for name in names)
                 for condition in clause.conditions:
                     yield from _operand_uses(condition)
@@ -193,14 +193,26 @@ def _describe_mutation(checked: CheckedMutation) -> OperationDescriptor:
             reads.update(_ends(statement.target))
         elif isinstance(statement, CheckedMatchStatement):
             reads.update(_clause_uses(statement.clauses))
+        for operand in _asked(statement):
+            reads.update(_operand_uses(operand))
+    for projection in checked.projections:
+        reads.update(_operand_uses(projection.operand))
     columns = tuple(_describe_column(projection) for projection in checked.projections)
     return OperationDescriptor(result=columns, reads=_sorted(reads), writes=_sorted(writes))
+
+
+def _asked(statement: CheckedStatement) -> Iterator[Operand]:
+    """Yield the expressions of a statement that may hold blocks."""
+    if isinstance(statement, CheckedInsert | CheckedUpdate | CheckedUpdateMatched):
+        yield from (assignment.value for assignment in statement.assignments)
+    if isinstance(statement, CheckedUpdate | CheckedDelete) and isinstance(statement.predicate, Operand):
+        yield statement.predicate
 
 
 def _written(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]:
     match statement:
         case CheckedInsert() | CheckedUpdate() | CheckedUpdateMatched():
-            yield _use(statement.target)
+            yield from map(_use, concrete_types(statement.target, catalog))
         case CheckedDelete(target=target):
             yield from _removed(target, catalog)
         case CheckedDeleteMatched(targets=targets):
@@ -213,10 +225,11 @@ def _written(statement: CheckedStatement, catalog: Catalog) -> Iterator[TypeUse]
 
 
 def _removed(target: NodeType | EdgeType, catalog: Catalog) -> Iterator[TypeUse]:
-    yield _use(target)
-    if isinstance(target, NodeType):
-        for name in incident_edges(target, catalog):
-            yield TypeUse(is_edge=True, type_name=name)
+    for concrete in concrete_types(target, catalog):
+        yield _use(concrete)
+        if isinstance(concrete, NodeType):
+            for name in incident_edges(concrete, catalog):
+                yield TypeUse(is_edge=True, type_name=name)
 
 
 def _use(of: NodeType | EdgeType) -> TypeUse:

@@ -276,7 +276,7 @@ def _is_distinct_anyway(text: ast.Stage | ast.ReadBody, stage: CheckedStage) -> 
     others = [
         item for item in text.match if isinstance(item, ast.Traversal | ast.PathClause | ast.Each | ast.OptionalBlock)
     ]
-    if others or len(bindings) != len(stage.variables) or any(item.types for item in bindings):
+    if others or len(bindings) != len(stage.variables) or any(item.interface for item in bindings):
         return False
     shown = [item.expression for item in text.projections]
     return bool(bindings) and all(_is_shown(binding, shown) for binding in bindings)

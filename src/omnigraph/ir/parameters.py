@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from functools import partial
 from itertools import repeat
 from numbers import Integral, Real
@@ -25,13 +26,13 @@ from typing import Any, Literal, Self, TypeAlias
 import msgspec
 
 from omnigraph.catalog.model import INTEGERS, PropertyType, Scalar
-from omnigraph.errors import ParameterProblem, QueryParameterError, ValueFormatError
+from omnigraph.errors import BadValue, ParameterProblem, QueryParameterError, ValueFormatError
 from omnigraph.ir.descriptor import Kind, kind_fields
 from omnigraph.ir.types import INTEGER_RANGES, item_type, resolve_type, round_to_f32
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.records import record
-from omnigraph.values.temporal import parse_date, parse_datetime
+from omnigraph.values.temporal import PRECISION, check_precision, parse_date, parse_datetime
 
 _DECIMAL = re.compile(r"-?[0-9]+")
 _MAX_DIGITS = 64
@@ -39,6 +40,7 @@ _JAVASCRIPT_MAX = (1 << 53) - 1
 _BASE64 = "base64:"
 _EPOCH = date(1970, 1, 1)
 _EPOCH_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
+_CUT = "cut it to milliseconds before it is sent"
 
 
 class Unfit(Exception):  # noqa: N818 - a signal inside this room; the caller knows the name to report
@@ -89,13 +91,23 @@ def decode_host(value: Any, of: PropertyType) -> Any:
             raise Unfit(f"expected a number, found {describe_value(value)}")
         return _finite(value, of)
     if of.scalar is Scalar.DATETIME and isinstance(value, datetime):
-        instant = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        return (instant - _EPOCH_INSTANT) // timedelta(milliseconds=1)
+        return _instant(value)
     if of.scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
         return (value - _EPOCH).days
     if of.scalar is Scalar.BLOB and isinstance(value, bytes | bytearray | memoryview):
         return _BASE64 + base64.b64encode(value).decode()
     return _plain(value, of)
+
+
+def _instant(value: datetime) -> int:
+    aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    micros = (aware - _EPOCH_INSTANT) // timedelta(microseconds=1)
+    # A timestamp of pandas is a datetime that has nanoseconds beside its microseconds.
+    nanos = micros * 1000 + getattr(value, "nanosecond", 0)
+    try:
+        return check_precision(Fraction(nanos, 1_000_000))
+    except ValueFormatError as problem:
+        raise Unfit(problem.message, hint=_CUT) from problem
 
 
 def describe_value(value: Any) -> str:
@@ -136,7 +148,8 @@ def _plain(value: Any, of: PropertyType) -> Any:
         if of.scalar is Scalar.BLOB and value.startswith(_BASE64):
             base64.b64decode(value[len(_BASE64) :], validate=True)
     except ValueFormatError as problem:
-        raise Unfit(problem.message) from problem
+        is_fine = isinstance(problem.details, BadValue) and problem.details.what == PRECISION
+        raise Unfit(problem.message, hint=_CUT if is_fine else None) from problem
     except UnicodeEncodeError:
         raise Unfit("the text is not valid Unicode") from None
     except (binascii.Error, ValueError):

@@ -37,6 +37,20 @@ class OptimizeRequest(Request["OptimizeResult"]):
     policy: CompactionPolicy | None = None
 
 
+@operation("build_indexes", Action.ADMIN, writes=True)
+@record
+class BuildIndexesRequest(Request["OptimizeResult"]):
+    """Build or extend the indexes that the schema declares, as one commit; fragments stay as they are.
+
+    The fields are those of :class:`OptimizeRequest`.
+    """
+
+    branch: str = MAIN
+    types: Sequence[str] | None = None
+    actor: str | None = None
+    message: str | None = None
+
+
 @operation("cleanup", Action.ADMIN, writes=True)
 @record
 class CleanupRequest(Request["CleanupResult"]):
@@ -77,9 +91,11 @@ class RepairRequest(Request["RepairResult"]):
         confirm: adopt compactions, which change no row; otherwise only look.
         force: adopt every other change too.
         discard: undo every change instead.
+        message: what the commit says.
     """
 
     branch: str = MAIN
     confirm: bool = False
     force: bool = False
     discard: bool = False
+    message: str | None = None

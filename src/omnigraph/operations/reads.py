@@ -12,10 +12,12 @@ from omnigraph.records import record
 from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export import ExportFormat, ExportResult, ExportSettings
     from omnigraph.engine.query.explain import Explanation
     from omnigraph.engine.query.options import QueryOptions
     from omnigraph.engine.results import Result
+    from omnigraph.engine.results.entity import Entity
     from omnigraph.engine.results.network import Network
     from omnigraph.ir import ParamsForm
     from omnigraph.store.location import Storage
@@ -97,6 +99,37 @@ class ReadNetworkRequest(Request["Network"]):
     limit: int
     branch: str = MAIN
     at: str | None = None
+
+
+@operation("read_entity", Action.READ)
+@record
+class ReadEntityRequest(Request["Entity | None"]):
+    """Read one node or edge by its id; ``type_name`` is ``Person``, ``node:Person`` or ``edge:Knows``."""
+
+    type_name: str
+    entity_id: str
+    branch: str = MAIN
+    at: str | None = None
+
+
+@operation("plan_schema", Action.READ)
+@record
+class PlanSchemaRequest(Request["MigrationPlan"]):
+    """Show the steps that bring a state to another schema, refused ones included; nothing is written.
+
+    Args:
+        text: the schema.
+        branch: where to read.
+        at: a reference to an earlier state; the newest of the branch when None.
+        allow_data_loss: plan to reclaim what is dropped at once.
+        source_name: what errors call the source.
+    """
+
+    text: str | bytes
+    branch: str = MAIN
+    at: str | None = None
+    allow_data_loss: bool = False
+    source_name: str = "<schema>"
 
 
 @operation("export", Action.EXPORT)

@@ -33,7 +33,7 @@ _NESTED = {
     "CompactionPolicy": "omnigraph.store.staging.compaction",
     "PageLimits": "omnigraph.history.feed.tokens",
 }
-_RECORD, _BASE64 = "$record", "$base64"
+_RECORD, _BASE64, _REQUEST = "$record", "$base64", "$request"
 
 
 class Action(StrEnum):
@@ -83,7 +83,7 @@ def operation(name: str, action: Action, *, writes: bool = False) -> Callable[[t
 
 def all_operations() -> Mapping[str, type[Request[Any]]]:
     """Return the request of every operation by the operation's name."""
-    for group in ("reads", "writes", "history", "maintenance"):
+    for group in ("reads", "writes", "transactions", "history", "maintenance"):
         import_module(f"omnigraph.operations.{group}")
     return MappingProxyType(_declared)
 
@@ -175,6 +175,8 @@ def _to_json(value: Any) -> Any:
     for kind, encode in _ENCODERS:
         if isinstance(value, kind):
             return encode(value)
+    if isinstance(value, Request):
+        return {_REQUEST: request_to_json(value)}
     if is_dataclass(value) and type(value).__name__ in _NESTED:
         return {_RECORD: type(value).__name__, **_fields_to_json(value)}
     if hasattr(value, "tolist"):
@@ -206,6 +208,8 @@ def _from_json(value: Any) -> Any:
         return value
     if _BASE64 in value:
         return base64.b64decode(value[_BASE64])
+    if _REQUEST in value:
+        return request_from_json(value[_REQUEST])
     name = value.get(_RECORD)
     if name in _NESTED:
         rest = {key: item for key, item in value.items() if key != _RECORD}

@@ -83,6 +83,7 @@ class LoadRequest(Request["LoadResult"]):
         sources: files, folders, globs or ``s3://`` addresses of JSONL, CSV or Parquet.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` empties types first.
         patch: with ``merge``, change only the properties that are given.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         branch: where to write.
         actor: who asks for it.
         message: what the commit says.
@@ -97,6 +98,7 @@ class LoadRequest(Request["LoadResult"]):
     sources: Sequence[Source | str]
     mode: LoadMode = "append"
     patch: bool = False
+    truncate: bool = False
     branch: str = MAIN
     actor: str | None = None
     message: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
+from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields, is_dataclass
 from inspect import Signature, signature
 from operator import attrgetter
 from reprlib import recursive_repr
@@ -29,12 +29,19 @@ def record(cls: type[C]) -> type[C]:
     made: Any = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
     every = fields(made)
     for name, method in _methods(every).items():
-        if name not in own or (name == "__hash__" and own[name] is None):
+        is_given = name in own or (name == "__repr__" and _shows_itself(cls))
+        if not is_given or (name == "__hash__" and own.get(name) is None):
             setattr(made, name, method)
     if "__init__" not in own:
         made.__init__ = _first_init(made, every)
         made.__signature__ = _LateSignature()
     return cast("type[C]", made)
+
+
+def _shows_itself(cls: type) -> bool:
+    """Whether a class that is no record of its own says how its values are shown."""
+    base = next(base for base in cls.__mro__ if "__repr__" in base.__dict__)
+    return base is not object and not is_dataclass(base)
 
 
 def _methods(every: tuple[Field[Any], ...]) -> dict[str, Callable[..., Any]]:

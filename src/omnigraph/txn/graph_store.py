@@ -81,7 +81,12 @@ def wire_stores(storage: Storage, runtime: Runtime, settings: TxnSettings) -> Gr
 
 
 def create_graph(
-    stores: GraphStores, schema: AcceptedSchema, tables: Sequence[TableRegister], actor: str | None
+    stores: GraphStores,
+    schema: AcceptedSchema,
+    tables: Sequence[TableRegister],
+    *,
+    actor: str | None,
+    message: str | None = None,
 ) -> None:
     """Create the tables at places that only this call knows, then the manifest.
 
@@ -104,7 +109,7 @@ def create_graph(
         operation="init",
         branch=MAIN_INCARNATION.name,
         merged_parent=None,
-        message=None,
+        message=message,
         published_at_ms=runtime.clock.now_ms(),
         touched=tuple(sorted(table.table_key for table in tables)),
     )
@@ -168,6 +173,7 @@ class GraphStore:
         schema: AcceptedSchema,
         tables: Sequence[TableRegister] = (),
         actor: str | None = None,
+        message: str | None = None,
         runtime: Runtime | None = None,
         settings: TxnSettings | None = None,
     ) -> None:
@@ -181,7 +187,13 @@ class GraphStore:
         """
         stores = wire_stores(storage, runtime or Runtime.system(), settings or TxnSettings())
         try:
-            create_graph(stores, schema, tables, checked_text("actor", actor))
+            create_graph(
+                stores,
+                schema,
+                tables,
+                actor=checked_text("actor", actor),
+                message=checked_text("message", message),
+            )
         finally:
             stores.close()
 

@@ -87,7 +87,7 @@ def parse_ref(text: str) -> Ref:
         return TagRef(TagName.parse(trimmed.removeprefix("tag:")))
     if "@" in trimmed:
         branch, _, moment = trimmed.partition("@")
-        return TimeRef(BranchName.parse(branch), parse_datetime(moment), moment)
+        return TimeRef(BranchName.parse(branch), parse_datetime(moment, truncate=True), moment)
     if "~" in trimmed:
         match = _ANCESTOR.fullmatch(trimmed)
         if match is None:

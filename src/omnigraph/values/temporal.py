@@ -6,7 +6,9 @@ calendar is computed here.
 
 from __future__ import annotations
 
+import math
 import re
+from fractions import Fraction
 
 from omnigraph.errors import BadValue, ValueFormatError
 
@@ -21,6 +23,7 @@ _ZONE = r" *(?:[Zz]|(?P<sign>[+-])(?P<zone_hour>[0-9]{2})(?::?(?P<zone_minute>[0
 _DASHED = re.compile(_DATE)
 _COMPACT = re.compile(r"(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})")
 _TIMESTAMP = re.compile(f"{_DATE}[Tt ]{_TIME}(?:{_ZONE})?")
+_FINER = re.compile(r"\.[0-9]{3}[0-9]*[1-9]")
 
 
 def parse_date(text: str) -> int:
@@ -53,14 +56,20 @@ def check_date_range(days: int) -> int:
     return days
 
 
-def parse_datetime(text: str) -> int:
+def parse_datetime(text: str, *, truncate: bool = False) -> int:
     """Return the milliseconds since the epoch that ``text`` names; text without a zone is UTC.
 
-    Raises:
-        ValueFormatError: not an instant in any accepted form.
+    Args:
+        text: an instant.
+        truncate: cut digits finer than a millisecond; otherwise only zeros may stand there.
 
-    >>> parse_datetime("1970-01-01T01:00:00.0019+01:00"), parse_datetime("1970-01-02")
+    Raises:
+        ValueFormatError: not an instant in any accepted form, or finer than a millisecond.
+
+    >>> parse_datetime("1970-01-01T01:00:00.0010+01:00"), parse_datetime("1970-01-02")
     (1, 86400000)
+    >>> parse_datetime("1970-01-01T00:00:00.0019Z", truncate=True)
+    1
     """
     instant = _timestamp(text)
     if instant is None:
@@ -68,7 +77,36 @@ def parse_datetime(text: str) -> int:
         instant = None if days is None else days * MS_PER_DAY
     if instant is None:
         raise _malformed("DateTime", text, "YYYY-MM-DDTHH:MM:SSZ")
+    if not truncate and _FINER.search(text) is not None:
+        raise finer_than_kept(text)
     return instant
+
+
+PRECISION = "precision"
+"""What the details of an error call a value that is finer than its column keeps."""
+
+
+def check_precision(instant_ms: Fraction, *, truncate: bool = False) -> int:
+    """Return an instant in whole milliseconds.
+
+    Raises:
+        ValueFormatError: it is finer, and ``truncate`` does not allow to cut it.
+
+    >>> check_precision(Fraction(-1, 1000), truncate=True)
+    -1
+    """
+    kept = math.floor(instant_ms)
+    if not truncate and kept != instant_ms:
+        nanos = int((instant_ms - kept) * 1_000_000)
+        finer = f"{nanos:06d}".rstrip("0")
+        raise finer_than_kept(f"{format_datetime(kept)[:-1]}{finer}Z")
+    return kept
+
+
+def finer_than_kept(text: str) -> ValueFormatError:
+    """Return the error for an instant that cannot be kept without loss."""
+    details = BadValue(what=PRECISION, value=text, expected="at most three decimals of a second")
+    return ValueFormatError(f"{text!r} is finer than a millisecond, which DateTime keeps", details=details)
 
 
 def format_date(days: int) -> str:

@@ -19,7 +19,7 @@ WRITES = ("--store", "--as", "--profile")
 NOTHING = ()
 
 MATRIX = {
-    "init": READS,
+    "init": WRITES,
     "load": WRITES,
     "export": READS,
     "query": READS,
@@ -125,3 +125,13 @@ def test_flags_before_the_command_are_those_of_the_command(tmp_path, capsys):
 def test_flags_before_the_command_are_refused_by_commands_that_do_not_take_them():
     with pytest.raises(UsageError, match="`branch list` is a graph command; --as names who writes"):
         main._invoke(["--as", "zoe", "branch", "list", "--store", "g"])
+
+
+# What changes something and makes no commit that could keep a message.
+WITHOUT_COMMIT = ("branch create", "branch delete", "tag delete", "cleanup")
+
+
+def test_every_command_that_makes_a_commit_takes_a_message():
+    takes = {name for name, command in COMMANDS.items() if any("-m" in item.opts for item in command.params)}
+    writes = {name for name, flags in MATRIX.items() if flags == WRITES} | {"optimize", "repair", "alias"}
+    assert takes == writes - set(WITHOUT_COMMIT)

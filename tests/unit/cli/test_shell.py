@@ -20,9 +20,11 @@ from omnigraph.errors import (
     OmnigraphError,
     QueryTypeError,
     TagMissingError,
+    TransactionConflictError,
     UsageError,
 )
-from omnigraph.operations.history import CreateBranchRequest
+from omnigraph.operations.history import CreateBranchRequest, LogRequest
+from omnigraph.operations.writes import MutateRequest
 
 SCHEMA = "node Person {\n  name: String @key\n  age: I32?\n}\nedge Knows: Person -> Person\n"
 SEED = '{"type": "Person", "data": {"name": "Ada", "age": 36}}\n'
@@ -62,6 +64,46 @@ def test_an_earlier_state_is_read_and_not_written(session: ShellSession):
         session.run('insert Person { name: "Bob" }')
     session.run(":as-of now")
     assert told(session, ":as-of") == "reading main\n"
+
+
+def test_a_transaction_collects_statements(session: ShellSession, capsys: pytest.CaptureFixture[str]):
+    session.run(":branch draft")
+    session.run(":begin two people")
+    assert session.place == "draft in a transaction"
+    session.run('insert Person { name: "Bob" }')
+    session.run('update Person set { age: 5 } where name = "Bob"')
+    assert capsys.readouterr().out == "pending on draft via statement: 1 node, 0 edges\nactor_id: zoe\n" * 2
+    assert told(session, NAMES).splitlines()[0] == "2 rows from branch draft via statement"
+    for refused in (":begin", ":branch main", ":as-of main~1"):
+        with pytest.raises(UsageError, match="a transaction is open"):
+            session.run(refused)
+    with pytest.raises(QueryTypeError):
+        session.run('insert Persn { name: "Cid" }')
+    assert told(session, ":explain " + NAMES).startswith("read")
+    commit = told(session, ":commit")
+    head = session.backend.execute(LogRequest(branch="draft", limit=1)).commits[0]
+    assert commit == f"committed 2 statements to draft: commit {head.id}\n"
+    assert (head.message, head.actor, head.operation) == ("two people", "zoe", "transaction")
+    for command in (":commit", ":rollback"):
+        with pytest.raises(UsageError, match="no transaction is open"):
+            session.run(command)
+    session.run(":begin")
+    session.run('delete Person where name = "Bob"')
+    assert told(session, ":rollback") == "rolled back; branch draft is as it was\n"
+    session.run(":begin")
+    assert told(session, ":commit") == "committed 0 statements to draft: nothing to change\n"
+    session.finish()
+    session.run(":begin")
+    session.run('delete Person where name = "Bob"')
+    # What was shown here must still be so: another writer makes it a conflict.
+    session.backend.execute(MutateRequest(text='query q() { insert Person { name: "Eve" } }', branch="draft"))
+    with pytest.raises(TransactionConflictError):
+        session.run(":commit")
+    assert session.place == "draft"
+    session.run(":begin")
+    with pytest.raises(UsageError, match="the shell ended inside a transaction"):
+        session.finish()
+    assert len(session.backend.execute(LogRequest(branch="draft")).commits) == 4
 
 
 def test_parameters_are_set_used_shown_and_removed(session: ShellSession):

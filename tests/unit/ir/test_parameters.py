@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from omnigraph.errors import QueryParameterError
@@ -35,7 +36,7 @@ def bind(written: str, value: Any) -> Any:
         ("Date", date(1970, 1, 2), 1),
         ("Date", "1970-01-02", 1),
         ("DateTime", datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1000),
-        ("DateTime", datetime(1970, 1, 1, 1, 0, 0, 1999, tzinfo=timezone(timedelta(hours=1))), 1),
+        ("DateTime", datetime(1970, 1, 1, 1, 0, 0, 1000, tzinfo=timezone(timedelta(hours=1))), 1),
         ("DateTime", datetime(1970, 1, 2), 86_400_000),  # noqa: DTZ001 - a naive instant counts as UTC
         ("Blob", b"hi", "base64:aGk="),
         ("Blob", "s3://bucket/key", "s3://bucket/key"),
@@ -47,6 +48,19 @@ def bind(written: str, value: Any) -> Any:
 def test_host_values_are_taken(written: str, value: Any, bound: Any) -> None:
     assert bind(written, value) == bound
     assert type(bind(written, value)) is type(bound)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (datetime(2026, 1, 31, 10, 0, 0, 1999, tzinfo=UTC), "2026-01-31T10:00:00.001999Z"),
+        (pd.Timestamp("2026-01-31T10:00:00.001000001Z"), "2026-01-31T10:00:00.001000001Z"),
+    ],
+)
+def test_instants_finer_than_a_millisecond_are_refused(value: Any, shown: str) -> None:
+    with pytest.raises(QueryParameterError, match=f"'{shown}' is finer than a millisecond") as caught:
+        bind("DateTime", value)
+    assert caught.value.hint == "cut it to milliseconds before it is sent"
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.auditor import Auditor, audit
-from tests.txn_graph import PERSON, TEAM, history, init_graph, insert, node_rows, open_graph, read_ids
+from tests.txn_graph import PERSON, TEAM, authority_of, history, init_graph, insert, node_rows, open_graph, read_ids
 
+from omnigraph.errors import ExpectedVersionMismatchError
 from omnigraph.runtime import ManualClock, Runtime, SystemRandomness
 from omnigraph.runtime.failpoints import on_nth
 from omnigraph.store import control as control_module
 from omnigraph.store.control import ControlObjects
+from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.settings import TxnSettings
 
 IMPATIENT = TxnSettings(durability="relaxed", grace_s=0.0)
@@ -146,3 +148,26 @@ def test_a_commit_is_durable_without_the_record_that_a_slower_twin_removed(stora
         insert(graph, PERSON, node_rows(["there"]))
     assert audit(storage.root, present={PERSON: ["there"]}) == []
     assert Auditor(storage.root).audit_rows() == []
+
+
+def test_a_write_that_was_decided_before_an_undo_is_not_refused_for_it(storage):
+    """The undo brings back the rows that were published, so that nothing which was decided on them has changed."""
+    runtime = Runtime.system({})
+
+    def fence():
+        with open_graph(storage, settings=IMPATIENT) as other:
+            insert(other, TEAM, node_rows(["fences"]))
+
+    with open_graph(storage) as graph, open_graph(storage, runtime=runtime) as late:
+        # After an undisturbed commit a writer does not look again before it touches tables.
+        insert(late, PERSON, node_rows(["first"]))
+        decided, fenced = (authority_of(one).begin(WriteKind.MUTATE) for one in (graph, late))
+        for txn in (decided, fenced):
+            txn.upsert(PERSON, node_rows(["first"], value=9))
+        fenced.upsert(TEAM, node_rows(["late"]))
+        runtime.failpoints.enable("txn.claim.after_put", on_nth(1, fence))
+        with pytest.raises(ExpectedVersionMismatchError):
+            authority_of(late).commit(fenced)
+        assert (history(graph)[0].operation, history(graph)[0].touched) == ("recovery", (PERSON,))
+        assert authority_of(graph).commit(decided).commit is not None
+    assert audit(storage.root, present={PERSON: ["first"], TEAM: ["fences"]}) == []

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from fractions import Fraction
 
 import pytest
 
 from omnigraph.errors import ValueFormatError
-from omnigraph.values.temporal import check_date_range, format_date, format_datetime, parse_date, parse_datetime
+from omnigraph.values.temporal import (
+    check_date_range,
+    check_precision,
+    format_date,
+    format_datetime,
+    parse_date,
+    parse_datetime,
+)
 
 
 def test_dates_agree_with_the_calendar_of_the_standard_library() -> None:
@@ -48,7 +56,7 @@ def test_forms_of_a_date(text: str, days: int) -> None:
         ("1970-01-01T00:00:00z", 0),
         ("1970-01-01 00:00:00", 0),
         ("1970-01-01T000001", 1000),
-        ("1970-01-01T00:00:00.9999Z", 999),
+        ("1970-01-01T00:00:00.9990Z", 999),
         ("1970-01-01T00:00:00.5 +00", 500),
         ("1970-01-01T01:00:00+0100", 0),
         ("1969-12-31T23:00:00-01:00", 0),
@@ -109,3 +117,16 @@ def test_a_date_column_ends_at_32_bits() -> None:
 def test_instants_are_written_with_three_decimals() -> None:
     assert format_datetime(-1) == "1969-12-31T23:59:59.999Z"
     assert format_datetime(parse_datetime("2026-01-31T10:00:00+01:00")) == "2026-01-31T09:00:00.000Z"
+
+
+@pytest.mark.parametrize("text", ["1970-01-01T00:00:00.0001Z", "1970-01-01 01:00:00.9999 +01:00"])
+def test_instant_finer_than_a_millisecond_is_cut_only_on_request(text: str) -> None:
+    with pytest.raises(ValueFormatError, match="is finer than a millisecond"):
+        parse_datetime(text)
+    assert parse_datetime(text, truncate=True) in {0, 999}
+
+
+def test_fraction_of_a_millisecond_is_shown_with_all_of_its_digits() -> None:
+    assert check_precision(Fraction(2000, 1000)) == 2
+    with pytest.raises(ValueFormatError, match=r"'1969-12-31T23:59:59\.999999999Z' is finer"):
+        check_precision(Fraction(-1, 1_000_000))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 from omnigraph.catalog import Catalog
@@ -19,9 +19,17 @@ from omnigraph.errors import DiagnosticError, OmnigraphError
 from omnigraph.operations.history import ListBranchesRequest
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.reads import ExplainRequest, QueryRequest, ReadStateRequest, ResolveRefRequest
+from omnigraph.operations.request import Request
+from omnigraph.operations.transactions import (
+    BeginTransactionRequest,
+    CallInTransactionRequest,
+    CommitTransactionRequest,
+    RollbackTransactionRequest,
+)
 from omnigraph.operations.writes import MutateRequest
 from omnigraph.records import record
 from omnigraph.values import MAIN, BranchName
+from omnigraph.values.counts import counted
 
 _NEWEST = "now"
 
@@ -37,19 +45,28 @@ class ShellCommand:
 
 @dataclass
 class ShellSession:
-    """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead."""
+    """The state of a shell. Statements read and write ``branch``; with ``as_of`` they read that state instead.
+
+    ``actor`` and ``message`` are what the commits of its mutations say. In a ``transaction`` statements read and write
+    its private state; ``calls`` counts those whose results were shown.
+    """
 
     backend: LocalBackend
     branch: str = MAIN
     as_of: str | None = None
     actor: str | None = None
+    message: str | None = None
     params: dict[str, Any] = field(default_factory=dict)
     out: TextIO = field(default_factory=lambda: sys.stdout)
     is_over: bool = False
+    transaction: str | None = None
+    calls: int = 0
 
     @property
     def place(self) -> str:
         """What is read, as the prompt shows it."""
+        if self.transaction is not None:
+            return f"{self.branch} in a transaction"
         return self.branch if self.as_of is None else f"{self.branch} as of {self.as_of}"
 
     def catalog(self) -> Catalog:
@@ -86,7 +103,7 @@ class ShellSession:
     def _execute(self, statement: Statement) -> None:
         declared = statement.declaration()
         if not declared.is_mutation:
-            write_result(self.backend.execute(self._query(statement)), ResultFormat.TABLE, self.out)
+            write_result(self._execute_call(self._query(statement)), ResultFormat.TABLE, self.out)
             return
         if self.as_of is not None:
             raise usage_error(
@@ -101,9 +118,22 @@ class ShellSession:
             params_form="strict",
             branch=self.branch,
             actor=self.actor,
+            message=self.message,
             source_name=SOURCE,
         )
-        show_mutation(execute_asking(self.backend, request), as_json=False)
+        done = execute_asking(self._execute_call, request)
+        show_mutation(done, as_json=False, is_pending=self.transaction is not None)
+
+    def _execute_call(self, request: QueryRequest | MutateRequest) -> Any:
+        """Execute a statement, in the transaction if one is open, which knows branch and actor."""
+        if self.transaction is None:
+            call: Request[Any] = request
+            return self.backend.execute(call)
+        bare = replace(request, branch=MAIN)
+        call = replace(bare, actor=None, message=None) if isinstance(bare, MutateRequest) else bare
+        done = self.backend.execute(CallInTransactionRequest(transaction=self.transaction, call=call))
+        self.calls += 1
+        return done
 
     def _query(self, statement: Statement) -> QueryRequest:
         return QueryRequest(
@@ -139,6 +169,7 @@ class ShellSession:
             names = sorted(str(status.name) for status in self.backend.execute(ListBranchesRequest()))
             self._show([f"{'*' if name == self.branch else ' '} {name}" for name in names])
             return
+        self._refuse_open("another branch")
         name = str(BranchName.parse(rest))
         # A branch that does not exist is refused now, not by the next statement.
         self.backend.execute(ReadStateRequest(branch=name))
@@ -149,6 +180,7 @@ class ShellSession:
         if not rest:
             self._show([f"reading {self.place}"])
             return
+        self._refuse_open("another state")
         if rest == _NEWEST:
             self.as_of = None
             return
@@ -203,6 +235,60 @@ class ShellSession:
             ]
         )
 
+    def begin(self, rest: str) -> None:
+        """Begin a transaction; what is given is the message of its commit."""
+        self._refuse_open("another transaction")
+        if self.as_of is not None:
+            raise usage_error(
+                f"the state as of {self.as_of} can only be read", value=self.as_of, expected="the newest state"
+            )
+        request = BeginTransactionRequest(branch=self.branch, actor=self.actor, message=rest or self.message)
+        self.transaction, self.calls = self.backend.execute(request).transaction, 0
+
+    def commit(self, rest: str) -> None:
+        """Publish the transaction as one commit."""
+        del rest
+        request = CommitTransactionRequest(transaction=self._open_transaction(), seen=self.calls)
+        self.transaction = None
+        done = self.backend.execute(request)
+        made = "nothing to change" if done.commit is None else f"commit {done.commit.id}"
+        self._show([f"committed {counted(len(done.calls), 'statement')} to {done.branch}: {made}"])
+
+    def rollback(self, rest: str) -> None:
+        """Forget the transaction."""
+        del rest
+        request = RollbackTransactionRequest(transaction=self._open_transaction())
+        self.transaction = None
+        self.backend.execute(request)
+        self._show([f"rolled back; branch {self.branch} is as it was"])
+
+    def finish(self) -> None:
+        """End the conversation.
+
+        Raises:
+            UsageError: a transaction is open, and nothing of it is kept.
+        """
+        if self.transaction is not None:
+            self.rollback("")
+            raise usage_error(
+                "the shell ended inside a transaction, and nothing of it was kept",
+                expected=":commit or :rollback",
+                hint=":commit publishes a transaction",
+            )
+
+    def _open_transaction(self) -> str:
+        if self.transaction is None:
+            raise usage_error("no transaction is open", expected=":begin before it", hint=":begin opens one")
+        return self.transaction
+
+    def _refuse_open(self, what: str) -> None:
+        if self.transaction is not None:
+            raise usage_error(
+                f"a transaction is open; {what} has to wait for its end",
+                expected=":commit or :rollback",
+                hint=":commit publishes the transaction, :rollback forgets it",
+            )
+
     def leave(self, rest: str) -> None:
         """End the conversation."""
         del rest
@@ -220,6 +306,11 @@ COMMANDS: Mapping[str, ShellCommand] = {
     "param": ShellCommand(
         takes="[NAME=VALUE]", about="set a parameter; NAME alone removes it", run=ShellSession.set_param
     ),
+    "begin": ShellCommand(
+        takes="[MESSAGE]", about="collect statements as one commit, until :commit", run=ShellSession.begin
+    ),
+    "commit": ShellCommand(takes="", about="publish what was collected", run=ShellSession.commit),
+    "rollback": ShellCommand(takes="", about="forget what was collected", run=ShellSession.rollback),
     "schema": ShellCommand(takes="", about="show the schema", run=ShellSession.show_schema),
     "help": ShellCommand(takes="", about="show this", run=ShellSession.show_help),
     "quit": ShellCommand(takes="", about="leave the shell; Ctrl-D does so too", run=ShellSession.leave),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from omnigraph.catalog import Catalog
@@ -13,6 +13,8 @@ from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import check_callable, check_choice, check_flag, check_instance, check_whole, checked_names
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _MAX_THREADS = 1024
 
@@ -88,7 +90,7 @@ class ExportedType:
 
 
 @record
-class ExportResult:
+class ExportResult(Printable):
     """What an export wrote. ``target`` is None for a stream; types are in the order of their rows."""
 
     target: str | None
@@ -98,6 +100,13 @@ class ExportResult:
     types: tuple[ExportedType, ...]
     elapsed_s: float
     cost: Cost
+
+    def lines(self) -> Iterator[str]:
+        """Yield how much was exported, and which state it was."""
+        to = "" if self.target is None else f" to {self.target}"
+        rows = counted(self.rows, "entity", "entities")
+        yield f"exported {rows} across {counted(len(self.types), 'type')}{to} as {self.format}"
+        yield f"commit {self.commit_id} of branch {self.branch}"
 
     @property
     def rows(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -59,6 +60,13 @@ class SchemaProposal:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        nodes, edges = len(self.catalog.nodes), len(self.catalog.edges)
+        return f"<SchemaProposal: {counted(nodes, 'node type')}, {counted(edges, 'edge type')}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
 
     def to_json(self) -> dict[str, Any]:
         """Return the text and what it was made of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -20,7 +20,7 @@ from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import RowProblem
 from omnigraph.engine.rows.columns import default_scalar
 from omnigraph.engine.rows.decoder import required_problem
-from omnigraph.engine.view import GraphChange, GraphView, TypeChange
+from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import KeyExistsError, Violation
 from omnigraph.records import record
 from omnigraph.store.tables.tail import are_all_different
@@ -103,12 +103,15 @@ class LoadChange:
     graph: GraphChange
     mode: LoadMode
 
-    def repeated_id(self) -> KeyExistsError | None:
-        """Return the error for an id that stands twice in the input where the mode demands each once."""
+    def repeated_id(self, *, with_keys: bool = False) -> KeyExistsError | None:
+        """Return the error for an id that stands twice in the input where the mode demands each once.
+
+        Those of types with a key break a rule of the schema; only ``with_keys`` looks at them.
+        """
         if self.mode == "merge":
             return None
         for part in self.graph.types.values():
-            if part.type.key is None and part.rows is not None and not part.has_fresh_ids:
+            if (with_keys or part.type.key is None) and part.rows is not None and not part.has_fresh_ids:
                 repeated = _repeated_ids(part.rows)
                 if repeated:
                     return key_exists(part.table_key, repeated)
@@ -152,12 +155,16 @@ def build_change(spool: Spool, sources: Sequence[Source], mode: LoadMode) -> Loa
     return LoadChange(graph=GraphChange(types=types, sources=tuple(source.name for source in sources)), mode=mode)
 
 
-def build_patch(spool: Spool, sources: Sequence[Source], view: GraphView, problems: ProblemList) -> LoadChange:
-    """Return the change that patches make on the rows that ``view`` shows; rows that lack something are problems."""
+# Columns of the rows of a table that have these ids.
+RowsOf = Callable[[str, pa.ChunkedArray, Sequence[str]], pa.Table]
+
+
+def build_patch(spool: Spool, sources: Sequence[Source], rows_of: RowsOf, problems: ProblemList) -> LoadChange:
+    """Return the change that patches make on what ``rows_of`` finds; rows that lack something are problems."""
     types = {}
     for key, owner in spool.owners.items():
         patches = spool.table(key)
-        stored = view.rows_of(key, patches.column("id"), ["id", *columns_left_out(owner, patches)])
+        stored = rows_of(key, patches.column("id"), ["id", *columns_left_out(owner, patches)])
         patched = complete(owner, patches, stored)
         problems.add(problem.violation(sources[number].name) for number, problem in patched.problems)
         if not patched.problems:

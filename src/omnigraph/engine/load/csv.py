@@ -10,8 +10,9 @@ that goes from byte to byte. A file that breaks them cannot be cut any further, 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,15 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.engine.load.jsonl import LineStream, ReadChunk, read_ahead, too_long
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import Source, open_source
-from omnigraph.engine.load.tables import ParsedColumn, TableReader, bind, owner_of, parse_texts, value_of_text
+from omnigraph.engine.load.tables import (
+    ColumnBinding,
+    ParsedColumn,
+    TableReader,
+    bind,
+    owner_of,
+    parse_texts,
+    value_of_text,
+)
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import MAX_PROBLEMS, show
 from omnigraph.records import record
@@ -259,7 +268,9 @@ def _cells(body: pa.Buffer, ends: Places, quotes_before: Places | None) -> pa.Ar
 _MOST_RECORD_BYTES = (1 << 30) - 1
 
 
-def read_csv(source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool) -> Generator[ReadChunk]:
+def read_csv(
+    source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool, truncate: bool = False
+) -> Generator[ReadChunk]:
     """Yield the rows of a CSV source, a block at a time. A record has the number of the line it begins on.
 
     Raises:
@@ -283,7 +294,8 @@ def read_csv(source: Source, catalog: Catalog, settings: LoadSettings, *, is_pat
             records = block
             if reader is None and len(block.widths):
                 header, records = _behead(block)
-                made = _open(source, catalog, owner, header, is_patch=is_patch)
+                table = partial(TableReader, catalog, parse=_parse, is_patch=is_patch, truncate=truncate)
+                made = _open(source, owner, header, table)
                 if isinstance(made, RowProblem):
                     yield _refused(made, block.bytes_read)
                     return
@@ -308,7 +320,7 @@ def _behead(block: Records) -> tuple[Records, Records]:
 
 
 def _open(
-    source: Source, catalog: Catalog, owner: NodeType | EdgeType, header: Records, *, is_patch: bool
+    source: Source, owner: NodeType | EdgeType, header: Records, open_table: Callable[[ColumnBinding], TableReader]
 ) -> _RecordReader | RowProblem:
     names = ["" if cell is None else cell.decode(errors="replace") for cell in header.cells.to_pylist()]
     if _texts(header.cells) is None:
@@ -317,7 +329,7 @@ def _open(
     binding = bind(source, owner, names)
     if isinstance(binding, RowProblem):
         return binding
-    return _RecordReader(names, owner, TableReader(catalog, binding, _parse, is_patch=is_patch))
+    return _RecordReader(names, owner, open_table(binding))
 
 
 class _RecordReader:

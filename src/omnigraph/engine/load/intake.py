@@ -36,8 +36,10 @@ from omnigraph.errors import (
 from omnigraph.records import record
 from omnigraph.runtime.environment import IdSource
 from omnigraph.values import Ulid
+from omnigraph.values.temporal import PRECISION
 
 _ENCODER = msgspec.json.Encoder()
+_TRUNCATE = "use --truncate (in Python truncate=True) to cut instants to milliseconds"
 
 
 class ProblemList(AbstractContextManager["ProblemList"]):
@@ -117,6 +119,7 @@ class ProblemList(AbstractContextManager["ProblemList"]):
         raise BadRowsError(
             f"{first.source}:{first.line}: {first.message}{more}",
             details=Violations(items=tuple(self._items), total=self.total),
+            hint=_TRUNCATE if any(item.rule == PRECISION for item in self._items) else None,
         )
 
     def _write(self, path: Path, violation: Violation) -> None:
@@ -184,6 +187,7 @@ class Intake:
     settings: LoadSettings
     ids: IdSource
     is_patch: bool = False
+    truncate: bool = False
     vectors: MissingVectors | None = None
 
     def read(self, sources: Sequence[Source], spool: Spool, problems: ProblemList, progress: Progress | None) -> None:
@@ -194,7 +198,7 @@ class Intake:
         Raises:
             FileAccessError, SourceTooLargeError, TypeMissingError, UsageError: a source cannot be read at all.
         """
-        decoder = ChunkDecoder(self.catalog, is_patch=self.is_patch)
+        decoder = ChunkDecoder(self.catalog, is_patch=self.is_patch, truncate=self.truncate)
         sizes = [source.size_bytes for source in sources]
         total = None if None in sizes else sum(size or 0 for size in sizes)
         done = rows = 0
@@ -230,9 +234,9 @@ class Intake:
             case "jsonl":
                 return read_jsonl(source, decoder, self.settings)
             case "csv":
-                return read_csv(source, self.catalog, self.settings, is_patch=self.is_patch)
+                return read_csv(source, self.catalog, self.settings, is_patch=self.is_patch, truncate=self.truncate)
             case "parquet":
-                return read_parquet(source, self.catalog, self.settings, is_patch=self.is_patch)
+                return read_parquet(source, self.catalog, self.settings, is_patch=self.is_patch, truncate=self.truncate)
             case _:
                 assert_never(source.kind)
 

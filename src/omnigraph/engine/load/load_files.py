@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,10 +30,12 @@ from omnigraph.errors import (
     UsageError,
     Violations,
 )
+from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.publisher import CommitResult
 from omnigraph.txn.publish.writer import BranchWriter
+from omnigraph.txn.services import BranchServices
 from omnigraph.txn.transaction import CommitView, OnConflict, WriteTxn
 from omnigraph.values import CommitId, check_flag, check_instance
 
@@ -50,6 +53,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     mode: LoadMode,
     *,
     patch: bool = False,
+    truncate: bool = False,
     actor: str | None = None,
     message: str | None = None,
     expected_head: CommitId | None = None,
@@ -69,6 +73,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         sources: files, folders, globs, ``s3://`` addresses, or ``-`` for standard input.
         mode: ``append`` refuses ids that exist, ``merge`` replaces their rows, ``overwrite`` replaces whole types.
         patch: with ``merge``, keep what a row does not mention instead of making it null.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row cannot be read.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the branch must be at.
@@ -91,14 +96,81 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         SchemaMovedError, PreconditionFailedError, ExpectedVersionMismatchError, ClaimBusyError, WriteOutcomeError:
             as for any commit.
     """
+    reading = read_sources(
+        branch_writer.services,
+        catalog,
+        sources,
+        mode,
+        patch=patch,
+        truncate=truncate,
+        errors_to=errors_to,
+        progress=progress,
+        limit=limit,
+        settings=settings,
+        embedder=embedder,
+    )
+    with reading as rows:
+        txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
+        expect_schema(txn, schema_hash)
+        for table_key in rows.spool.owners:
+            txn.snapshot.entry(table_key)
+        job = _Job(branch_writer=branch_writer, catalog=catalog, rows=rows, limit=limit)
+        done = job.write(txn, is_rerun=on_conflict == "rerun")
+        return rows.result(done, branch=str(branch_writer.services.line.name), actor=actor)
+
+
+@record
+class SpooledRows:
+    """All rows of the sources of a load, read and decoded; ``problems`` is where later ones go."""
+
+    files: Sequence[Source]
+    spool: Spool
+    problems: ProblemList
+    mode: LoadMode
+    is_patch: bool
+
+    def result(self, done: CommitResult, *, branch: str, actor: str | None) -> LoadResult:
+        """Return what is told of a load that was published."""
+        owners, counts = self.spool.owners, self.spool.counts
+        return LoadResult(
+            mode=self.mode,
+            branch=branch,
+            actor=actor,
+            nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
+            edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},
+            commit=done.commit,
+            manifest_version=done.manifest_version,
+            cost=done.cost,
+        )
+
+
+@contextmanager
+def read_sources(  # noqa: PLR0913 - what a load may be told
+    services: BranchServices,
+    catalog: Catalog,
+    sources: Sequence[Source | str],
+    mode: LoadMode,
+    *,
+    patch: bool,
+    truncate: bool,
+    errors_to: str | Path | None,
+    progress: Progress | None,
+    limit: int,
+    settings: LoadSettings | None,
+    embedder: Embedder | None,
+) -> Iterator[SpooledRows]:
+    """Read every row of the sources; temporary files that hold them go with the block.
+
+    Takes and raises what :func:`load` does before it begins to write.
+    """
     check_load(mode, errors_to=errors_to, progress=progress, limit=limit)
     check_flag("patch", patch)
+    check_flag("truncate", truncate)
     check_instance("settings", settings, LoadSettings)
     if patch and mode != "merge":
         details = BadValue(what="mode", value=mode, expected="merge")
         raise UsageError("only a merge can be a patch", details=details)
     settings = settings or LoadSettings()
-    services = branch_writer.services
     files = expand_sources(sources, services.stores.datasets.storage.options, check_sums=settings.check_sums)
     runtime = services.runtime
     with ProblemList(limit, errors_to) as problems, open_spool(settings.memory_bytes, runtime.failpoints) as spool:
@@ -108,6 +180,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
             settings=settings,
             ids=runtime.ids,
             is_patch=patch,
+            truncate=truncate,
             vectors=vectors,
         )
         intake.read(files, spool, problems, progress)
@@ -116,23 +189,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
             vectors.fill(spool)
         if progress is not None:
             progress(LoadProgress(phase="write", rows=sum(spool.counts.values())))
-
-        txn = branch_writer.begin(KINDS[mode], actor=actor, message=message, expected_head=expected_head)
-        expect_schema(txn, schema_hash)
-        for table_key in spool.owners:
-            txn.snapshot.entry(table_key)
-        job = _Job(
-            branch_writer=branch_writer,
-            catalog=catalog,
-            files=files,
-            spool=spool,
-            problems=problems,
-            limit=limit,
-            mode=mode,
-            is_patch=patch,
-        )
-        done = job.write(txn, is_rerun=on_conflict == "rerun")
-        return _result(mode, branch_writer, actor, spool, done)
+        yield SpooledRows(files=files, spool=spool, problems=problems, mode=mode, is_patch=patch)
 
 
 @dataclass(kw_only=True)
@@ -141,12 +198,8 @@ class _Job:
 
     branch_writer: BranchWriter
     catalog: Catalog
-    files: Sequence[Source]
-    spool: Spool
-    problems: ProblemList
+    rows: SpooledRows
     limit: int
-    mode: LoadMode
-    is_patch: bool
     change: LoadChange | None = None
 
     def write(self, txn: WriteTxn, *, is_rerun: bool) -> CommitResult:
@@ -162,14 +215,15 @@ class _Job:
     def _decide(self, txn: WriteTxn) -> None:
         """Add the rows to a transaction; patches are completed from what its state holds."""
         # A patch holds values that it was not given; they must still be the stored ones.
-        txn.keeps_values = self.is_patch
-        if self.is_patch:
+        rows = self.rows
+        txn.keeps_values = rows.is_patch
+        if rows.is_patch:
             view = GraphView(txn.snapshot, self.catalog)
             with counting(txn.counters), txn.snapshot.reading():
-                change = build_patch(self.spool, self.files, view, self.problems)
-            self.problems.fail()
+                change = build_patch(rows.spool, rows.files, view.rows_of, rows.problems)
+            rows.problems.fail()
         else:
-            change = self.change or build_change(self.spool, self.files, self.mode)
+            change = self.change or build_change(rows.spool, rows.files, rows.mode)
         self.change = change
         change.write(txn)
         if not change.graph.is_empty:
@@ -182,8 +236,8 @@ class _Job:
         try:
             check_change(change.graph, view, limit=self.limit)
         except ConstraintViolationError as error:
-            if self.problems.has_file and isinstance(error.details, Violations):
-                self.problems.add(find_violations(change.graph, view, error.details.total).items)
+            if self.rows.problems.has_file and isinstance(error.details, Violations):
+                self.rows.problems.add(find_violations(change.graph, view, error.details.total).items)
             raise
         repeated = change.repeated_id()
         if repeated is not None:
@@ -197,10 +251,10 @@ class _Job:
         table_key, ids = error.details.location, pa.array(error.details.ids, pa.string())
         first = next(change.rows_with(table_key, ids), None)
         rows = change.graph.types[table_key].rows
-        if self.problems.has_file and rows is not None:
+        if self.rows.problems.has_file and rows is not None:
             snapshot = self.branch_writer.snapshot()
             taken = GraphView(snapshot, self.catalog).existing_ids(table_key, rows.column("id"))
-            self.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
+            self.rows.problems.add(change.rows_with(table_key, pa.concat_arrays([ids, taken])))
         if first is None:
             return error
         return KeyExistsError(f"{first.source}:{first.line}: {error.message}", details=error.details)
@@ -216,19 +270,3 @@ def expect_schema(txn: WriteTxn, schema_hash: str | None) -> None:
     if schema_hash is not None and found != schema_hash:
         details = BadValue(what="schema", value=found, expected=schema_hash)
         raise SchemaMovedError("the accepted schema changed while the input was being read", details=details)
-
-
-def _result(
-    mode: LoadMode, branch_writer: BranchWriter, actor: str | None, spool: Spool, done: CommitResult
-) -> LoadResult:
-    owners, counts = spool.owners, spool.counts
-    return LoadResult(
-        mode=mode,
-        branch=str(branch_writer.services.line.name),
-        actor=actor,
-        nodes_loaded={owners[key].name: n for key, n in counts.items() if not isinstance(owners[key], EdgeType)},
-        edges_loaded={owners[key].name: n for key, n in counts.items() if isinstance(owners[key], EdgeType)},
-        commit=done.commit,
-        manifest_version=done.manifest_version,
-        cost=done.cost,
-    )

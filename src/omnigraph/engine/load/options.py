@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_callable, check_choice, check_flag, check_path, check_whole
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 LoadMode = Literal["append", "merge", "overwrite"]
 _MAX_THREADS = 1024
@@ -74,7 +76,7 @@ Progress = Callable[[LoadProgress], None]
 
 
 @record
-class LoadResult:
+class LoadResult(Printable):
     """What a load did. Counts are input rows per type; ``commit`` is None when there was no row at all."""
 
     mode: LoadMode
@@ -90,6 +92,15 @@ class LoadResult:
     def total(self) -> int:
         """All input rows."""
         return sum(self.nodes_loaded.values()) + sum(self.edges_loaded.values())
+
+    def lines(self) -> Iterator[str]:
+        """Yield how many rows were loaded, of which types."""
+        if self.commit is None:
+            yield f"nothing to load on branch {self.branch}: no rows, no commit"
+            return
+        yield f"loaded {counted(self.total, 'entity', 'entities')} on branch {self.branch} with {self.mode}"
+        for name, count in (*self.nodes_loaded.items(), *self.edges_loaded.items()):
+            yield f"  {name}: {count}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result with the field names of the public contract."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -59,16 +61,21 @@ def _can_parse_scalar(scalar: Scalar, given: pa.DataType) -> bool:
     return is_text or bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
 
 
-def parse_array(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
-    """Return a column in the type of :func:`json_type`, how its dates are written, and the rows that did not fit."""
+def parse_array(
+    kind: PropertyType, column: pa.Array, *, truncate: bool = False
+) -> tuple[pa.Array, Flavour, Mask | None]:
+    """Return a column in the type of :func:`json_type`, how its dates are written, and the rows that did not fit.
+
+    Instants between two milliseconds do not fit, unless ``truncate`` says that they are cut.
+    """
     column = _plain(column)
     if not (kind.is_list or kind.is_vector):
-        return _parse_scalars(kind, column)
+        return _parse_scalars(kind, column, truncate=truncate)
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), json_type(kind, "text")), "text", None
     lists = _plain_lists(column)
     single = PropertyType(scalar=Scalar.F64 if kind.is_vector else kind.scalar)
-    values, flavour, bad = _parse_scalars(single, _plain(lists.values))
+    values, flavour, bad = _parse_scalars(single, _plain(lists.values), truncate=truncate)
     missing = lists.is_null() if lists.null_count else None
     parsed = pa.ListArray.from_arrays(lists.offsets, values, type=pa.list_(values.type), mask=missing)
     if bad is None:
@@ -88,10 +95,11 @@ def _plain_lists(column: pa.Array) -> pa.Array:
     return pa.concat_arrays([plain]) if plain.offset == 0 else plain.take(pa.array(np.arange(len(plain))))
 
 
-def _parse_scalars(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
+def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> tuple[pa.Array, Flavour, Mask | None]:
     if kind.scalar in TEMPORAL and not _is_text(column.type):
         try:
-            return _counts(kind, column), "count", None
+            counts = _counts(kind, column)
+            return counts, "count", None if truncate else _finer_rows(kind, column, counts)
         except pa.ArrowInvalid:
             # Too large for 64 bits somewhere; the exact decoder finds where.
             return pa.nulls(len(column), pa.int64()), "count", mask_of(column.is_valid())
@@ -106,7 +114,10 @@ def _parse_scalars(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flav
 
 
 def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
-    """Return the days or milliseconds since 1970 of one cell of numbers, dates or timestamps, exactly."""
+    """Return the days or milliseconds since 1970 of one cell of numbers, dates or timestamps, exactly.
+
+    An instant between two milliseconds is a fraction.
+    """
     cell = column[row]
     if not cell.is_valid:
         return None
@@ -122,8 +133,10 @@ def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
         days: int = column.view(pa.int32())[row].as_py()
         return days if kind.scalar is Scalar.DATE else days * MS_PER_DAY
     times, per = (1, 1) if pa.types.is_date64(given) else _PER_MS[given.unit]
-    millis = column.view(pa.int64())[row].as_py() * times // per
-    return millis if kind.scalar is Scalar.DATETIME else millis // MS_PER_DAY
+    millis = Fraction(column.view(pa.int64())[row].as_py() * times, per)
+    if kind.scalar is Scalar.DATE:
+        return millis // MS_PER_DAY
+    return int(millis) if millis.denominator == 1 else millis
 
 
 def _counts(kind: PropertyType, column: pa.Array) -> pa.Array:
@@ -141,6 +154,16 @@ def _counts(kind: PropertyType, column: pa.Array) -> pa.Array:
         times, per = _PER_MS[given.unit]
         millis = _floor_divide(pc.multiply_checked(column.view(pa.int64()), times), per)
     return millis if kind.scalar is Scalar.DATETIME else _floor_divide(millis, MS_PER_DAY)
+
+
+def _finer_rows(kind: PropertyType, column: pa.Array, millis: pa.Array) -> Mask | None:
+    """Return the rows whose instants were cut to ``millis``; None when there is no such row."""
+    given = column.type
+    if kind.scalar is not Scalar.DATETIME or not pa.types.is_timestamp(given) or _PER_MS[given.unit][1] == 1:
+        return None
+    is_cut = pc.not_equal(pc.multiply(millis, _PER_MS[given.unit][1]), column.view(pa.int64()))
+    bad = mask_of(pc.fill_null(is_cut, fill_value=False))
+    return bad if bad.any() else None
 
 
 def _floor_divide(column: pa.Array, by: int) -> pa.Array:
@@ -169,7 +192,13 @@ class RowGroups:
 
 
 def read_parquet(
-    source: Source, catalog: Catalog, settings: LoadSettings, *, is_patch: bool, only: RowGroups | None = None
+    source: Source,
+    catalog: Catalog,
+    settings: LoadSettings,
+    *,
+    is_patch: bool,
+    truncate: bool = False,
+    only: RowGroups | None = None,
 ) -> Generator[ReadChunk]:
     """Yield the rows of a Parquet source, or of ``only`` some row groups, a batch at a time. Lines count rows from 1.
 
@@ -190,7 +219,7 @@ def read_parquet(
         if isinstance(binding, RowProblem) or problems:
             yield ReadChunk(decoded=DecodedChunk(types={}, problems=tuple(problems)), bytes_read=0)
             return
-        table = TableReader(catalog, binding, parse_values, is_patch=is_patch)
+        table = arrow_reader(catalog, binding, is_patch=is_patch, truncate=truncate)
         size = source.size_bytes or 0
         row = 0 if only is None else only.rows_before
         last = row + _count_rows(file, only)
@@ -257,9 +286,17 @@ def misfits(binding: ColumnBinding, schema: pa.Schema) -> list[RowProblem]:
     return found
 
 
-def parse_values(kind: PropertyType, column: pa.Array) -> ParsedColumn:
-    """Parse a column of Arrow values."""
-    values, flavour, bad = parse_array(kind, column)
+def arrow_reader(
+    catalog: Catalog, binding: ColumnBinding, *, is_patch: bool = False, truncate: bool = False
+) -> TableReader:
+    """Return the reader of batches of Arrow columns."""
+    parse = partial(parse_values, truncate=truncate)
+    return TableReader(catalog, binding, parse, is_patch=is_patch, truncate=truncate)
+
+
+def parse_values(kind: PropertyType, column: pa.Array, *, truncate: bool = False) -> ParsedColumn:
+    """Parse a column of Arrow values; instants between two milliseconds are cut, or left to the exact decoder."""
+    values, flavour, bad = parse_array(kind, column, truncate=truncate)
 
     def value_at(row: int) -> Any:
         if flavour == "count" and bad is not None:

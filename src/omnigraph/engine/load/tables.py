@@ -235,14 +235,16 @@ Parse = Callable[[PropertyType, pa.Array], ParsedColumn]
 class TableReader:
     """Turns batches of bound columns into rows; what does not fit is named by the exact decoder."""
 
-    def __init__(self, catalog: Catalog, binding: ColumnBinding, parse: Parse, *, is_patch: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, binding: ColumnBinding, parse: Parse, *, is_patch: bool, truncate: bool = False
+    ) -> None:
         self._binding = binding
         self._owner = binding.owner
         self._targets = {column: target for target, column in binding.columns.items()}
         self._parse = parse
         self._is_patch = is_patch
-        self._decoder = RowDecoder(catalog, is_patch=is_patch)
-        self._checker = ColumnChecker(binding.owner, is_patch=is_patch)
+        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate)
+        self._checker = ColumnChecker(binding.owner, is_patch=is_patch, truncate=truncate)
 
     def read(self, batch: pa.RecordBatch, numbers: npt.NDArray[np.int64]) -> DecodedChunk:
         """Return the rows of a batch, whose lines are ``numbers``. Nothing in it is believed before it is validated."""

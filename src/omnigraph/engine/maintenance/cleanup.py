@@ -39,6 +39,8 @@ from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
 from omnigraph.txn.publish.retention import record_floor
 from omnigraph.txn.recovery.classify import observe_table
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 # Far longer than any writer works without looking at the newest version.
 _FENCE_S = 600.0
@@ -68,7 +70,7 @@ class CleanedDataset:
 
 
 @record
-class CleanupResult:
+class CleanupResult(Printable):
     """What a cleanup did, or would do when ``is_done`` is False.
 
     ``floors`` tells for every branch the oldest version that stays of its own, ``protected`` which older ones stay and
@@ -79,6 +81,18 @@ class CleanupResult:
     datasets: tuple[CleanedDataset, ...]
     floors: Mapping[str, int]
     protected: tuple[tuple[str, int, str], ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was removed of each dataset, or would be, and what stays for which reason."""
+        verb = "removed" if self.is_done else "would remove"
+        for dataset in self.datasets:
+            what = f"{counted(dataset.old_versions, 'version')} and {counted(dataset.files, 'file')}"
+            done = f"{verb} {what}, {dataset.bytes} bytes"
+            yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
+        if not self.datasets:
+            yield "nothing to remove"
+        for name, version, why in self.protected:
+            yield f"kept version {version} of branch {name}: {why}"
 
     @property
     def bytes(self) -> int:

@@ -6,7 +6,7 @@ needs the branch. A table whose fragments were changed meanwhile is planned agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,8 @@ from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, check_instance, check_number, check_whole
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 MANIFEST_KEY = "__manifest"
 # An index that covers every row, be there none, is nothing that anybody waits for.
@@ -85,14 +87,41 @@ class OptimizedTable:
             "pending_indexes": [{"property": item.column, "reason": item.reason} for item in self.pending_indexes],
         }
 
+    def __str__(self) -> str:
+        return f"{self.table_key}: {', '.join(self._done())}"
+
+    def _done(self) -> Iterator[str]:
+        if self.skipped is not None:
+            yield f"skipped ({self.skipped})"
+            return
+        if self.fragments_removed:
+            before = counted(self.fragments_before, "fragment")
+            same = self.fragments_before == self.fragments_after
+            yield f"{before} rewritten" if same else f"{before} became {self.fragments_after}"
+        made = [index for index in self.indexes if index.action != "skipped"]
+        for action in ("built", "extended", "rebuilt"):
+            columns = [index.column for index in made if index.action == action]
+            if columns:
+                indexes = counted(len(columns), "index", "indexes")
+                yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
+        for index in self.pending_indexes:
+            yield f"index on {index.column} pending ({index.reason})"
+        if not self.fragments_removed and not made and not self.pending_indexes:
+            yield "up to date"
+
 
 @record
-class OptimizeResult:
+class OptimizeResult(Printable):
     """What optimizing a branch did. There are no commits when there was nothing to do."""
 
     branch: BranchName
     tables: tuple[OptimizedTable, ...]
     commits: tuple[Commit, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what was done to each table, and how many commits that took."""
+        yield from (str(table) for table in self.tables if table.table_key != MANIFEST_KEY)
+        yield counted(len(self.commits), "commit") if self.commits else "nothing to do"
 
 
 @dataclass
@@ -146,8 +175,8 @@ class Optimization:
         self._tables: dict[str, _Progress] = {}
         self._commits: list[Commit] = []
 
-    def run(self, types: Sequence[str] | None = None) -> OptimizeResult:
-        """Optimize the named types, or all of them.
+    def run(self, types: Sequence[str] | None = None, *, compacts: bool = True) -> OptimizeResult:
+        """Optimize the named types, or all of them; without ``compacts`` only their indexes are brought up to date.
 
         Raises:
             TypeMissingError: there is no type of such a name.
@@ -162,7 +191,7 @@ class Optimization:
             self._tables[table_key] = _Progress(before=fragments, skipped=skipped)
         with self._authority.services.life.reading():
             for _ in range(_MAX_ROUNDS):
-                has_compacted = self._until_done(self._compact)
+                has_compacted = compacts and self._until_done(self._compact)
                 if not self._until_done(self._index) and not has_compacted:
                     break
         return OptimizeResult(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from omnigraph.errors import BadValue, ClaimBusyError, ClaimHeld, UsageError
@@ -10,7 +10,9 @@ from omnigraph.records import record
 from omnigraph.txn.claims.store import PendingClaim
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.drift import Drift, adopt_drift, discard_drift, find_drift
-from omnigraph.values import BranchName, check_flags
+from omnigraph.values import BranchName, check_flags, checked_text
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _LOOK_EVERY_S = 0.25
 
@@ -43,7 +45,7 @@ class RepairedTable:
 
 
 @record
-class RepairResult:
+class RepairResult(Printable):
     """What a repair found and did. ``manifest_version`` is None when nothing was published.
 
     ``claims`` are writes that were neither finished nor known to be dead. A preview shows them and nothing else;
@@ -54,6 +56,21 @@ class RepairResult:
     manifest_version: int | None
     tables: tuple[RepairedTable, ...]
     claims: tuple[PendingClaim, ...] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Yield what became of each write that was in the way, and of each table that drifted."""
+        for claim in self.claims:
+            action = "ended" if self.tables else "pending"
+            yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
+        found = [table for table in self.tables if table.action != "no_op"]
+        for table in found:
+            operations = ", ".join(table.operations) or table.error or ""
+            yield (
+                f"{table.table_key}: {table.action}, {table.classification}"
+                f" published={table.published_version} head={table.head_version} operations={operations}"
+            )
+        if not found and (self.tables or not self.claims):
+            yield f"no drift in {counted(len(self.tables), 'table')}"
 
     @property
     def is_refused(self) -> bool:
@@ -69,6 +86,7 @@ class RepairOrder:
         confirm: adopt compactions, which change no row; otherwise only look.
         force: adopt every other drift too.
         discard: undo every drift instead.
+        message: what the commit says.
 
     Raises:
         UsageError: ``force`` or ``discard`` without ``confirm``, or both of them, or something that is not a flag.
@@ -77,9 +95,11 @@ class RepairOrder:
     confirm: bool = False
     force: bool = False
     discard: bool = False
+    message: str | None = None
 
     def __post_init__(self) -> None:
         check_flags(confirm=self.confirm, force=self.force, discard=self.discard)
+        checked_text("message", self.message)
         if (self.force or self.discard) and not self.confirm:
             details = BadValue(what="arguments", value="", expected="--confirm")
             raise UsageError("--force and --discard need --confirm", details=details, hint="add --confirm")
@@ -124,10 +144,11 @@ def repair(branch_writer: BranchWriter, order: RepairOrder) -> RepairResult:
     version = None
     if adopted:
         is_forced = "forced" in actions.values()
-        done = adopt_drift(services, branch_writer.recover_claim, adopted, is_forced=is_forced)
+        done = adopt_drift(services, branch_writer.recover_claim, adopted, is_forced=is_forced, message=order.message)
         version = done.state.version
     if discarded:
-        version = discard_drift(services, branch_writer.recover_claim, discarded).state.version
+        undone = discard_drift(services, branch_writer.recover_claim, discarded, message=order.message)
+        version = undone.state.version
     return RepairResult(
         branch=state.head.branch, manifest_version=version, tables=_reports(drifts, actions), claims=claims
     )

@@ -25,6 +25,8 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _MANY_STATES = 1000
 _MUCH_DEAD = 0.5
@@ -57,6 +59,11 @@ class TableStatus:
     can_compact: bool
     skipped: str | None
 
+    def __str__(self) -> str:
+        size = f"{counted(self.rows, 'row')}, {counted(self.fragments, 'fragment')}"
+        current = sum(index.is_built and index.covered_rows == self.rows for index in self.indexes)
+        return f"{self.table_key}: {size}, {current} of {counted(len(self.indexes), 'index', 'indexes')} current"
+
     def to_json(self) -> dict[str, Any]:
         """Return the table as every result shows it."""
         return {
@@ -81,7 +88,7 @@ class TableStatus:
 
 
 @record
-class GraphStatus:
+class GraphStatus(Printable):
     """A graph at one moment, as one branch sees it.
 
     ``stored_bytes`` is everything below the root, ``dead_bytes`` what a cleanup that keeps only the newest states could
@@ -100,6 +107,19 @@ class GraphStatus:
     dead_bytes: int | None
     tables: tuple[TableStatus, ...]
     advice: tuple[str, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield how many commits there are, the state of each table, what is stored, and advice."""
+        branches, tags = counted(self.branches, "branch", "branches"), counted(self.tags, "tag")
+        yield f"branch {self.branch}: {counted(self.commits, 'commit')}, {branches}, {tags} in the graph"
+        yield from map(str, self.tables)
+        if self.stored_bytes is not None:
+            dead = "an unknown part" if self.dead_bytes is None else f"{self.dead_bytes} bytes"
+            yield f"storage: {self.stored_bytes} bytes, {dead} of it in old states and leftovers"
+        if self.pending:
+            yield f"writes in progress: {len(self.pending)}"
+        for line in self.advice or ("no problems found",):
+            yield f"advice: {line}" if self.advice else line
 
 
 def read_status(

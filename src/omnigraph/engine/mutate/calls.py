@@ -87,7 +87,7 @@ class CallRunner:
         statements = self._statements(call, row)
         affected = sum(map(statements.run, plan.statements), Affected())
         if plan.returned is not None:
-            self.rows.append(statements.returned(plan.returned))
+            self.rows.append(statements.returned(plan.returned, plan.blocks))
         return affected
 
     def _run_one(self, run: Sequence[StatementPlan], call: ParameterRows, row: int | None) -> Affected:

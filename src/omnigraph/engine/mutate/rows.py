@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -49,7 +49,7 @@ class StatementRows:
         given: the values of the request.
         length: how many rows there are.
         entities: for each variable the columns of its entities, one row each; what is missing is NULL.
-        types: the type of each variable.
+        types: the type of each variable, or of each of its entities.
         values: what travels with the rows beside entities.
     """
 
@@ -60,7 +60,7 @@ class StatementRows:
         given: RequestValues,
         length: int,
         entities: Mapping[str, pa.Table] = _NOTHING,
-        types: Mapping[str, str] | None = None,
+        types: Mapping[str, str | pa.Array] | None = None,
         values: Mapping[str, pa.Array] | None = None,
     ) -> None:
         self._given = given
@@ -87,8 +87,8 @@ class StatementRows:
 
     def entity_types(self, variable: str) -> pa.Array:
         """Return the types of a variable's entities; NULL where one is missing."""
-        missing = np.asarray(self.entity_ids(variable).is_null())
-        return pa.array(np.full(self.length, self._types[variable], dtype=object), pa.string(), mask=missing)
+        missing, of = self.entity_ids(variable).is_null(), self._types[variable]
+        return pc.if_else(missing, pa.scalar(None, pa.string()), of)
 
     def entity_rows(self, variable: str) -> pa.Array:
         """Refuse: an entity that is only pending has no row number."""
@@ -114,6 +114,11 @@ class StatementRows:
         """Raise if a column of so many bytes is more than one array can hold."""
         check_column_bytes(size_bytes)
 
+    def place(self, at: int) -> str:
+        """Return nothing: the statement names the entity that it is about."""
+        del at
+        return ""
+
     def subset(self, positions: Positions) -> StatementRows:
         """Return some of the rows."""
         at = pa.array(positions, pa.int64())
@@ -121,7 +126,7 @@ class StatementRows:
             self._given,
             len(positions),
             {name: rows.take(at) for name, rows in self._entities.items()},
-            self._types,
+            {name: of if isinstance(of, str) else of.take(at) for name, of in self._types.items()},
             {name: values.take(at) for name, values in self._values.items()},
         )
 

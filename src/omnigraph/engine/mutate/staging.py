@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import BoundEntity
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.changes import RowChange
+from omnigraph.txn.changes import RowChange, TableReplace
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 
@@ -33,6 +34,10 @@ class PendingTable:
     def __init__(self, owner: NodeType | EdgeType) -> None:
         self.owner = owner
         self.schema = arrow_schema(owner)
+        # Rises with every change.
+        self.revision = 0
+        # Whether no stored row is left but those that are pending.
+        self.replaces_all = False
         self._rows = self.schema.empty_table()
         self._waiting: dict[str, Mapping[str, Any]] = {}
         self._removed: set[str] = set()
@@ -40,6 +45,14 @@ class PendingTable:
         self._made: set[str] = set()
         # Ids that follow from values: a stored row may have them or not, nobody has looked.
         self._derived: set[str] = set()
+
+    def copy(self) -> PendingTable:
+        """Return a table that later changes of this one leave as it is."""
+        made = PendingTable(self.owner)
+        made.revision, made.replaces_all = self.revision, self.replaces_all
+        made._rows, made._waiting = self._rows, dict(self._waiting)
+        made._removed, made._made, made._derived = set(self._removed), set(self._made), set(self._derived)
+        return made
 
     @property
     def made(self) -> frozenset[str]:
@@ -58,6 +71,7 @@ class PendingTable:
 
     def insert(self, entity_id: str, values: Mapping[str, Any], *, is_made: bool) -> None:
         """Put a whole row, in place of any earlier version."""
+        self.revision += 1
         (self._made if is_made else self._derived).add(entity_id)
         self._removed.discard(entity_id)
         # The last version also takes the last place.
@@ -66,6 +80,7 @@ class PendingTable:
 
     def insert_rows(self, rows: pa.Table, *, is_made: bool) -> None:
         """Put whole rows as so many inserts after each other: of several with one id the last counts."""
+        self.revision += 1
         ids = rows.column(KEY).to_pylist()
         (self._made if is_made else self._derived).update(ids)
         self._removed.difference_update(ids)
@@ -76,10 +91,19 @@ class PendingTable:
 
     def put(self, rows: pa.Table) -> None:
         """Put whole rows with distinct ids, in place of any earlier versions."""
+        self.revision += 1
         self._rows = pa.concat_tables([_without(self.rows(), rows.column(KEY)), rows.cast(self.schema)])
+
+    def replace_all(self, rows: pa.Table) -> None:
+        """Put whole rows with distinct ids in place of everything that is there."""
+        self.revision += 1
+        self.replaces_all, self._rows = True, rows.cast(self.schema)
+        for known in (self._waiting, self._removed, self._made, self._derived):
+            known.clear()
 
     def remove(self, ids: Collection[str]) -> None:
         """Remove entities, stored or pending."""
+        self.revision += 1
         gone = pa.array(sorted(ids), pa.string())
         self._rows = _without(self.rows(), gone)
         self._removed.update(set(ids) - self._made)
@@ -100,6 +124,8 @@ class PendingTable:
 
     def visible(self, stored: pa.Table) -> pa.Table:
         """Return those stored rows that no pending version hides and no removal took."""
+        if self.replaces_all:
+            return stored.slice(0, 0)
         hidden = pa.concat_arrays([*self.rows().column(KEY).chunks, pa.array(sorted(self._removed), pa.string())])
         return _without(stored, hidden)
 
@@ -157,11 +183,36 @@ class MutationStaging:
         self._catalog = catalog
         self._view = GraphView(txn.snapshot, catalog)
         self._tables: dict[str, PendingTable] = {}
+        # What tables were like when the call began that is under way, of those that it has asked for.
+        self._saved: dict[str, PendingTable | None] | None = None
         self.refused = RefusedValues()
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """Let the block be one call: when it fails, or assigns what cannot be stored, nothing of it stays.
+
+        Raises:
+            QueryMeaningError, ExternalBlobError: a value that cannot be stored would be.
+        """
+        self._saved = {}
+        try:
+            yield
+            self.refused.check()
+        except BaseException:
+            for table_key, before in self._saved.items():
+                del self._tables[table_key]
+                if before is not None:
+                    self._tables[table_key] = before
+            self.refused = RefusedValues()
+            raise
+        finally:
+            self._saved = None
 
     def pending(self, owner: NodeType | EdgeType) -> PendingTable:
         """Return what is pending for a type."""
         known = self._tables.get(owner.table_key)
+        if self._saved is not None and owner.table_key not in self._saved:
+            self._saved[owner.table_key] = None if known is None else known.copy()
         if known is None:
             known = self._tables[owner.table_key] = PendingTable(owner)
         return known
@@ -199,7 +250,7 @@ class MutationStaging:
     def has_changed(self, owner: NodeType | EdgeType) -> bool:
         """Whether a statement has changed rows of a type."""
         pending = self._tables.get(owner.table_key)
-        return pending is not None and bool(pending.rows().num_rows or pending.removed)
+        return pending is not None and bool(pending.replaces_all or pending.rows().num_rows or pending.removed)
 
     def readable_rows(self, owner: NodeType | EdgeType) -> pa.Table:
         """Return everything that can be read of all entities of a type at this point: no Blobs."""
@@ -249,6 +300,10 @@ class MutationStaging:
         self.refused.check()
         types: dict[str, TypeChange] = {}
         for table_key, pending in sorted(self._tables.items()):
+            if pending.replaces_all:
+                self._txn.change(TableReplace(table_key=table_key, rows=pending.rows()))
+                types[table_key] = TypeChange(type=pending.owner, rows=pending.rows(), replaces_all=True)
+                continue
             change = self._row_change(pending)
             if change is None:
                 continue

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
+from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import EdgeType, NodeType, Scalar
 from omnigraph.engine.comparison import Comparison, column_of, compare, one_array
@@ -20,7 +21,7 @@ from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.mutate.values import RequestValues, fit_end, fit_stored, repeated, stored_array, whole_row
 from omnigraph.engine.query.kernels import cast_to
 from omnigraph.engine.query.output.ordering import output_type
-from omnigraph.engine.query.values import compute
+from omnigraph.engine.query.values import compute, passing
 from omnigraph.errors import (
     BadValue,
     EntityChangedError,
@@ -33,10 +34,12 @@ from omnigraph.errors import (
     QueryMeaningError,
     QueryRuntimeError,
 )
+from omnigraph.ir.check.mutations import stored_name, target_columns
 from omnigraph.ir.model import (
     TARGET,
     AggregateCall,
     Assign,
+    BoundEntity,
     Compare,
     Condition,
     Constant,
@@ -47,6 +50,7 @@ from omnigraph.ir.model import (
     InsertMode,
     InsertPlan,
     MatchPlan,
+    Operator,
     Output,
     ParameterRef,
     RankingValue,
@@ -138,18 +142,20 @@ class Statements:
             case _:
                 assert_never(statement)
 
-    def returned(self, outputs: Sequence[Output]) -> pa.Table:
+    def returned(self, outputs: Sequence[Output], blocks: Sequence[Operator] = ()) -> pa.Table:
         """Return what is asked of the rows of the last match, or of what the last statement wrote, as it is now."""
         values = [output.expression for output in outputs if not isinstance(output.expression, _NO_SCALAR)]
         if self.matched is not None:
-            rows = self.matched.rows(self.staging, self.given, values)
+            answers = self.matcher.answers(blocks, self.matched, self.given)
+            rows = self.matched.rows(self.staging, self.given, values, answers)
         else:
             owner, ids = self.written or (None, ())
             rows = StatementRows(self.given, len(ids))
             if owner is not None:
                 named = pa.array(ids, pa.string())
-                found = self.staging.aligned(owner, named, list(columns_of(values).get(TARGET, ())))
-                rows = StatementRows(self.given, len(ids), {TARGET: found})
+                wanted = _readable(owner) if blocks else list(columns_of(values).get(TARGET, ()))
+                found = self.staging.aligned(owner, named, wanted)
+                rows = StatementRows(self.given, len(ids), {TARGET: found}, values=self._answers(owner, blocks, found))
         schema = returned_schema(outputs)
         columns = [cast_to(compute(value, rows), column.type) for value, column in zip(values, schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=schema)
@@ -160,7 +166,8 @@ class Statements:
         rows = StatementRows(self.given, 1)
         if plan.for_each is not None:
             values = [item for item in (*(assign.value for assign in plan.assigns), plan.from_id, plan.to_id) if item]
-            rows = self._match().distinct(plan.for_each).rows(self.staging, self.given, values)
+            each = self._match().distinct(plan.for_each)
+            rows = each.rows(self.staging, self.given, values, self.matcher.answers(plan.blocks, each, self.given))
         given, refused = self._assigned(owner, plan.assigns)
         columns = {
             assign.property: self._computed(owner, assign, rows)
@@ -272,38 +279,96 @@ class Statements:
         owner = self._owner(plan.entity, plan.type_name)
         schema = self.staging.pending(owner).schema
         given, refused = self._assigned(owner, plan.assigns)
-        matched = self.staging.find(owner, self._test(owner, plan.where), schema.names)
+        matched = self._found(owner, plan, schema.names)
         self._insist(owner, one_array(matched.column(KEY)), plan.version)
         if not matched.num_rows and refused:
             # Whether it is an error must not depend on whether a row matches.
             raise next(iter(refused.values()))
-        rows = StatementRows(self.given, matched.num_rows, {TARGET: matched})
+        answers = self._answers(owner, plan.blocks, matched)
+        rows = StatementRows(self.given, matched.num_rows, {TARGET: matched}, values=answers)
         after = self._changed(owner, plan.assigns, matched, rows, given)
         return self._replace(owner, plan.assigns, matched, after, refused)
 
+    def _found(self, owner: NodeType | EdgeType, plan: UpdatePlan | DeletePlan, columns: list[str]) -> pa.Table:
+        """Return columns of the entities that a statement is about."""
+        if not plan.blocks or not isinstance(plan.where, Condition):
+            return self.staging.find(owner, self._test(owner, plan.where), columns)
+        self.staging.depend_on(owner.table_key)
+        every = self.staging.readable_rows(owner)
+        answers = self._answers(owner, plan.blocks, every)
+        rows = StatementRows(self.given, every.num_rows, {TARGET: every}, values=answers)
+        chosen = one_array(every.column(KEY)).take(pa.array(np.flatnonzero(passing(plan.where, rows))))
+        return self.staging.rows_with_ids(owner, chosen, columns).select(columns)
+
+    def _answers(
+        self, owner: NodeType | EdgeType, blocks: Sequence[Operator], rows: pa.Table
+    ) -> Mapping[str, pa.Array]:
+        """Return what blocks find for entities of a type, whose properties are values to them."""
+        if not blocks:
+            return {}
+        columns = {prop.name: stored_name(owner, prop.name) for prop in target_columns(owner)}
+        values = {
+            name: one_array(rows.column(stored))
+            for name, stored in columns.items()
+            if stored in rows.column_names and not _is_blob(owner, stored)
+        }
+        return self.matcher.answers(
+            blocks, Matched(entities={}, ids={}, values=values, length=rows.num_rows), self.given
+        )
+
     def _update_matched(self, plan: UpdateMatchedPlan) -> Affected:
-        owner = self.staging.owner(plan.target)
-        given, refused = self._assigned(owner, plan.assigns)
-        if not self._match().length and refused:
-            raise next(iter(refused.values()))
-        name, schema = plan.target.variable, self.staging.pending(owner).schema
+        """Change the entities of a variable, those of each type by themselves."""
+        match = self._match()
+        answers = self.matcher.answers(plan.blocks, match, self.given)
+        matched = replace(match, values={**match.values, **answers})
+        owners = [self.staging.owner(target) for target in plan.target.of_one_type]
+        assigns = [tuple(_typed(owner, assign) for assign in plan.assigns) for owner in owners]
+        given = [self._assigned(owner, some) for owner, some in zip(owners, assigns, strict=True)]
+        for _, refused in given:
+            if not matched.length and refused:
+                raise next(iter(refused.values()))
+        found = [self._of_type(target, matched) for target in plan.target.of_one_type]
+        ids = [(owner, one_array(before.column(KEY))) for owner, (before, _) in zip(owners, found, strict=True)]
+        self._insist_all(ids, plan.version)
+        # Every value is computed of the entities as they are before the statement.
+        changes = [
+            self._once(owner, some, before, rows, values)
+            for owner, some, (before, rows), (values, _) in zip(owners, assigns, found, given, strict=True)
+        ]
+        affected = Affected()
+        for owner, some, (before, after), (_, refused) in zip(owners, assigns, changes, given, strict=True):
+            affected += self._replace(owner, some, before, after, refused)
+        return affected
+
+    def _of_type(self, target: BoundEntity, matched: Matched) -> tuple[pa.Table, Matched]:
+        """Return the entities of a variable that are of one type and there, and their rows."""
+        owner, rows = self.staging.owner(target), matched.of_type(target)
         # An entity of an optional block, or one that was removed, may be missing.
-        whole = self.staging.aligned(owner, self._match().ids[name], schema.names)
+        whole = self.staging.aligned(owner, rows.ids[target.variable], self.staging.pending(owner).schema.names)
         there = present(one_array(whole.column(KEY)))
-        before, matched = whole.take(pa.array(there)), self._match().take(there)
-        self._insist(owner, one_array(before.column(KEY)), plan.version)
-        rows = matched.rows(self.staging, self.given, [assign.value for assign in plan.assigns])
-        after = self._changed(owner, plan.assigns, before, rows, given)
+        return whole.take(pa.array(there)), rows.take(there)
+
+    def _once(
+        self,
+        owner: NodeType | EdgeType,
+        assigns: tuple[Assign, ...],
+        before: pa.Table,
+        matched: Matched,
+        given: Mapping[str, Any],
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return each entity once, before and after; all of its rows must give it the same values."""
+        rows = matched.rows(self.staging, self.given, [assign.value for assign in assigns])
+        after = self._changed(owner, assigns, before, rows, given)
         ids = one_array(before.column(KEY))
         firsts, groups = first_positions(ids)
-        if len(firsts) < len(ids):
-            once = after.take(pa.array(firsts[groups]))
-            computed = [assign for assign in plan.assigns if assign.property not in given]
-            differing = np.flatnonzero(changed_rows(once, after, computed))
-            if len(differing):
-                raise different_values(owner, ids[int(differing[0])].as_py())
-            before, after = before.take(pa.array(firsts)), after.take(pa.array(firsts))
-        return self._replace(owner, plan.assigns, before, after, refused)
+        if len(firsts) == len(ids):
+            return before, after
+        once = after.take(pa.array(firsts[groups]))
+        computed = [assign for assign in assigns if assign.property not in given]
+        differing = np.flatnonzero(changed_rows(once, after, computed))
+        if len(differing):
+            raise different_values(owner, ids[int(differing[0])].as_py())
+        return before.take(pa.array(firsts)), after.take(pa.array(firsts))
 
     def _replace(
         self,
@@ -325,12 +390,22 @@ class Statements:
 
     def _delete_matched(self, plan: DeleteMatchedPlan) -> Affected:
         affected = Affected()
-        for target in plan.targets:
-            owner = self.staging.owner(target)
-            found = self.staging.rows_with_ids(owner, self._match().ids[target.variable], [])
-            self._insist(owner, one_array(found.column(KEY)), plan.version)
-            affected += self._remove(owner, found.column(KEY).to_pylist(), target.cascades)
+        for variable in plan.targets:
+            owners = [self.staging.owner(target) for target in variable.of_one_type]
+            found = [
+                one_array(self.staging.rows_with_ids(owner, rows.ids[variable.variable], []).column(KEY))
+                for owner, rows in zip(owners, map(self._match().of_type, variable.of_one_type), strict=True)
+            ]
+            self._insist_all(list(zip(owners, found, strict=True)), plan.version)
+            for owner, ids, target in zip(owners, found, variable.of_one_type, strict=True):
+                affected += self._remove(owner, ids.to_pylist(), target.cascades)
         return affected
+
+    def _insist_all(self, found: Sequence[tuple[NodeType | EdgeType, pa.Array]], guard: Guard | None) -> None:
+        """Insist on a version of entities that may be of several types."""
+        there = [(owner, ids) for owner, ids in found if len(ids)]
+        for owner, ids in there or found[:1]:
+            self._insist(owner, ids, guard)
 
     def _insist(self, owner: NodeType | EdgeType, ids: pa.Array, guard: Guard | None) -> None:
         """Refuse to go on when entities are not at a version in the state that the mutation runs on.
@@ -378,7 +453,7 @@ class Statements:
 
     def _delete(self, plan: DeletePlan) -> Affected:
         owner = self._owner(plan.entity, plan.type_name)
-        found = self.staging.find(owner, self._test(owner, plan.where), [KEY])
+        found = self._found(owner, plan, [KEY])
         self._insist(owner, one_array(found.column(KEY)), plan.version)
         return self._remove(owner, found.column(KEY).to_pylist(), plan.cascades)
 
@@ -433,6 +508,22 @@ class Statements:
             raise InternalError(f"a statement compares something else than a property with a value: {where}")
         column = replace(left, property=column_of(owner, left.property))
         return compare(column, where.op, self.given.value(right), right.type)
+
+
+def _typed(owner: NodeType | EdgeType, assign: Assign) -> Assign:
+    """Return an assignment to a property that several types have, for one of them."""
+    found = owner.get(assign.property)
+    return assign if found is None else replace(assign, type=found.type)
+
+
+def _readable(owner: NodeType | EdgeType) -> list[str]:
+    """Return the columns of a type that can be read: no Blobs."""
+    return [field.name for field in arrow_schema(owner) if not _is_blob(owner, field.name)]
+
+
+def _is_blob(owner: NodeType | EdgeType, name: str) -> bool:
+    found = owner.get(name)
+    return found is not None and found.type.scalar is Scalar.BLOB
 
 
 def different_values(owner: NodeType | EdgeType, name: str) -> QueryRuntimeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from copy import copy
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.query.entities import Demand, Entities, EntityUnion
+from omnigraph.engine.query.entities import Demand, Entities, EntityUnion, NoEntities
 from omnigraph.engine.query.explain import Trace
 from omnigraph.engine.query.frame import MISSING, Frame, Mask, Positions, RowIds, untagged
 from omnigraph.engine.query.limits import Limits
@@ -26,12 +26,29 @@ from omnigraph.engine.query.values import passing
 from omnigraph.engine.relational import EnginePool
 from omnigraph.engine.versions import KnownVersions, known_versions
 from omnigraph.errors import BadValue, QueryRuntimeError
-from omnigraph.ir.model import TABLE_MARK, Column, Condition, Constant, ParameterRef, Predicate, SameEntity, TextMatch
+from omnigraph.ir.model import (
+    INTERFACE_MARK,
+    PRIVATE_MARK,
+    TABLE_MARK,
+    Column,
+    Condition,
+    Constant,
+    ParameterRef,
+    Predicate,
+    Ranking,
+    SameEntity,
+    TextMatch,
+)
 from omnigraph.records import record
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
 
+if TYPE_CHECKING:
+    from omnigraph.engine.query.output.ranking import RankingInput
+
+# Entities that a message about a row names.
+_PLACED = 5
 # Text, dimension, the model that the schema names, the property, and how long it may take in ms: to a vector.
 Embed = Callable[[str, int, str | None, str, int | None], Sequence[float]]
 
@@ -135,6 +152,8 @@ class QueryContext:
         self.versions = versions
         # Entities that an optional block may leave missing.
         self.nullable: frozenset[str] = frozenset()
+        # What the rankings of stages compare with.
+        self.rankings: Mapping[Ranking, RankingInput] = {}
         self._columns = plan.columns
         self._entities: dict[str, Entities] = {}
         self._whole_masks: dict[tuple[str, Predicate], Mask] = {}
@@ -176,11 +195,14 @@ class QueryContext:
 
     def tables_of(self, variable: str) -> tuple[str, ...]:
         """Return the tables that a variable ranges over, by their numbers in its row ids."""
-        return tuple(self.variables[variable].split(TABLE_MARK))
+        tables = self.variables[variable]
+        return () if tables.startswith(INTERFACE_MARK) else tuple(tables.split(TABLE_MARK))
 
-    def source_of(self, variable: str) -> Entities | EntityUnion:
+    def source_of(self, variable: str) -> Entities | EntityUnion | NoEntities:
         """Return where the properties of a variable's entities are found."""
         tables = self.tables_of(variable)
+        if not tables:
+            return NoEntities(self.catalog.interfaces[self.variables[variable].removeprefix(INTERFACE_MARK)])
         return self.entities(tables[0]) if len(tables) == 1 else EntityUnion([self.entities(key) for key in tables])
 
     def take(self, variable: str, row_ids: RowIds, name: str) -> pa.Array:
@@ -193,7 +215,7 @@ class QueryContext:
 
     def whole_table(self, variable: str, count: int) -> Entities | None:
         """Return the table of a variable, if so many of its entities are better taken from memory than fetched."""
-        if len(self.tables_of(variable)) > 1:
+        if len(self.tables_of(variable)) != 1:
             return None
         entities = self.entities_of(variable)
         return entities if entities.prefers_memory(count) else None
@@ -256,10 +278,17 @@ class FrameRows:
         self._frame = frame
         self.length = frame.length
         self.fits_literals = context.fits_literals
+        # A condition may ask for one property thousands of times.
+        self._taken: dict[tuple[str, str], pa.Array] = {}
 
     def column(self, column: Column) -> pa.Array:
         """Return a property, one value per row."""
-        return self._context.take(column.variable, self._frame.ids[column.variable], column.property)
+        key = (column.variable, column.property)
+        found = self._taken.get(key)
+        if found is None:
+            found = self._context.take(column.variable, self._frame.ids[column.variable], column.property)
+            self._taken[key] = found
+        return found
 
     def given(self, value: Constant | ParameterRef) -> Any:
         """Return the value of a literal or parameter."""
@@ -323,6 +352,17 @@ class FrameRows:
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes may not be made."""
         self._context.limits.check_column(size_bytes)
+
+    def place(self, at: int) -> str:
+        """Return the entities of one of the rows, for messages."""
+        row = self.subset(np.array([at]))
+        there = [name for name, ids in sorted(self._frame.ids.items()) if ids[at] != MISSING]
+        named = [name for name in there if PRIVATE_MARK not in name]
+        shown = [
+            f"${name}: {row.entity_types(name)[0].as_py()} '{row.entity_ids(name)[0].as_py()}'"
+            for name in named[:_PLACED]
+        ]
+        return ", ".join([*shown, "…"] if len(named) > _PLACED else shown)
 
     def subset(self, positions: Positions) -> FrameRows:
         """Return some of the rows."""

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.model import EdgeType, InterfaceType, NodeType
 from omnigraph.engine.comparison import one_array, taken_bytes
 from omnigraph.engine.query.frame import Mask, Positions, RowIds, distinct, untagged
 from omnigraph.engine.query.limits import Limits
@@ -297,6 +298,18 @@ class EntityUnion:
         order = np.empty(len(row_ids), dtype=np.int64)
         order[np.concatenate(places)] = np.arange(len(row_ids))
         return pa.concat_arrays(pieces).take(pa.array(order))
+
+
+class NoEntities:
+    """What a variable of an interface ranges over that no type implements: nothing, of the interface's properties."""
+
+    def __init__(self, interface: InterfaceType) -> None:
+        self._types = {prop.name: prop.type for prop in interface.properties}
+        self.columns: tuple[str, ...] = ()
+
+    def values(self, row_ids: RowIds, name: str) -> pa.Array:
+        """Return a property, one value per row id, of which there is none."""
+        return pa.nulls(len(row_ids), pa.string() if name == KEY else arrow_type(self._types[name]))
 
 
 def _is_alike(first: NodeType | EdgeType, other: NodeType | EdgeType, name: str) -> bool:

@@ -26,6 +26,7 @@ from omnigraph.ir.model import (
 )
 from omnigraph.records import record
 from omnigraph.runtime import Counters
+from omnigraph.values.printable import Printable
 from omnigraph.values.visible import make_visible
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class _Turn:
 
 
 @record
-class Explanation:
+class Explanation(Printable):
     """The plan of a read, or of a mutation that was not run."""
 
     name: str
@@ -153,8 +154,9 @@ class Explanation:
             lines.append(f"reads {table}: {', '.join(names) or 'ids only'}")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.describe()
+    def lines(self) -> Iterator[str]:
+        """Yield the plan step by step."""
+        yield from self.describe().splitlines()
 
 
 def start_trace(plan: QueryPlan, facts: Facts, counters: Counters) -> Trace:

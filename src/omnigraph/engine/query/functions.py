@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -479,7 +480,7 @@ _CONVERSIONS: dict[str, tuple[Callable[[Any], Any], pa.DataType]] = {
     "float": (_float_of, pa.float64()),
     "bool": (_bool_of, pa.bool_()),
     "date": (_parsed(parse_date), pa.int32()),
-    "datetime": (_parsed(parse_datetime), pa.int64()),
+    "datetime": (_parsed(partial(parse_datetime, truncate=True)), pa.int64()),
 }
 
 

@@ -15,6 +15,8 @@ from omnigraph.ir.model import Apply
 from omnigraph.ir.types import INTERVAL, NULL, PATH
 
 _SHOWN = 100
+# What an error about one row expects; other errors are about the text or a parameter.
+EVERY_ROW = "a value for every row"
 
 Kernel = Callable[[Apply, list[pa.Array], list[PropertyType]], pa.Array]
 
@@ -51,7 +53,7 @@ def cast_to(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 def failure(call: Apply, problem: str, arguments: Sequence[pa.Array], at: int) -> QueryRuntimeError:
     """Return the error about one row, with the values that it was computed from."""
     values = ", ".join(str(argument[at].as_py()) for argument in arguments)
-    details = BadValue(what=str(call), value=values, expected="a value for every row")
+    details = BadValue(what=str(call), value=values, expected=EVERY_ROW)
     return QueryRuntimeError(f"{call} {problem} for the values {values}", details=details)
 
 

@@ -292,7 +292,8 @@ Given = Callable[[Constant | ParameterRef], Any]
 def storage_filter(predicates: Iterable[Predicate], given: Given) -> str | None:
     """Return what storage can be asked of predicates on one variable; None when that is nothing."""
     parts = [part for part in (_render(predicate, given) for predicate in predicates) if part is not None]
-    return " AND ".join(f"({part})" for part in parts) or None
+    # Storage nests the terms of a condition; leaving some out lets more pass, and all are tested again.
+    return " AND ".join(f"({part})" for part in parts[:_LISTED_VALUES]) or None
 
 
 def _render(predicate: Predicate, given: Given) -> str | None:
@@ -336,9 +337,9 @@ def _condition(value: Scalarlike, given: Given) -> str | None:
     if value.function in {"and", "or"}:
         parts = [_condition(argument, given) for argument in value.arguments]
         known = [f"({part})" for part in parts if part is not None]
-        if not known or (value.function == "or" and len(known) < len(parts)):
+        if not known or (value.function == "or" and (len(known) < len(parts) or len(known) > _LISTED_VALUES)):
             return None
-        return f" {value.function.upper()} ".join(known)
+        return f" {value.function.upper()} ".join(known[:_LISTED_VALUES])
     return None
 
 

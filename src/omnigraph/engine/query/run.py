@@ -239,19 +239,20 @@ def _edges(
 ) -> Iterator[PatternEdge]:
     same = _same(operators)
     for operator in operators:
-        if not isinstance(operator, Expand | Walk) or operator.max_hops is None or "|" in operator.edge:
-            # Which of several types an edge has, and how far a walk without an end went, is not to be seen in the rows.
+        if not isinstance(operator, Expand | Walk) or "|" in operator.edge:
+            # Which of several types an edge has is not to be seen in the rows.
+            continue
+        if (operator.min_hops, operator.max_hops) != (1, 1):
+            # Rows have the ends of a walk; whether an edge is stored between the two they do not say.
             continue
         near, far = (positions.get(same.get(name, name)) for name in (operator.source, operator.destination))
         if near is None or far is None:
             continue
         source, target = (far, near) if operator.direction == "in" else (near, far)
-        bounds = (operator.min_hops, operator.max_hops)
         yield PatternEdge(
             type_name=operator.edge,
             source=source,
             target=target,
-            hops=None if bounds == (1, 1) else bounds,
             is_directed=operator.direction != "both",
             properties=() if operator.edge_variable is None else _properties(outputs, operator.edge_variable),
         )

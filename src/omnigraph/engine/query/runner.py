@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
-from omnigraph.engine.query.context import QueryContext, ReadMemory
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables
 from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
@@ -21,6 +21,7 @@ from omnigraph.engine.versions import EntityVersions
 from omnigraph.errors import WrongQueryKindError
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
+from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache, Runtime, counting, counting_each
 from omnigraph.txn.graph_store import GraphStore
@@ -46,11 +47,38 @@ class ReadCall:
 
 @record
 class PreparedRead:
-    """A read that is ready to run: its plan, what its steps ask, and the state that it reads."""
+    """A read that is ready to run: its plan, what its steps ask, the state that it reads, and what is odd about it."""
 
     plan: QueryPlan
     context: QueryContext
     snapshot: GraphSnapshot
+    warnings: tuple[str, ...] = ()
+
+
+class SupportsPending(SupportsTables, Protocol):
+    """A state with changes on top that are not published, as reads ask it."""
+
+    @property
+    def row_counts(self) -> Mapping[str, int]:
+        """How many rows the tables have."""
+
+    def memory(self, shared: ReadMemory | None) -> ReadMemory:
+        """Return what a read of this state may use of what the reads of the graph share."""
+
+
+@record
+class PendingRead:
+    """Where a read inside a transaction looks.
+
+    Args:
+        snapshot: the published state that the transaction runs on.
+        overlay: returns the state that a read sees.
+        now_ms: what ``now()`` is.
+    """
+
+    snapshot: GraphSnapshot
+    overlay: Callable[[ReadPlan], SupportsPending]
+    now_ms: int
 
 
 class QueryRunner:
@@ -67,10 +95,10 @@ class QueryRunner:
         self._planned = _PlannedReads()
         self.memory = ReadMemory.empty()
 
-    def run(self, call: ReadCall) -> Result:
+    def run(self, call: ReadCall, pending: PendingRead | None = None) -> Result:
         """Run a read and return its rows: all of them, or as they are drawn when the call asks for that."""
         started_s = self._world.clock.monotonic_s()
-        prepared = self.prepare(call)
+        prepared = self.prepare(call, pending)
         read, context = prepared.plan.read, prepared.context
         schema = result_schema(read)
         batches = counting_each(run_plan(context, prepared.plan), context.counters)
@@ -85,6 +113,7 @@ class QueryRunner:
             elapsed_s=self._world.clock.monotonic_s() - started_s,
             explanation=explain(prepared.plan, context.trace),
             pattern=pattern_of(read),
+            warnings=prepared.warnings,
         )
         return Result(schema, rows, info, context.counters)
 
@@ -112,32 +141,40 @@ class QueryRunner:
         row_counts = {key: entry.row_count for key, entry in state.tables.items()}
         return explain_mutation(plan, Facts(catalog=catalog, row_counts=row_counts))
 
-    def prepare(self, call: ReadCall) -> PreparedRead:
-        """Compile and plan a read on the snapshot that it asks for, without reading a row."""
-        now_ms, limits = self._world.clock.now_ms(), Limits(call.options, self._world.clock)
+    def prepare(self, call: ReadCall, pending: PendingRead | None = None) -> PreparedRead:
+        """Compile and plan a read on the snapshot that it asks for, or on what is pending, without reading a row."""
+        limits = Limits(call.options, self._world.clock)
+        now_ms = self._world.clock.now_ms() if pending is None else pending.now_ms
         with counting() as counters:
-            snapshot = self._snapshot(call)
+            snapshot = self._snapshot(call) if pending is None else pending.snapshot
         catalog = self._catalogs.get(snapshot.state.schema)
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))
-        row_counts = {key: entry.row_count for key, entry in snapshot.state.tables.items()}
+        row_counts: Mapping[str, int] = {key: entry.row_count for key, entry in snapshot.state.tables.items()}
+        state: SupportsTables = snapshot
+        memory = self.memory
+        if pending is not None:
+            with counting(counters):
+                overlaid = pending.overlay(read)
+            state, row_counts, memory = overlaid, overlaid.row_counts, overlaid.memory(memory)
         facts = Facts(catalog=catalog, row_counts=row_counts)
         plan = self._planned.get(read, facts, call.options.rules_off)
         context = QueryContext(
-            snapshot=snapshot,
+            snapshot=state,
             catalog=catalog,
             parameters={**parameters, NOW_PARAMETER: now_ms},
             options=call.options,
             limits=limits,
             counters=counters,
-            memory=self.memory,
+            memory=memory,
             plan=plan,
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
             versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
         )
-        return PreparedRead(plan=plan, context=context, snapshot=snapshot)
+        warnings = parameter_warnings(query.checked, parameters)
+        return PreparedRead(plan=plan, context=context, snapshot=snapshot, warnings=warnings)
 
     def _snapshot(self, call: ReadCall) -> GraphSnapshot:
         branch = BranchName.parse(call.branch)

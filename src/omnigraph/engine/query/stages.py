@@ -15,6 +15,8 @@ from omnigraph.engine.query.frame import MISSING, UNIT, Frame, Mask, Positions
 from omnigraph.engine.query.kernels import cast_to, value_arrow_type
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.operators.pipeline import run_steps
+from omnigraph.engine.query.output.ranked_stage import RankedStage
+from omnigraph.engine.query.output.ranking import Embedded, RankingInput, resolve_ranking
 from omnigraph.engine.query.output.relational import (
     NUMBER,
     Measure,
@@ -39,7 +41,9 @@ from omnigraph.ir.model import (
     OutputPlan,
     OutputRef,
     ParameterRef,
+    Ranking,
     RankingValue,
+    RankPlan,
     SameEntity,
     Scalarlike,
     TextMatch,
@@ -59,12 +63,20 @@ def run_stages(context: QueryContext, plan: QueryPlan, schema: pa.Schema) -> Ite
     kernel = RelationalKernel(context.memory.engines, context.options.most_memory_bytes, context.limits)
     try:
         first, *others = plan.stages
+        context.rankings = _resolved_rankings(context, plan)
         rows = _run_sequence(context, first, kernel, schema)
         if plan.read.united is not None:
             rows = _unite(context, plan, rows, others, kernel, schema)
         yield from rows
     finally:
         kernel.close()
+
+
+def _resolved_rankings(context: QueryContext, plan: QueryPlan) -> Mapping[Ranking, RankingInput]:
+    """Return what the rankings of all stages compare with, before a row is read."""
+    ranks = (stage.output.rank for stages in plan.stages for stage in stages)
+    vectors: dict[Embedded, tuple[float, ...]] = {}
+    return {rank.ranking: resolve_ranking(context, rank.ranking, vectors) for rank in ranks if rank is not None}
 
 
 def _run_sequence(
@@ -181,11 +193,20 @@ class _StageRun:
     def run(self, frames: Iterator[Frame]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the stage, with one column per shown value."""
         rows = run_steps(self._context, self._stage.steps, frames)
+        if self._stage.output.rank is not None:
+            rows = self._ranked(self._stage.output.rank, rows)
         pieces: Iterator[FrameRows | _TableRows] = self._pieces(rows)
         output = self._stage.output
         if output.keys is not None:
             pieces = iter([self._grouped(pieces)])
         yield from _arranged(self._context, output, self._kernel, pieces)
+
+    def _ranked(self, rank: RankPlan, frames: Iterator[Frame]) -> Iterator[Frame]:
+        context, output = self._context, self._stage.output
+        limit, offset = amount(context, output.limit, "limit"), amount(context, output.offset, "offset")
+        limit = None if limit is None or not output.cuts_rows else limit + (offset or 0)
+        given = context.rankings[rank.ranking]
+        yield from RankedStage(context, self._kernel, rank, given, limit=limit, skips=offset is not None).run(frames)
 
     def _pieces(self, frames: Iterator[Frame]) -> Iterator[FrameRows]:
         for frame in frames:
@@ -232,12 +253,16 @@ class GroupColumns:
     def __init__(self, context: StageContext, output: OutputPlan) -> None:
         self._context = context
         self.values: dict[str, Scalarlike] = dict(output.keys or ())
+        # Entities that are counted: which one it is needs no id.
+        self._counted: set[str] = set()
         self.measures: list[Measure] = []
         for at, (name, call) in enumerate(output.aggregates):
             argument = where = None
             if call.argument is not None:
                 argument = f"#argument{at}"
                 self.values[argument] = call.argument
+                if call.function == "count" and isinstance(call.argument, EntityRef):
+                    self._counted.add(argument)
             if call.where is not None:
                 where = f"#where{at}"
                 self.values[where] = call.where
@@ -265,15 +290,14 @@ class GroupColumns:
             yield pa.RecordBatch.from_arrays([*columns, numbers], schema=self.schema)
 
     def _column(self, name: str, value: Scalarlike, rows: Any) -> pa.Array:
-        if name.startswith("#argument") and isinstance(value, EntityRef):
-            # Which entity it is needs no id, and is NULL where it is missing.
+        if name in self._counted and isinstance(value, EntityRef):
             found = rows.entity_rows(value.variable)
             missing = found.to_numpy(zero_copy_only=False) == MISSING
             return pa.array(found.to_numpy(zero_copy_only=False), pa.int64(), mask=missing)
         return compute(value, rows)
 
     def _encoded_type(self, value: Scalarlike, name: str) -> pa.DataType:
-        if name.startswith("#argument") and isinstance(value, EntityRef):
+        if name in self._counted:
             return pa.int64()
         return encoded_type(value.type)
 
@@ -351,6 +375,7 @@ def _arranged(
         per=plan.per,
         offset=offset,
         limit=limit,
+        best=plan.order[0].column if output.is_distinct and output.rank is not None else None,
     )
     yield from found.to_batches(max_chunksize=_PIECE_ROWS)
 
@@ -424,6 +449,11 @@ class _TableRows:
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes may not be made."""
         self._context.limits.check_column(size_bytes)
+
+    def place(self, at: int) -> str:
+        """Return nothing: there are no entities."""
+        del at
+        return ""
 
     def subset(self, positions: Positions) -> _TableRows:
         """Return some of the rows."""

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from omnigraph.catalog.model import PropertyType
 from omnigraph.engine.query.frame import Mask, Positions
 from omnigraph.engine.query.functions import KERNELS, grown_bytes, member_of
-from omnigraph.engine.query.kernels import cast_to, value_arrow_type
+from omnigraph.engine.query.kernels import EVERY_ROW, cast_to, value_arrow_type
 from omnigraph.engine.query.predicates import SupportsRows, evaluate
+from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import (
     Apply,
     Column,
@@ -27,6 +28,7 @@ from omnigraph.ir.model import (
     EntityRow,
     EntityType,
     EntityVersion,
+    ListContains,
     ParameterRef,
     Predicate,
     SameEntity,
@@ -61,6 +63,9 @@ class ValueRows(SupportsRows, Protocol):
 
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes may not be made."""
+
+    def place(self, at: int) -> str:
+        """Return the entities of one of the rows, for messages; an empty text where they are not known."""
 
 
 def repeated(value: object, of: PropertyType, count: int, check: Callable[[int], None]) -> pa.Array:
@@ -116,7 +121,17 @@ def truth(predicate: Predicate, rows: ValueRows) -> pa.Array:
                     unknown[:] = True
             elif isinstance(operand, Column) and not isinstance(predicate, TextMatch):
                 unknown |= np.asarray(rows.column(operand).is_null())
+    if isinstance(predicate, ListContains):
+        # An empty list has no member, whatever is looked for.
+        unknown &= ~_is_empty(predicate.items, rows)
     return pa.array(holds, pa.bool_(), mask=unknown)
+
+
+def _is_empty(items: Scalarlike, rows: ValueRows) -> Mask:
+    if isinstance(items, Constant | ParameterRef):
+        return np.full(rows.length, rows.given(items) is not None and not len(rows.given(items)))
+    lengths = pc.list_value_length(compute(items, rows))
+    return np.asarray(pc.fill_null(pc.equal(lengths, 0), fill_value=False), dtype=np.bool_)
 
 
 def _apply(call: Apply, rows: ValueRows) -> pa.Array:
@@ -128,7 +143,44 @@ def _apply(call: Apply, rows: ValueRows) -> pa.Array:
     grown = grown_bytes(call, arguments)
     if grown:
         rows.check_bytes(grown)
-    return cast_to(KERNELS[call.function](call, arguments, types), value_arrow_type(call.type))
+    kernel, kind = KERNELS[call.function], value_arrow_type(call.type)
+    try:
+        return cast_to(kernel(call, arguments, types), kind)
+    except QueryRuntimeError as problem:
+
+        def run(count: int) -> pa.Array:
+            return cast_to(kernel(call, [argument.slice(0, count) for argument in arguments], types), kind)
+
+        raise _placed(problem, rows, run) from problem
+
+
+def _placed(problem: QueryRuntimeError, rows: ValueRows, run: Callable[[int], pa.Array]) -> QueryRuntimeError:
+    """Return the error about the first row that has no value, with the entities of that row.
+
+    ``run`` computes the first so many rows.
+    """
+    details = problem.details
+    if not isinstance(details, BadValue) or details.expected != EVERY_ROW:
+        return problem
+    low, high = 1, rows.length
+    while low < high:
+        middle = (low + high) // 2
+        if _problem_of(run, middle) is None:
+            low = middle + 1
+        else:
+            high = middle
+    found, place = _problem_of(run, low) or problem, rows.place(low - 1)
+    if not place:
+        return found
+    return QueryRuntimeError(f"{found.message}, in the row of {place}", details=found.details, hint=found.hint)
+
+
+def _problem_of(run: Callable[[int], pa.Array], count: int) -> QueryRuntimeError | None:
+    try:
+        run(count)
+    except QueryRuntimeError as problem:
+        return problem
+    return None
 
 
 def _logical(call: Apply, rows: ValueRows) -> pa.Array:

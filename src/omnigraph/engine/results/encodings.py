@@ -256,6 +256,9 @@ def write_json(content: Content, sink: TextSink, *, is_javascript: bool) -> None
     sink.write("\n  ]" if content.row_count else "]")
     if info.commit_id is not None:
         sink.write(f',\n  "graph_commit_id": {quote_json(info.commit_id)}')
+    if info.warnings:
+        listed = ",\n    ".join(map(quote_json, info.warnings))
+        sink.write(f',\n  "warnings": [\n    {listed}\n  ]')
     sink.write("\n}\n")
 
 

@@ -27,26 +27,16 @@ class PatternNode:
 
 @record
 class PatternEdge:
-    """A traversal between two such variables, by their positions among the nodes, in the direction of the edge.
+    """A traversal of one edge between two such variables, by their positions among the nodes, in its direction.
 
-    ``hops`` is set when more than one edge may lie between the two.
+    Without a direction, the edge is stored from one of them to the other, or the other way round.
     """
 
     type_name: str
     source: int
     target: int
-    hops: tuple[int, int] | None = None
     is_directed: bool = True
     properties: tuple[PropertyColumn, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """What the edge is called.
-
-        >>> PatternEdge(type_name="Knows", source=0, target=1, hops=(2, 3)).label
-        'Knows{2,3}'
-        """
-        return self.type_name if self.hops is None else f"{self.type_name}{{{self.hops[0]},{self.hops[1]}}}"
 
 
 @record
@@ -75,7 +65,7 @@ class ReadInfo:
     """Which query was read from where. Of ``branch`` and ``snapshot`` the one is set that the caller asked for.
 
     ``commit_id`` is the head of exactly the snapshot that the rows come from. ``pattern`` tells which columns are
-    nodes.
+    nodes. ``warnings`` are sentences about parameters that are legal and probably not meant.
     """
 
     query_name: str
@@ -85,6 +75,7 @@ class ReadInfo:
     elapsed_s: float = 0.0
     explanation: SupportsExplanation | None = None
     pattern: ResultPattern = NO_PATTERN
+    warnings: tuple[str, ...] = ()
 
     @property
     def target(self) -> dict[str, str | None]:

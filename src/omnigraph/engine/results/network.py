@@ -44,6 +44,8 @@ class Network:
     def to_networkx(self) -> Any:
         """Return a ``networkx.MultiDiGraph``: nodes are (type, id), keys of edges (type, id or number).
 
+        Edges whose direction is not known are left out, since the network would show one that may not be stored.
+
         Raises:
             LibraryMissingError: networkx is not installed.
         """
@@ -51,7 +53,9 @@ class Network:
         made.add_nodes_from((key, dict(properties)) for key, properties in self.nodes.items())
         # As tuples, since a property may be called like an argument of the function that takes a single edge.
         made.add_edges_from(
-            (edge.source, edge.target, (edge.type_name, edge.key), dict(edge.properties)) for edge in self.edges
+            (edge.source, edge.target, (edge.type_name, edge.key), dict(edge.properties))
+            for edge in self.edges
+            if edge.is_directed
         )
         return made
 
@@ -105,7 +109,7 @@ class _Gathering:
 
     def _add_edges(self, keys: Sequence[NodeKey], columns: Sequence[Sequence[Any]], row: int) -> None:
         for edge in self._pattern.edges:
-            ends = edge.label, keys[edge.source], keys[edge.target]
+            ends = edge.type_name, keys[edge.source], keys[edge.target]
             if keys[edge.source][1] is None or keys[edge.target][1] is None:
                 continue
             properties = _values(edge.properties, columns, row)
@@ -118,7 +122,7 @@ class _Gathering:
             self._numbers[ends] += 1
             self.edges.append(
                 NetworkEdge(
-                    type_name=edge.label,
+                    type_name=edge.type_name,
                     key=number,
                     source=ends[1],
                     target=ends[2],

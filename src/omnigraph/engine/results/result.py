@@ -154,6 +154,11 @@ class Result:
         return self._info.explanation
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is legal in the call and probably not meant, such as a parameter that no value of its enum equals."""
+        return self._info.warnings
+
+    @property
     def cost(self) -> Cost:
         """What the read asked of storage until this moment."""
         return self._counters.cost()
@@ -184,7 +189,8 @@ class Result:
         text = io.StringIO()
         write_table(self._head(MAX_ROWS), text, max_column_width=MAX_COLUMN_WIDTH, layout="truncate")
         rest = self.num_rows - MAX_ROWS
-        return text.getvalue() + f"… and {rest} more rows" if rest > 0 else text.getvalue().removesuffix("\n")
+        shown = text.getvalue() + f"… and {rest} more rows" if rest > 0 else text.getvalue().removesuffix("\n")
+        return "\n".join([shown, *(f"warning: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
         return html_table(self._head(MAX_ROWS), MAX_ROWS)

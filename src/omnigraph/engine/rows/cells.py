@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from fractions import Fraction
 from typing import Any, assert_never
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from omnigraph.catalog.model import PropertyDef, PropertyType, Scalar
 from omnigraph.errors import BadValue, ValueFormatError, Violation
 from omnigraph.records import record
-from omnigraph.values.temporal import check_date_range, parse_date, parse_datetime
+from omnigraph.values.temporal import PRECISION, check_date_range, check_precision, parse_date, parse_datetime
 
 # As many problems of one input are looked at; what is wrong so often is wrong as a whole, and looking costs time.
 MAX_PROBLEMS = 100_000
@@ -104,8 +105,13 @@ INLINE_BLOB = "base64:"
 EXTERNAL_BLOB_RULE = "external_blob_policy"
 
 
-def read_cell(prop: PropertyDef, value: Any) -> Any:
+def read_cell(prop: PropertyDef, value: Any, *, truncate: bool = False) -> Any:
     """Return what the column of ``prop`` stores for a JSON value that is not null.
+
+    Args:
+        prop: the property.
+        value: a JSON value; an instant may be a fraction of milliseconds as well.
+        truncate: cut instants to milliseconds; otherwise finer ones do not fit.
 
     Raises:
         ValueFormatError: the value does not fit the property's type.
@@ -114,20 +120,23 @@ def read_cell(prop: PropertyDef, value: Any) -> Any:
     if kind.is_vector:
         return _vector(prop, value)
     if not kind.is_list:
-        return read_scalar(prop, value)
+        return read_scalar(prop, value, truncate=truncate)
     if not isinstance(value, list):
         raise refused("type", value, f"property '{prop.name}' expects a JSON array, got {kind_of(value)}")
     items = []
     for at, item in enumerate(value):
         try:
-            items.append(read_scalar(prop, item))
+            items.append(read_scalar(prop, item, truncate=truncate))
         except ValueFormatError as error:
             text = f"property '{prop.name}' has a null or invalid item at [{at}]: {error}"
+            details = error.details
+            if isinstance(details, BadValue) and details.what == PRECISION:
+                raise ValueFormatError(text, details=details) from error
             raise refused("type", item, text) from error
     return items
 
 
-def read_scalar(prop: PropertyDef, value: Any) -> Any:  # noqa: C901, PLR0912 - a table: one case per scalar type
+def read_scalar(prop: PropertyDef, value: Any, *, truncate: bool = False) -> Any:  # noqa: C901, PLR0912 - a table: one case per scalar type
     """Return what is stored for one value, or one item of a list.
 
     Raises:
@@ -148,8 +157,8 @@ def read_scalar(prop: PropertyDef, value: Any) -> Any:  # noqa: C901, PLR0912 - 
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return _float(prop.name, scalar, value)
         case Scalar.DATE | Scalar.DATETIME:
-            if isinstance(value, int | str) and not isinstance(value, bool):
-                return read_temporal(scalar, value)
+            if isinstance(value, int | str | Fraction) and not isinstance(value, bool):
+                return read_temporal(scalar, value, truncate=truncate)
         case Scalar.BLOB:
             return _blob(prop, value)
         case Scalar.VECTOR:
@@ -159,26 +168,19 @@ def read_scalar(prop: PropertyDef, value: Any) -> Any:  # noqa: C901, PLR0912 - 
     raise refused("type", value, f"property '{prop.name}' expects {_expected(prop.type)}, got {kind_of(value)}")
 
 
-def read_temporal(scalar: Scalar, value: int | str) -> int:
+def read_temporal(scalar: Scalar, value: int | str | Fraction, *, truncate: bool = False) -> int:
     """Return the days or milliseconds that a text or a count stands for.
 
     Raises:
-        ValueFormatError: malformed text, or out of range.
+        ValueFormatError: malformed text, out of range, or finer than a millisecond.
     """
     if isinstance(value, str):
-        return parse_date(value) if scalar is Scalar.DATE else parse_datetime_in_range(value)
+        return parse_date(value) if scalar is Scalar.DATE else _instant(parse_datetime(value, truncate=truncate))
+    if isinstance(value, Fraction):
+        value = check_precision(value, truncate=truncate)
     if scalar is Scalar.DATE:
         return check_date_range(value)
     return _instant(value)
-
-
-def parse_datetime_in_range(text: str) -> int:
-    """Return the milliseconds since the epoch, if a column can hold them.
-
-    Raises:
-        ValueFormatError: malformed, or outside of 64 bits.
-    """
-    return _instant(parse_datetime(text))
 
 
 def refused(rule: str, value: Any, message: str) -> ValueFormatError:

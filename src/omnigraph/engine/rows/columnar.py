@@ -73,9 +73,10 @@ class ParsedColumns:
 class ColumnChecker:
     """Checks parsed columns of one type. Threads may share it."""
 
-    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False) -> None:
+    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False, truncate: bool = False) -> None:
         self._owner = owner
         self._is_patch = is_patch
+        self._truncate = truncate
         self._schema = open_schema(owner, is_patch=is_patch)
         found = {} if is_patch else {prop.name: default_scalar(prop) for prop in owner.properties}
         self._defaults = {name: default for name, default in found.items() if default is not None}
@@ -96,7 +97,8 @@ class ColumnChecker:
         for prop in self._owner.properties:
             column, bad = self._column(parsed, prop.name), None
             if prop.name in parsed.values:
-                column, bad = read_column(prop, column, parsed.flavours.get(prop.name, "text"))
+                flavour = parsed.flavours.get(prop.name, "text")
+                column, bad = read_column(prop, column, flavour, truncate=self._truncate)
             if bad is not None:
                 doubt |= bad
             if prop.name in self._defaults and (parsed.nulls_are_absent or prop.name not in parsed.values):
@@ -187,10 +189,10 @@ class _Habits:
 class ColumnarReader:
     """Reads lines of one type. Threads may share it."""
 
-    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False) -> None:
+    def __init__(self, owner: NodeType | EdgeType, *, is_patch: bool = False, truncate: bool = False) -> None:
         self._owner = owner
         self._is_patch = is_patch
-        self._checker = ColumnChecker(owner, is_patch=is_patch)
+        self._checker = ColumnChecker(owner, is_patch=is_patch, truncate=truncate)
         # All rows of a file are written alike: what the last chunk had is tried first.
         self._habits = _Habits(
             flavours={prop.name: "text" for prop in owner.properties if prop.type.scalar in TEMPORAL}
@@ -280,10 +282,12 @@ class ChunkDecoder:
     Args:
         catalog: the accepted schema.
         is_patch: rows may leave out required properties, and it matters which ones they give.
+        truncate: cut instants that are finer than a millisecond; otherwise they are problems.
     """
 
-    def __init__(self, catalog: Catalog, *, is_patch: bool = False) -> None:
-        self._decoder = RowDecoder(catalog, is_patch=is_patch)
+    def __init__(self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False) -> None:
+        self._decoder = RowDecoder(catalog, is_patch=is_patch, truncate=truncate)
+        self._truncate = truncate
         self._catalog = catalog
         self._is_patch = is_patch
         self._readers: dict[str, ColumnarReader] = {}
@@ -323,7 +327,8 @@ class ChunkDecoder:
         first_line: int,
         parts: dict[str, list[TypeRows]],
     ) -> npt.NDArray[np.int64]:
-        reader = self._readers.setdefault(owner.table_key, ColumnarReader(owner, is_patch=self._is_patch))
+        made = ColumnarReader(owner, is_patch=self._is_patch, truncate=self._truncate)
+        reader = self._readers.setdefault(owner.table_key, made)
         is_run = at[-1] - at[0] == len(at) - 1
         mine = lines.whole.slice(int(at[0]), len(at)) if is_run else lines.whole.take(at)
         fast = reader.read(mine, at + first_line)

@@ -117,16 +117,23 @@ def join(parts: Sequence[TypeRows]) -> TypeRows:
 
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{3})?Z$"
+# What follows the milliseconds, as Arrow's parser refuses it.
+_FINER, _ZEROS = r"(\.[0-9]{3})[0-9]+Z$", r"(\.[0-9]{3})0+Z$"
 
 
-def read_texts(scalar: Scalar, texts: pa.Array) -> pa.Array:
-    """Return day counts (int32) or millisecond counts (int64); a text that is none becomes null."""
+def read_texts(scalar: Scalar, texts: pa.Array, *, truncate: bool = False) -> pa.Array:
+    """Return day counts (int32) or millisecond counts (int64); a text that is none becomes null.
+
+    One that is finer than a millisecond is none, unless ``truncate`` says that it is cut.
+    """
     encoded = texts.dictionary_encode()
-    counts = _distinct(scalar, encoded.dictionary)
+    counts = _distinct(scalar, encoded.dictionary, truncate=truncate)
     return counts.take(encoded.indices)
 
 
-def _distinct(scalar: Scalar, texts: pa.Array) -> pa.Array:
+def _distinct(scalar: Scalar, texts: pa.Array, *, truncate: bool) -> pa.Array:
+    if scalar is Scalar.DATETIME:
+        texts = pc.replace_substring_regex(texts, _FINER if truncate else _ZEROS, r"\1Z")
     width = pa.int32() if scalar is Scalar.DATE else pa.int64()
     usual = pc.match_substring_regex(texts, _DATE if scalar is Scalar.DATE else _INSTANT)
     try:
@@ -138,7 +145,7 @@ def _distinct(scalar: Scalar, texts: pa.Array) -> pa.Array:
     unusual = pc.invert(usual)
     if not pc.any(unusual, min_count=0).as_py():
         return counts
-    parsed = pa.array([_one(scalar, text) for text in texts.filter(unusual).to_pylist()], width)
+    parsed = pa.array([_one(scalar, text, truncate=truncate) for text in texts.filter(unusual).to_pylist()], width)
     whole = pc.replace_with_mask(pa.nulls(len(texts), width), usual, counts)
     return pc.replace_with_mask(whole, unusual, parsed)
 
@@ -150,9 +157,9 @@ def _by_arrow(scalar: Scalar, texts: pa.Array) -> pa.Array:
     return plain.cast(pa.timestamp("ms")).view(pa.int64())
 
 
-def _one(scalar: Scalar, text: str) -> int | None:
+def _one(scalar: Scalar, text: str, *, truncate: bool) -> int | None:
     try:
-        return read_temporal(scalar, text)
+        return read_temporal(scalar, text, truncate=truncate)
     except ValueFormatError:
         return None
 
@@ -179,23 +186,25 @@ def json_type(kind: PropertyType, flavour: Flavour) -> pa.DataType:
     return pa.list_(single) if kind.is_list or kind.is_vector else single
 
 
-def read_column(prop: PropertyDef, parsed: pa.Array, flavour: Flavour) -> tuple[pa.Array, Mask | None]:
+def read_column(
+    prop: PropertyDef, parsed: pa.Array, flavour: Flavour, *, truncate: bool = False
+) -> tuple[pa.Array, Mask | None]:
     """Return the stored column, null where nothing fits, and the rows that do not fit (None when all do)."""
     kind = prop.type
     if kind.is_vector:
         return _vectors(kind, parsed)
     if kind.is_list:
-        values, bad = _scalars(kind, parsed.values, flavour)
+        values, bad = _scalars(kind, parsed.values, flavour, truncate=truncate)
         misfit = bad if bad is not None else np.zeros(len(values), dtype=bool)
         if parsed.values.null_count:
             misfit |= parsed.values.is_null().to_numpy(zero_copy_only=False)
         return relist(parsed, values, kind), _rows_of_items(parsed, misfit)
     if kind.scalar is Scalar.BLOB:
         return _blobs(prop, parsed)
-    return _scalars(kind, parsed, flavour)
+    return _scalars(kind, parsed, flavour, truncate=truncate)
 
 
-def _scalars(kind: PropertyType, parsed: pa.Array, flavour: Flavour) -> tuple[pa.Array, Mask | None]:
+def _scalars(kind: PropertyType, parsed: pa.Array, flavour: Flavour, *, truncate: bool) -> tuple[pa.Array, Mask | None]:
     stored = arrow_type(PropertyType(scalar=kind.scalar))
     if kind.scalar in FLOATS:
         values = parsed.cast(stored, safe=False)
@@ -206,7 +215,7 @@ def _scalars(kind: PropertyType, parsed: pa.Array, flavour: Flavour) -> tuple[pa
     if kind.scalar not in TEMPORAL:
         return parsed, None
     if flavour == "text":
-        counts = read_texts(kind.scalar, parsed)
+        counts = read_texts(kind.scalar, parsed, truncate=truncate)
         if counts.null_count == parsed.null_count:
             return counts.view(stored), None
         return counts.view(stored), pc.and_(counts.is_null(), parsed.is_valid()).to_numpy(zero_copy_only=False)

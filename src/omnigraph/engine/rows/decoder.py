@@ -17,6 +17,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Sc
 from omnigraph.engine.rows.cells import RowProblem, kind_of, read_cell, show
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
+from omnigraph.values.temporal import PRECISION
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DECODER = msgspec.json.Decoder()
@@ -121,11 +122,13 @@ class RowDecoder:
     Args:
         catalog: the accepted schema.
         is_patch: rows may leave out required properties, because a stored row may have them.
+        truncate: cut instants that are finer than a millisecond; otherwise they are problems.
     """
 
-    def __init__(self, catalog: Catalog, *, is_patch: bool = False) -> None:
+    def __init__(self, catalog: Catalog, *, is_patch: bool = False, truncate: bool = False) -> None:
         self.catalog = catalog
         self.is_patch = is_patch
+        self.truncate = truncate
 
     def decode(self, line: bytes, number: int) -> DecodedRow | RowProblem:
         """Return the row that a line holds; the first problem found when it holds none."""
@@ -175,7 +178,7 @@ class RowDecoder:
                     values[prop.name] = None
                 continue
             try:
-                values[prop.name] = read_cell(prop, value)
+                values[prop.name] = read_cell(prop, value, truncate=self.truncate)
             except ValueFormatError as error:
                 return _bad_cell(owner, prop, number, error)
         return self._identified(owner, data, values, number, src=src, dst=dst)
@@ -318,6 +321,8 @@ def _bad_cell(owner: NodeType | EdgeType, prop: PropertyDef, number: int, error:
     message = error.message
     if not prop.type.nullable and prop.type.scalar not in {Scalar.VECTOR, Scalar.BLOB}:
         message = f"non-nullable property '{prop.name}' has null or invalid values: {message}"
+    elif rule == PRECISION and not prop.type.is_list:
+        message = f"property '{prop.name}' has an invalid value: {message}"
     return RowProblem(
         line=number,
         # Texts that are no date keep the word of the calendar in their details.

@@ -8,7 +8,7 @@ any other way into the graph.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +59,8 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import WriteTxn
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _NO_TYPES = Catalog(interfaces={}, nodes={}, edges={}, shape_hash="")
 _TEXT = PropertyType(scalar=Scalar.STRING)
@@ -196,7 +198,7 @@ def _nullable(prop: PropertyDef) -> PropertyDef:
 
 
 @record
-class SchemaApplyResult:
+class SchemaApplyResult(Printable):
     """What applying a schema did. ``commit`` is None when the graph had that schema already.
 
     ``warnings`` tells what did not work out after the commit; the schema is in force all the same.
@@ -210,6 +212,11 @@ class SchemaApplyResult:
     diagnostics: tuple[HintDiagnostic, ...]
     warnings: tuple[str, ...]
     cost: Cost
+
+    def lines(self) -> Iterator[str]:
+        """Yield whether the schema is in force, and the steps that led there."""
+        yield f"schema {'applied' if self.applied else 'not applied'}: {counted(len(self.steps), 'change')}"
+        yield from (f"- {step.describe()}" for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result with the field names of the public contract."""

@@ -73,11 +73,14 @@ class OpenPair:
 
 
 def changed_pairs(before: GraphSnapshot, after: GraphSnapshot) -> list[TablePair]:
-    """Return the lifetimes that two states can differ in, by table key, edges first; needs no call."""
+    """Return the lifetimes that two states can differ in, by table key, edges first; needs no call.
+
+    Of several lifetimes of one type those that ended come first: who applies the changes in order meets no id twice.
+    """
     old = {entry.object_id: entry for entry in before.state.tables.values()}
     new = {entry.object_id: entry for entry in after.state.tables.values()}
     pairs = [_pair(after.state.graph_id, key, old.get(key), new.get(key)) for key in {**old, **new}]
-    return sorted((pair for pair in pairs if pair.is_changed), key=lambda pair: (pair.table_key, pair.type.id))
+    return sorted((pair for pair in pairs if pair.is_changed), key=_place)
 
 
 def open_pair(
@@ -105,6 +108,12 @@ def schema_boundary(pair: TablePair, commit_id: CommitId | None) -> ChangeSchema
     return ChangeSchemaBoundaryError(
         f"the schema of type '{pair.type.name}' changed between the two states", details=details
     )
+
+
+def _place(pair: TablePair) -> tuple[str, bool, str]:
+    entry = pair.before if pair.after is None else pair.after
+    # Identities are handed out in ascending order, and written with as many digits each.
+    return pair.table_key, pair.after is not None, "" if entry is None else entry.object_id
 
 
 def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: TableEntry | None) -> TablePair:
@@ -293,7 +302,7 @@ class GraphDiff:
         self._check = check
 
     def __iter__(self) -> Iterator[EntityChange]:
-        """Yield the changes that pass: by table key, edges first, then by id.
+        """Yield the changes that pass: by table key, edges first, then by lifetime, ended ones first, then by id.
 
         Raises:
             ChangeSchemaBoundaryError: a type that both states have differs in its columns.

@@ -6,6 +6,7 @@ in both. Where an entity lives tells how far back it is unchanged without lookin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,9 @@ from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, check_whole
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
+from omnigraph.values.temporal import format_datetime
 
 _SHOWN = {SRC: "from", DST: "to"}
 _ADDRESS_BITS = 32
@@ -39,6 +43,12 @@ class EntityEvent:
     before: EntityImage | None
     after: EntityImage | None
 
+    def __str__(self) -> str:
+        commit = self.cause.commit
+        actor = "" if commit.actor is None else f" actor={commit.actor}"
+        published = format_datetime(commit.published_at_ms)
+        return f"{commit.id} {published} {self.op}{actor} changed={','.join(self.changed)}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the event as JSON values."""
         images = {
@@ -50,13 +60,19 @@ class EntityEvent:
 
 
 @record
-class EntityHistory:
+class EntityHistory(Printable):
     """What happened to an entity, newest first; ``is_complete`` when nothing older was left out."""
 
     table_key: str
     id: str
     events: tuple[EntityEvent, ...]
     is_complete: bool
+
+    def lines(self) -> Iterator[str]:
+        """Yield which commits changed what, newest first."""
+        more = "" if self.is_complete else ", older ones are not shown"
+        yield f"{self.table_key} {self.id}: {counted(len(self.events), 'change')}{more}"
+        yield from map(str, self.events)
 
     def to_json(self) -> dict[str, Any]:
         """Return the history as JSON values."""

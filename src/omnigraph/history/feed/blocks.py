@@ -39,6 +39,7 @@ from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.temporal import format_datetime
 
 _KEPT_BYTES = 128 << 20
 
@@ -58,7 +59,7 @@ class Cause:
             "merged_parent_commit_id": None if commit.merged_parent is None else str(commit.merged_parent),
             "authored_branch": str(commit.branch),
             "actor_id": commit.actor,
-            "authored_at": commit.created_at_ms * 1000,
+            "authored_at": format_datetime(commit.created_at_ms),
         }
         return {name: value for name, value in facts.items() if value is not None}
 

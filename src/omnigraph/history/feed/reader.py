@@ -35,16 +35,23 @@ from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_instance, check_text
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _AFTER = "after:"
 
 
 @record
-class ChangeBlock:
+class ChangeBlock(Printable):
     """Changes of one commit, or of a part of it."""
 
     cause: Cause
     changes: tuple[EntityChange, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the commit, then a line for each change."""
+        yield str(self.cause.commit)
+        yield from (f"  {change}" for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the block as JSON values."""
@@ -52,11 +59,17 @@ class ChangeBlock:
 
 
 @record
-class CommitChanges:
+class CommitChanges(Printable):
     """One page of a commit's changes; the token is there while there are more."""
 
     block: ChangeBlock
     next_page_token: str | None
+
+    def lines(self) -> Iterator[str]:
+        """Yield the commit, then its changes."""
+        yield from self.block.lines()
+        if self.next_page_token is not None:
+            yield "more changes follow"
 
     def to_json(self) -> dict[str, Any]:
         """Return the page as JSON values."""
@@ -65,7 +78,7 @@ class CommitChanges:
 
 
 @record
-class ChangeFeedPage:
+class ChangeFeedPage(Printable):
     """One answer of a feed, oldest commit first.
 
     Either it ends inside a commit and has a token, or it ends behind one and has a cursor. ``is_caught_up`` says that
@@ -76,6 +89,13 @@ class ChangeFeedPage:
     next_page_token: str | None = None
     cursor: str | None = None
     is_caught_up: bool = False
+
+    def lines(self) -> Iterator[str]:
+        """Yield how much the page holds, then each commit with its changes."""
+        state = "caught up" if self.is_caught_up else "more follows"
+        yield f"{counted(len(self.blocks), 'commit')}, {state}"
+        for block in self.blocks:
+            yield from block.lines()
 
     def to_json(self) -> dict[str, Any]:
         """Return the page as JSON values."""
@@ -309,16 +329,19 @@ _CHUNK_BLOB_ROWS = 64
 def capture_baseline(
     store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records of one pinned state and, behind the last of them, the record with the cursor.
+    """Return the records of the newest state and, behind the last of them, the record with the cursor.
 
-    Kinds and type names choose records and cursor, operations only bind the cursor. An answer without its last
-    record is incomplete and names no cursor.
+    The state is pinned at once, however late its records are asked for. Kinds and type names choose records and
+    cursor, operations only bind the cursor. An answer without its last record is incomplete and names no cursor.
 
     Raises:
         BranchMissingError: there is no such branch.
         HistoryGoneError: a cleanup reclaimed the state meanwhile.
     """
-    head = store.snapshot(BranchName.parse(branch))
+    return _capture(store.snapshot(BranchName.parse(branch)), wanted)
+
+
+def _capture(head: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
     yield from export_records(head, wanted)
     resume = feed_cursor(head, wanted)
     yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,6 +19,8 @@ from omnigraph.records import record
 from omnigraph.runtime import Cost
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.counts import counted
+from omnigraph.values.printable import Printable
 
 _SHOWN = 3
 
@@ -123,6 +125,18 @@ class TableCounts:
         """Whether the merge found nothing to do or to decide here."""
         return not (self.inserted or self.updated or self.deleted or self.resolved or self.conflicts)
 
+    def __str__(self) -> str:
+        parts = {
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+            "resolved": self.resolved,
+        }
+        told = [f"{count} {what}" for what, count in parts.items() if count]
+        if self.conflicts:
+            told.append(counted(self.conflicts, "conflict"))
+        return f"{self.type_key}: {', '.join(told)}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
         kind, _, name = self.type_key.partition(":")
@@ -138,7 +152,7 @@ class TableCounts:
 
 
 @record
-class MergePreview:
+class MergePreview(Printable):
     """What a merge would do, found without doing it; it can be done when there are no conflicts."""
 
     source: BranchName
@@ -149,6 +163,13 @@ class MergePreview:
     target_head: CommitId
     tables: tuple[TableCounts, ...]
     conflicts: tuple[MergeConflict, ...]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the merge would be, what it would do by type, and what could not be decided."""
+        verdict = counted(len(self.conflicts), "conflict") if self.conflicts else "no conflicts"
+        yield f"merging {self.source} into {self.target} would be {self.outcome.value}, {verdict}"
+        yield from (f"  {table}" for table in self.tables)
+        yield from (f"  conflict {conflict.kind}: {conflict.message}" for conflict in self.conflicts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON values."""
@@ -165,7 +186,7 @@ class MergePreview:
 
 
 @record
-class MergeResult:
+class MergeResult(Printable):
     """What a merge did. ``commit`` is None when the target had everything already."""
 
     source: BranchName
@@ -176,6 +197,11 @@ class MergeResult:
     commit: Commit | None
     manifest_version: int
     cost: Cost
+
+    def lines(self) -> Iterator[str]:
+        """Yield how the branches stood to each other, and what happened by type."""
+        yield f"merged {self.source} into {self.target}: {self.outcome.value}"
+        yield from (f"  {table}" for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -191,7 +217,7 @@ class MergeResult:
 
 
 @record
-class RevertResult:
+class RevertResult(Printable):
     """What a revert did. ``commit`` is None when nothing of the reverted commit was left to undo."""
 
     branch: BranchName
@@ -200,6 +226,11 @@ class RevertResult:
     commit: Commit | None
     manifest_version: int
     cost: Cost
+
+    def lines(self) -> Iterator[str]:
+        """Yield which commit was undone by which."""
+        outcome = "nothing left to undo" if self.commit is None else f"commit {self.commit.id}"
+        yield f"reverted {self.reverted} on {self.branch}: {outcome}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as JSON values."""

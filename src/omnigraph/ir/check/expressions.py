@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.ir.check.scope import Scope, did_you_mean
-from omnigraph.ir.check.tree import Operand
+from omnigraph.ir.check.tree import EnumUse, Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.values.names import enum_word
@@ -71,7 +71,7 @@ def check_variable(variable: ast.Variable, scope: Scope) -> Operand:
         message, suggestion = scope.unbound(variable.name)
         items = (known.removeprefix("$") for known in scope.values if known.startswith("$"))
         known = [*scope.entities, *scope.parameters, *items]
-        if variable.name != ast.ANONYMOUS and variable.name not in scope.mixed:
+        if variable.name != ast.ANONYMOUS:
             message = f"variable '${variable.name}' is neither a parameter nor bound here"
             suggestion = did_you_mean(variable.name, known, mark="$")
         raise scope.violation(None, message, variable.span, suggestion=suggestion)
@@ -296,11 +296,15 @@ def _vector_size(query: Operand, given: PropertyType) -> int | None:
 
 
 def check_enum_literals(of: PropertyType, name: str, value: ast.Expression, scope: Scope) -> None:
-    """Refuse a text, also in a list, that is none of the values that an enum has."""
+    """Refuse a text, also in a list, that is none of the values that an enum has; take down what is a parameter."""
     allowed = of.enum_values
     if allowed is None:
         return
     for item in value.items if isinstance(value, ast.ListLiteral | ast.ListExpression) else (value,):
+        if isinstance(item, ast.Variable) and item.name in scope.parameters:
+            use = EnumUse(parameter=item.name, name=name, values=tuple(allowed))
+            if use not in scope.enum_uses:
+                scope.enum_uses.append(use)
         if isinstance(item, ast.StringLiteral) and item.value not in allowed:
             message = f"'{item.value}' is not a value of '{name}': expected {', '.join(map(enum_word, allowed))}"
             raise scope.violation("T3", message, item.span, suggestion=did_you_mean(item.value, allowed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
@@ -52,12 +53,8 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
         raise scope.violation(None, message, binding.type_name.span)
     scope.entities[name] = node
-    types = scope.types_of(name)
-    if not types and node.name not in scope.catalog.nodes:
-        message = f"no node type implements interface '{written}'"
-        raise scope.violation("T1", message, binding.type_name.span)
     matches: list[CheckedMatch] = []
-    conditions: list[Operand] = []
+    conditions = list(_presence(binding.variable, scope))
     for predicate in binding.predicates:
         prop = node.get(predicate.property.text)
         if prop is None:
@@ -69,7 +66,21 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
             matches.append(CheckedMatch(property=prop, value=check_inline_value(prop, predicate.value, scope)))
         else:
             conditions.append(_inline_condition(binding, predicate, prop, scope))
-    return CheckedBinding(variable=name, node=node, matches=tuple(matches), conditions=tuple(conditions), types=types)
+    return CheckedBinding(
+        variable=name,
+        node=node,
+        matches=tuple(matches),
+        conditions=tuple(conditions),
+        interface=written if scope.ranges_over_several(name) else None,
+        types=scope.types_of(name),
+    )
+
+
+def _presence(variable: ast.Variable, scope: Scope) -> Iterator[Operand]:
+    """Yield that there is a node, where an optional block may have found none."""
+    if variable.name in scope.nullable:
+        test = ast.NullTest(operand=variable, is_negated=True, span=variable.span)
+        yield _matched_condition(test, scope)
 
 
 def _shared_node(written: str, scope: Scope) -> NodeType | None:
@@ -449,6 +460,26 @@ def check_block(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> Ch
     if not outer:
         raise scope.violation("T9", "a block must use at least one variable bound before it", span)
     return CheckedNegation(clauses=inner, outer=tuple(sorted(outer)))
+
+
+def check_block_of_values(scope: Scope, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
+    """Check a block where bare names are the properties of the entity that a statement is about."""
+    inner = check_clauses(clauses, scope.nested())
+    if not any(name in scope.values for clause in clauses for name in _bare_names(clause)):
+        message = "a block must use at least one property of the entity that the statement is about"
+        raise scope.violation("T9", message, span, suggestion="compare with a bare name, such as 'id'")
+    return CheckedNegation(clauses=inner, outer=())
+
+
+def _bare_names(node: object) -> Iterator[str]:
+    if isinstance(node, ast.AliasRef):
+        yield node.name
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _bare_names(item)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, Span | type):
+        for part in dataclasses.fields(node):
+            yield from _bare_names(getattr(node, part.name))
 
 
 def _check_optional(optional: ast.OptionalBlock, scope: Scope) -> CheckedOptional:

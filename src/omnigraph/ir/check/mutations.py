@@ -8,7 +8,7 @@ from typing import assert_never
 from omnigraph.catalog.defaults import has_default
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.match import check_clauses
+from omnigraph.ir.check.match import check_block_of_values, check_clauses
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type, word_of
 from omnigraph.ir.check.output import check_projections
 from omnigraph.ir.check.scope import Scope, did_you_mean
@@ -54,7 +54,6 @@ def check_mutation(
         if isinstance(statement, ast.MatchStatement):
             matched = scope.nested()
             clauses = check_clauses(statement.clauses, matched)
-            matched = _of_one_type(matched)
             checked.append(
                 CheckedMatchStatement(
                     clauses=clauses,
@@ -79,18 +78,11 @@ def check_mutation(
 
 def _returned_scope(body: ast.MutationBody, last: CheckedStatement, scope: Scope, matched: Scope | None) -> Scope:
     if matched is not None:
-        return replace(matched, block_checker=None)
+        return matched
     if isinstance(last, CheckedInsert | CheckedUpdate):
         return _with_target(last.target, scope)
     message = "a delete leaves nothing to return"
     raise scope.violation(None, message, body.projections[0].span, suggestion="match what is to be returned first")
-
-
-def _of_one_type(matched: Scope) -> Scope:
-    """Return what statements may use of a match: what they look at and change has one type."""
-    mixed = frozenset(name for name in matched.entities if matched.types_of(name))
-    kept = {name: of for name, of in matched.entities.items() if name not in mixed}
-    return replace(matched, entities=kept, mixed=mixed)
 
 
 def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | None) -> CheckedStatement:
@@ -106,11 +98,16 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
         case ast.UpdateMatched():
             target = _matched_target(statement.variable, scope, matched)
             _refuse_ends(statement.assignments, target, scope)
-            inner = replace(matched or scope, block_checker=None)
-            assigned = _check_assignments(statement.assignments, statement, target, inner)
+            assigned = _check_assignments(statement.assignments, statement, target, matched or scope)
             guard = _check_guard(statement.version, scope)
             name = statement.variable.name
-            return CheckedUpdateMatched(variable=name, target=target, assignments=assigned, version=guard)
+            return CheckedUpdateMatched(
+                variable=name,
+                target=target,
+                assignments=assigned,
+                version=guard,
+                visible=frozenset(matched.entities if matched is not None else ()),
+            )
         case ast.DeleteMatched():
             targets = {item.name: _matched_target(item, scope, matched) for item in statement.variables}
             if statement.version is not None and len(targets) > 1:
@@ -126,9 +123,6 @@ def _check_statement(statement: ast.Statement, scope: Scope, matched: Scope | No
 
 def _matched_target(variable: ast.Variable, scope: Scope, matched: Scope | None) -> NodeType | EdgeType:
     found = None if matched is None else matched.entities.get(variable.name)
-    if matched is not None and variable.name in matched.mixed:
-        message, suggestion = matched.unbound(variable.name)
-        raise scope.violation("T6", message, variable.span, suggestion=suggestion)
     if found is None:
         known = () if matched is None else matched.entities
         message = f"'${variable.name}' is not a variable of a match before this statement"
@@ -160,7 +154,7 @@ def _each_scope(variables: tuple[ast.Variable, ...], scope: Scope, matched: Scop
             values[f"${variable.name}"] = item
         else:
             entities[variable.name] = _matched_target(variable, scope, matched)
-    return replace(_alone(scope), entities=entities, values=values)
+    return replace(_alone(scope), entities=entities, values=values, block_checker=scope.block_checker)
 
 
 def _check_guard(version: ast.Expression | None, scope: Scope) -> Operand | None:
@@ -211,7 +205,8 @@ def _alone(scope: Scope) -> Scope:
 
 def _with_target(target: NodeType | EdgeType, scope: Scope) -> Scope:
     """Return a scope in which bare names are those of the target."""
-    return replace(_alone(scope), values={prop.name: prop.type for prop in target_columns(target)})
+    values = {prop.name: prop.type for prop in target_columns(target)}
+    return replace(_alone(scope), values=values, block_checker=check_block_of_values)
 
 
 def _target(name: Ident, scope: Scope) -> NodeType | EdgeType:

@@ -34,13 +34,17 @@ def check_projections(
     return tuple(checked)
 
 
-def check_grouping(projections: tuple[CheckedProjection, ...], scope: Scope) -> None:
+def check_grouping(
+    projections: tuple[CheckedProjection, ...], orderings: tuple[CheckedOrdering, ...], scope: Scope
+) -> None:
     """Beside an aggregate, what is projected without one is a group key; nothing else has one value per group."""
     if not any(has_aggregate(item.operand) for item in projections):
         return
     keys = [item.operand.expression for item in projections if not has_aggregate(item.operand)]
+    ranked = find_ranking(orderings, projections)
     for item in projections:
-        if isinstance(item.operand.expression, ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch):
+        is_search = isinstance(item.operand.expression, ast.Nearest | ast.Bm25 | ast.Rrf | ast.TextSearch)
+        if is_search and (ranked is None or item.operand.expression != ranked.expression):
             raise scope.violation("T9", "a search cannot be returned with an aggregate", item.operand.span)
         if has_aggregate(item.operand):
             _check_group_value(item.operand, keys, scope)
@@ -186,6 +190,17 @@ def named_values(projections: tuple[CheckedProjection, ...], scope: Scope) -> Sc
 def find_alias(name: str, projections: tuple[CheckedProjection, ...]) -> CheckedProjection | None:
     """Return the projection an order key names; of several equal aliases the last wins, as in row objects."""
     return next((item for item in reversed(projections) if item.alias == name), None)
+
+
+def find_ranking(orderings: tuple[CheckedOrdering, ...], projections: tuple[CheckedProjection, ...]) -> Operand | None:
+    """Return the ranking that the first order key is or names."""
+    if not orderings:
+        return None
+    operand = orderings[0].operand
+    if isinstance(operand.expression, ast.AliasRef):
+        named = find_alias(operand.expression.name, projections)
+        operand = operand if named is None else named.operand
+    return operand if isinstance(operand.expression, ast.Nearest | ast.Bm25 | ast.Rrf) else None
 
 
 def check_limit_rules(

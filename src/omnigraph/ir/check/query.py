@@ -15,6 +15,7 @@ from omnigraph.ir.check.output import (
     check_limit_rules,
     check_orderings,
     check_projections,
+    find_ranking,
     has_aggregate,
     named_values,
 )
@@ -87,12 +88,21 @@ def check_query(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Ch
             parameters=parameters,
             statements=statements,
             projections=projections,
+            enum_uses=tuple(scope.enum_uses),
         )
     stages = _check_stages(body, scope.nested())
     unions = tuple(_check_union(union, stages[-1].projections, scope.nested()) for union in body.unions)
     if unions:
         _check_united_order(body, stages[-1], scope)
-    return CheckedRead(decl=decl, catalog=catalog, source=source, parameters=parameters, stages=stages, unions=unions)
+    return CheckedRead(
+        decl=decl,
+        catalog=catalog,
+        source=source,
+        parameters=parameters,
+        stages=stages,
+        unions=unions,
+        enum_uses=tuple(scope.enum_uses),
+    )
 
 
 def _check_stages(body: ast.ReadBody, scope: Scope) -> tuple[CheckedStage, ...]:
@@ -110,7 +120,7 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
     is_united = isinstance(stage, ast.ReadBody) and bool(stage.unions)
     orderings = () if is_united else check_orderings(stage.orderings, projections, scope)
     check_limit_rules(orderings, projections, stage.limit, scope)
-    check_grouping(projections, scope)
+    check_grouping(projections, orderings, scope)
     having = None
     if stage.having is not None:
         having = check_condition(stage.having, named_values(projections, scope))
@@ -119,7 +129,8 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
     per = () if is_united else tuple(check_expression(item, named_values(projections, scope)) for item in stage.per)
     # Groups are distinct by their keys, so that anything about a group has one value.
     operands = [*(item.operand for item in projections), *(item.operand for item in orderings)]
-    if stage.is_distinct and not any(map(has_aggregate, operands)):
+    is_ranked = find_ranking(orderings, projections) is not None
+    if stage.is_distinct and not is_ranked and not any(map(has_aggregate, operands)):
         _check_distinct(orderings, projections, scope)
     return CheckedStage(
         clauses=clauses,
@@ -127,12 +138,13 @@ def _check_stage(stage: ast.Stage | ast.ReadBody, scope: Scope) -> CheckedStage:
         orderings=orderings,
         limit=stage.limit,
         variables=tuple(sorted(scope.entities)),
-        mixed=frozenset(name for name in scope.entities if scope.types_of(name)),
+        mixed=frozenset(name for name in scope.entities if scope.ranges_over_several(name)),
         is_distinct=stage.is_distinct,
         having=having,
         offset=stage.offset,
         per=per,
         nullable=frozenset(scope.nullable),
+        values=dict(scope.values),
     )
 
 
@@ -150,15 +162,14 @@ def _behind(checked: CheckedStage, scope: Scope) -> Scope:
             entities[name] = scope.entities[expression.name]
             if expression.name in scope.nullable:
                 nullable.add(name)
-        elif item.alias is not None or isinstance(expression, ast.AliasRef):
-            if item.column in values:
-                raise scope.violation(None, f"'{item.column}' is named twice", operand.span)
-            values[item.column] = value_type(operand, scope)
-        elif operand.is_value and isinstance(expression, ast.Variable):
-            values[f"${expression.name}"] = value_type(operand, scope)
         else:
-            message = "a value that goes on to the next stage needs a name"
-            raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+            known = item.name_behind
+            if known is None:
+                message = "a value that goes on to the next stage needs a name"
+                raise scope.violation(None, message, operand.span, suggestion="write 'as name' behind it")
+            if known in values:
+                raise scope.violation(None, f"'{known}' is named twice", operand.span)
+            values[known] = value_type(operand, scope)
     return replace(scope, entities=entities, values=values, nullable=nullable)
 
 

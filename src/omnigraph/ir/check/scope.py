@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyType
 from omnigraph.errors import Diagnostic, QueryTypeError
-from omnigraph.ir.check.tree import CheckedNegation
+from omnigraph.ir.check.tree import CheckedNegation, EnumUse
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.source import SourceText, Span
@@ -21,9 +21,9 @@ class Scope:
     """A scope grows as clauses are read; a block works on a copy.
 
     ``values`` are what earlier stages named, and under ``$name`` the items that ``each`` takes one by one. ``nullable``
-    are the entities that an optional block may leave missing. ``mixed`` are entities of several types in a place that
-    takes those of one. ``block_checker`` checks what stands in a block; it is given, since a block may stand in any
-    expression.
+    are the entities that an optional block may leave missing. ``enum_uses`` are the parameters of the whole query that
+    are compared with an enum, and all scopes share the list. ``block_checker`` checks what stands in a block; it is
+    given, since a block may stand in any expression.
     """
 
     catalog: Catalog
@@ -32,7 +32,7 @@ class Scope:
     entities: dict[str, NodeType | EdgeType] = field(default_factory=dict)
     values: dict[str, PropertyType] = field(default_factory=dict)
     nullable: set[str] = field(default_factory=set)
-    mixed: frozenset[str] = frozenset()
+    enum_uses: list[EnumUse] = field(default_factory=list)
     block_checker: BlockChecker | None = None
 
     def check_block(self, clauses: tuple[ast.Clause, ...], span: Span) -> CheckedNegation:
@@ -44,11 +44,13 @@ class Scope:
     def types_of(self, variable: str) -> tuple[str, ...]:
         """Return the types of an entity that ranges over several, and none for any other."""
         bound = self.entities.get(variable)
-        if isinstance(bound, EdgeType):
-            return () if bound.name in self.catalog.edges else tuple(bound.name.split("|"))
-        if bound is None or bound.name in self.catalog.nodes:
-            return ()
-        return tuple(name for name, node in self.catalog.nodes.items() if bound.name in node.implements)
+        return () if bound is None else several_types(bound, self.catalog)
+
+    def ranges_over_several(self, variable: str) -> bool:
+        """Whether an entity is one of an interface, which no type may implement, or of one of several edge types."""
+        bound = self.entities.get(variable)
+        known = self.catalog.edges if isinstance(bound, EdgeType) else self.catalog.nodes
+        return bound is not None and bound.name not in known
 
     def nested(self) -> Scope:
         """Return a scope for the inside of a negation."""
@@ -64,9 +66,16 @@ class Scope:
         """Return a message about a variable that cannot be used, and what to do: the nearest one that is bound."""
         if name == "_":
             return "the anonymous variable has no value", "give the variable a name"
-        if name in self.mixed:
-            return f"variable '${name}' may be of several types", "a statement takes variables of one type"
         return f"variable '${name}' is not bound here", did_you_mean(name, self.entities, mark="$")
+
+
+def several_types(bound: NodeType | EdgeType, catalog: Catalog) -> tuple[str, ...]:
+    """Return the types that an interface or several edges stand for, and none for a type of the schema."""
+    if isinstance(bound, EdgeType):
+        return () if bound.name in catalog.edges else tuple(bound.name.split("|"))
+    if bound.name in catalog.nodes:
+        return ()
+    return tuple(name for name, node in catalog.nodes.items() if bound.name in node.implements)
 
 
 def did_you_mean(name: str, known: Iterable[str], *, mark: str = "") -> str | None:

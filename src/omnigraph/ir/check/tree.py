@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Literal
 
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, PropertyType
 from omnigraph.ir.model import InsertMode
+from omnigraph.ir.types import PATH
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText, Span
 from omnigraph.records import record
@@ -53,12 +55,13 @@ class CheckedMatch:
 
 @record
 class CheckedBinding:
-    """A binding with its node type; with ``types`` it ranges over all of them, and ``node`` is what they share."""
+    """A binding with its node type; with ``interface`` it ranges over ``types``, and ``node`` is what they share."""
 
     variable: str
     node: NodeType
     matches: tuple[CheckedMatch, ...]
     conditions: tuple[Operand, ...] = ()
+    interface: str | None = None
     types: tuple[str, ...] = ()
 
 
@@ -167,6 +170,16 @@ class CheckedProjection:
     column: str
     label: str
 
+    @property
+    def name_behind(self) -> str | None:
+        """What a later stage calls a value: by its alias, or as the variable that it is; None if it has no name."""
+        expression = self.operand.expression
+        if self.operand.is_value and isinstance(expression, ast.Variable):
+            if self.alias is None:
+                return f"${expression.name}"
+            return f"${self.alias}" if self.operand.type == PATH else self.alias
+        return self.column if self.alias is not None or isinstance(expression, ast.AliasRef) else None
+
 
 @record
 class CheckedOrdering:
@@ -182,7 +195,8 @@ class CheckedStage:
     """A match with what is made of its rows.
 
     ``variables`` are the entities that are bound when the match has ended, ``nullable`` those of them that may be
-    missing, and ``mixed`` those that are of several types.
+    missing, and ``mixed`` those that are of several types. ``values`` are what each row has beside them: what earlier
+    stages named, items of lists, and paths.
     """
 
     clauses: tuple[CheckedClause, ...]
@@ -196,6 +210,7 @@ class CheckedStage:
     per: tuple[Operand, ...] = ()
     nullable: frozenset[str] = frozenset()
     mixed: frozenset[str] = frozenset()
+    values: Mapping[str, PropertyType] = field(default_factory=dict)
 
 
 @record
@@ -204,6 +219,15 @@ class CheckedUnion:
 
     stages: tuple[CheckedStage, ...]
     keeps_duplicates: bool
+
+
+@record
+class EnumUse:
+    """A parameter that is compared with an enum, and what the enum is called and holds."""
+
+    parameter: str
+    name: str
+    values: tuple[str, ...]
 
 
 @record
@@ -219,6 +243,7 @@ class CheckedRead:
     parameters: Mapping[str, PropertyType]
     stages: tuple[CheckedStage, ...]
     unions: tuple[CheckedUnion, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def last(self) -> CheckedStage:
@@ -285,12 +310,13 @@ class CheckedMatchStatement:
 
 @record
 class CheckedUpdateMatched:
-    """An update of the entities of a variable."""
+    """An update of the entities of a variable; its values see the entities of the variables in ``visible``."""
 
     variable: str
     target: NodeType | EdgeType
     assignments: tuple[CheckedAssignment, ...]
     version: Operand | None = None
+    visible: frozenset[str] = frozenset()
 
 
 @record
@@ -316,6 +342,7 @@ class CheckedMutation:
     parameters: Mapping[str, PropertyType]
     statements: tuple[CheckedStatement, ...]
     projections: tuple[CheckedProjection, ...] = ()
+    enum_uses: tuple[EnumUse, ...] = ()
 
     @property
     def returns_match(self) -> bool:

@@ -66,6 +66,7 @@ def check_tested_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -
             given = _declared(value, scope)
             if not are_comparable(given, prop.type):
                 raise _mismatch(prop, value, given, scope)
+            check_enum_literals(prop.type, prop.name, value, scope)
             return Operand(expression=value, type=given, is_parameter=True)
         case _:
             literal = _literal(value, scope)
@@ -108,6 +109,7 @@ def _inline_parameter(prop: PropertyDef, value: ast.Variable, scope: Scope) -> O
         raise scope.violation("T7", message, value.span)
     if not are_comparable(given, item_type(prop.type)):
         raise _mismatch(prop, value, given, scope)
+    check_enum_literals(prop.type, prop.name, value, scope)
     return Operand(expression=value, type=given, is_parameter=True)
 
 

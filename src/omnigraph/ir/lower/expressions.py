@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
-from omnigraph.catalog.model import PropertyType
+from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.errors import Diagnostic, InternalError, QueryMeaningError, ValueFormatError
 from omnigraph.ir.check.tree import CheckedNegation, Operand
 from omnigraph.ir.model import (
@@ -25,6 +25,7 @@ from omnigraph.ir.model import (
     ParameterRef,
     Predicate,
     Scalarlike,
+    TargetColumn,
     TextContains,
     TextMatch,
     TextStartsWith,
@@ -130,6 +131,9 @@ class Lowering:
                 return Truth(predicate=self.text_match(operand), type=of)
             case ast.NullTest(is_negated=is_negated):
                 return self._apply("is_not_null" if is_negated else "is_null", operand)
+            case ast.Logical(op="or"):
+                parts = merge_equalities([self.scalar(part) for part in operand.parts])
+                return parts[0] if len(parts) == 1 else Apply(function="or", arguments=tuple(parts), type=of)
             case ast.Logical(op=op) | ast.Arithmetic(op=op):
                 return self._apply(op, operand)
             case _ if (name := _OPERATIONS.get(type(expression))) is not None:
@@ -284,6 +288,70 @@ class Lowering:
                     return literal.value
         except ValueFormatError as problem:
             raise self.refusal(problem.message, literal.span) from problem
+
+
+# Literals of these types are equal exactly where their values are, in a list as by themselves.
+_LISTED = (Scalar.STRING, Scalar.I64, Scalar.DATE, Scalar.DATETIME)
+
+
+def merge_equalities(terms: Sequence[Scalarlike]) -> list[Scalarlike]:
+    """Return the terms of an ``or``, equalities of one value with literals as one membership of a list.
+
+    A term may move in front of others only if those cannot fail: what is computed decides which rows they are asked of.
+    """
+    merged: list[Scalarlike | list[_Equality]] = []
+    groups: dict[tuple[Scalarlike, PropertyType, bool], list[_Equality]] = {}
+    for term in terms:
+        equality = _equality(term)
+        key = None if equality is None else (equality.value, equality.literal.type, equality.is_plain)
+        if not isinstance(term, Truth):
+            groups = {key: groups[key]} if key in groups and merged[-1] is groups[key] else {}
+        if equality is None or key is None:
+            merged.append(term)
+        elif key in groups:
+            groups[key].append(equality)
+        else:
+            groups[key] = [equality]
+            merged.append(groups[key])
+    return [_listed(item) if isinstance(item, list) else item for item in merged]
+
+
+@record
+class _Equality:
+    """A value and the literal that it is compared with; plain if no value has to be computed."""
+
+    term: Scalarlike
+    value: Scalarlike
+    literal: Constant
+    is_plain: bool
+
+
+def _equality(term: Scalarlike) -> _Equality | None:
+    match term:
+        case Truth(predicate=Compare(left=left, op="=", right=right)):
+            is_plain = True
+        case Apply(function="=", arguments=(left, right)):
+            is_plain = False
+        case _:
+            return None
+    for value, literal in ((left, right), (right, left)):
+        if isinstance(literal, Constant) and not isinstance(value, Constant | ParameterRef | TargetColumn):
+            is_same = value.type.scalar is literal.type.scalar and not value.type.is_list
+            if literal.value is None or (not is_plain and not (is_same and literal.type.scalar in _LISTED)):
+                return None
+            return _Equality(term=term, value=value, literal=literal, is_plain=is_plain)
+    return None
+
+
+def _listed(equalities: Sequence[_Equality]) -> Scalarlike:
+    first = equalities[0]
+    if len(equalities) == 1:
+        return first.term
+    of = PropertyType(scalar=first.literal.type.scalar, is_list=True)
+    items = Constant(value=tuple(dict.fromkeys(one.literal.value for one in equalities)), type=of)
+    if first.is_plain:
+        return Truth(predicate=ListContains(items=items, item=first.value), type=first.term.type)
+    return Apply(function="in", arguments=(first.value, items), type=first.term.type)
 
 
 def _holds_null(value: Scalarlike) -> bool:

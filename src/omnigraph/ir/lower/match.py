@@ -274,11 +274,14 @@ class _Pipeline:
         return [first, *rest]
 
     def _scan_binding(self, binding: CheckedBinding) -> None:
-        if not binding.types:
+        if binding.interface is None:
             self._scan(binding.variable, binding.node.name)
             return
         filters = tuple(self.pushed.pop(binding.variable, ()))
-        self.operators.append(UnionScan(variable=binding.variable, type_names=binding.types, filters=filters))
+        scan = UnionScan(
+            variable=binding.variable, interface=binding.interface, type_names=binding.types, filters=filters
+        )
+        self.operators.append(scan)
         self.bound.add(binding.variable)
 
     def _scan(self, variable: str, type_name: str) -> None:

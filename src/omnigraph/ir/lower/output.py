@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.errors import ValueFormatError
-from omnigraph.ir.check.output import find_alias
+from omnigraph.ir.check.output import find_alias, find_ranking
 from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedStage, Operand
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.model import (
@@ -94,7 +94,7 @@ class ResultShape:
 
 def lower_output(checked: CheckedStage, lowering: Lowering) -> ResultShape:
     """Lower the return and order clauses."""
-    ranked = _ranking_operand(checked)
+    ranked = find_ranking(checked.orderings, checked.projections)
     outputs = tuple(_lower_projection(item, ranked, lowering) for item in checked.projections)
     groups = _groups(checked.projections)
     if ranked is not None:
@@ -105,17 +105,6 @@ def lower_output(checked: CheckedStage, lowering: Lowering) -> ResultShape:
     keys = _OrderKeys(checked=checked, outputs=outputs, groups=groups, lowering=lowering)
     order = tuple(keys.lower(ordering) for ordering in checked.orderings)
     return ResultShape(outputs=outputs, groups=groups, ranking=None, order=order, ties=keys.ties() if order else None)
-
-
-def _ranking_operand(checked: CheckedStage) -> Operand | None:
-    """Return the ranking that the first order key is or names."""
-    if not checked.orderings:
-        return None
-    operand = checked.orderings[0].operand
-    if isinstance(operand.expression, ast.AliasRef):
-        named = find_alias(operand.expression.name, checked.projections)
-        operand = operand if named is None else named.operand
-    return operand if _is_ranking(operand.expression) else None
 
 
 def _lower_projection(item: CheckedProjection, ranked: Operand | None, lowering: Lowering) -> Output:
@@ -209,7 +198,3 @@ class _OrderKeys:
     def _require_orderable(self, operand: Operand, of: PropertyType | None) -> None:
         if of is None or of.is_list or of.is_vector:
             raise self.lowering.refusal(f"rows cannot be ordered by a value of type {of}", operand.span)
-
-
-def _is_ranking(expression: ast.Expression) -> bool:
-    return isinstance(expression, ast.Nearest | ast.Bm25 | ast.Rrf)

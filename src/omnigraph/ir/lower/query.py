@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.defaults import default_value, has_default
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.ir.check.mutations import stored_name, target_columns
+from omnigraph.ir.check.scope import several_types
 from omnigraph.ir.check.tree import (
     CheckedAssignment,
     CheckedDelete,
@@ -24,7 +26,7 @@ from omnigraph.ir.check.tree import (
     Operand,
 )
 from omnigraph.ir.lower.expressions import Lowering
-from omnigraph.ir.lower.match import lower_match
+from omnigraph.ir.lower.match import lower_match, lower_pending
 from omnigraph.ir.lower.output import lower_output
 from omnigraph.ir.lower.stages import is_classic, lower_stages
 from omnigraph.ir.model import (
@@ -39,6 +41,7 @@ from omnigraph.ir.model import (
     DeletePlan,
     EntityKind,
     EntityRef,
+    EntityType,
     Guard,
     InsertPlan,
     MatchPlan,
@@ -70,15 +73,18 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
     """Lower one statement."""
     match statement:
         case CheckedInsert():
-            return _lower_insert(statement, lowering)
+            plan = _lower_insert(statement, lowering)
+            return replace(plan, blocks=lower_pending(lowering, frozenset(statement.for_each or ())))
         case CheckedMatchStatement():
             return _lower_match(statement, catalog, lowering)
         case CheckedUpdateMatched():
-            _refuse_key(statement.target, statement.assignments, lowering)
+            for target in concrete_types(statement.target, catalog):
+                _refuse_key(target, statement.assignments, lowering)
             return UpdateMatchedPlan(
                 target=_bound(statement.variable, statement.target, catalog),
                 assigns=_assigns(statement.assignments, lowering),
                 version=_guard(statement.version, lowering),
+                blocks=lower_pending(lowering, statement.visible),
             )
         case CheckedDeleteMatched():
             targets = tuple(_bound(name, target, catalog) for name, target in statement.targets.items())
@@ -92,6 +98,8 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
                 assigns=_assigns(statement.assignments, inner),
                 where=_where(statement.predicate, inner),
                 version=_guard(statement.version, lowering),
+                # Inside a block a bare name is a value of the row, not a column of the target.
+                blocks=lower_pending(lowering, frozenset()),
             )
         case CheckedDelete():
             target = statement.target
@@ -101,24 +109,38 @@ def lower_statement(statement: CheckedStatement, catalog: Catalog, lowering: Low
                 where=_where(statement.predicate, _with_target(target, lowering)),
                 cascades=incident_edges(target, catalog) if isinstance(target, NodeType) else (),
                 version=_guard(statement.version, lowering),
+                blocks=lower_pending(lowering, frozenset()),
             )
         case _:
             assert_never(statement)
 
 
 def _bound(variable: str, target: NodeType | EdgeType, catalog: Catalog) -> BoundEntity:
-    cascades = incident_edges(target, catalog) if isinstance(target, NodeType) else ()
-    return BoundEntity(variable=variable, entity=_entity(target), type_name=target.name, cascades=cascades)
+    concrete = concrete_types(target, catalog)
+    parts = () if concrete == (target,) else tuple(_bound(variable, one, catalog) for one in concrete)
+    cascades = incident_edges(target, catalog) if isinstance(target, NodeType) and not parts else ()
+    name = "|".join(part.type_name for part in parts) if parts else target.name
+    return BoundEntity(variable=variable, entity=_entity(target), type_name=name, cascades=cascades, parts=parts)
+
+
+def concrete_types(target: NodeType | EdgeType, catalog: Catalog) -> tuple[NodeType | EdgeType, ...]:
+    """Return the types of the schema that entities of a type may have."""
+    names = several_types(target, catalog)
+    if not names:
+        return (target,)
+    owners: Mapping[str, NodeType | EdgeType] = catalog.nodes if isinstance(target, NodeType) else catalog.edges
+    return tuple(owners[name] for name in names)
 
 
 def _lower_match(statement: CheckedMatchStatement, catalog: Catalog, lowering: Lowering) -> MatchPlan:
     operators = lower_match(statement.clauses, lowering)
+    entities = tuple(_bound(name, target, catalog) for name, target in statement.entities.items())
     found: list[Scalarlike] = [EntityRef(variable=name, type=TEXT) for name in statement.entities]
+    found += [EntityType(variable=bound.variable, type=TEXT) for bound in entities if bound.parts]
     found += [ValueRef(name=name, type=of) for name, of in statement.values.items()]
     shown = tuple(Output(name=str(item), expression=item, type=item.type) for item in found)
     stage = StagePlan(operators=operators, output=OutputPlan(shown=shown), nullable=statement.nullable)
     read = ReadPlan(name="match", parameters=(), operators=(), outputs=shown, stages=(stage,))
-    entities = tuple(_bound(name, target, catalog) for name, target in statement.entities.items())
     return MatchPlan(read=read, entities=entities, values=tuple(statement.values))
 
 
@@ -264,11 +286,14 @@ def _classic_read(checked: CheckedRead, operators: tuple[Operator, ...], lowerin
 
 def _lower_mutation(checked: CheckedMutation, lowering: Lowering) -> MutationPlan:
     statements = tuple(lower_statement(item, checked.catalog, lowering) for item in checked.statements)
+    returned = _lower_returned(checked, lowering) if checked.projections else None
+    matches = [item for item in checked.statements if isinstance(item, CheckedMatchStatement)]
     return MutationPlan(
         name=checked.decl.name.text,
         parameters=_slots(checked),
         statements=statements,
-        returned=_lower_returned(checked, lowering) if checked.projections else None,
+        returned=returned,
+        blocks=lower_pending(lowering, frozenset(matches[-1].entities if matches else ())),
     )
 
 

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from omnigraph.catalog.model import PropertyType
-from omnigraph.ir.check.output import has_aggregate
+from omnigraph.ir.check.output import find_ranking, has_aggregate
 from omnigraph.ir.check.tree import CheckedOrdering, CheckedProjection, CheckedRead, CheckedStage, Operand
 from omnigraph.ir.lower.expressions import Lowering
 from omnigraph.ir.lower.match import lower_match, lower_pending
+from omnigraph.ir.lower.output import RankingCall, lower_ranking
 from omnigraph.ir.model import (
     PLACE,
+    RANK,
     ROW_MARK,
+    SCORE,
     AggregateCall,
+    Apply,
     Constant,
     EntityRef,
     EntityRow,
@@ -22,17 +26,21 @@ from omnigraph.ir.model import (
     Output,
     OutputPlan,
     ParameterRef,
+    Ranking,
+    RankPlan,
     Scalarlike,
     StagePlan,
     UnionPlan,
     ValueRef,
 )
-from omnigraph.ir.types import I64, INTERVAL, NULL, PATH, TEXT, common_type
+from omnigraph.ir.types import F64, I64, INTERVAL, NULL, PATH, TEXT, common_type
 from omnigraph.lang.gq import ast
 from omnigraph.records import record
 
 _FIRST_AGGREGATES = ("count", "sum", "avg", "min", "max")
-_Ranking = ast.Nearest | ast.Bm25 | ast.Rrf
+_RANK = ValueRef(name=RANK, type=I64)
+_SCORE = ValueRef(name=SCORE, type=F64)
+_BEST = ValueRef(name="#best", type=I64)
 
 
 def is_classic(checked: CheckedRead) -> bool:
@@ -59,7 +67,7 @@ def _is_classic_output(operand: Operand, *, is_grouped: bool) -> bool:
     if is_grouped:
         return isinstance(expression, ast.PropertyAccess | ast.Variable)
     plain = ast.PropertyAccess | ast.Variable | ast.Now | ast.AliasRef | ast.Literal
-    return isinstance(expression, plain | ast.TextSearch | _Ranking)
+    return isinstance(expression, plain | ast.TextSearch | RankingCall)
 
 
 def _is_classic_aggregate(call: ast.Aggregate, operand: Operand) -> bool:
@@ -81,7 +89,7 @@ def _is_classic_aggregate(call: ast.Aggregate, operand: Operand) -> bool:
 
 def _is_classic_order(ordering: CheckedOrdering) -> bool:
     expression = ordering.operand.expression
-    return ordering.nulls_first is None and isinstance(expression, ast.PropertyAccess | ast.AliasRef | _Ranking)
+    return ordering.nulls_first is None and isinstance(expression, ast.PropertyAccess | ast.AliasRef | RankingCall)
 
 
 @record
@@ -168,9 +176,25 @@ def _lower_stage(
     stage: CheckedStage, lowering: Lowering, outer: tuple[str, ...], values: tuple[ValueRef, ...], *, is_last: bool
 ) -> StagePlan:
     operators = lower_match(stage.clauses, lowering, frozenset(outer))
-    output = _StageOutput(stage=stage, lowering=lowering, is_last=is_last, values=values).build()
+    output = _lower_output(stage, lowering, values, is_last=is_last)
     asked = lower_pending(lowering, frozenset(stage.variables))
     return StagePlan(operators=(*operators, *asked), output=output, outer=outer, nullable=stage.nullable)
+
+
+def _lower_output(
+    stage: CheckedStage, lowering: Lowering, values: tuple[ValueRef, ...], *, is_last: bool
+) -> OutputPlan:
+    ranked = find_ranking(stage.orderings, stage.projections)
+    if ranked is None:
+        return _StageOutput(stage=stage, lowering=lowering, is_last=is_last, values=values).build()
+    if stage.orderings[0].nulls_first is not None:
+        message = "a ranking leaves out the rows that have no rank, and takes no 'nulls'"
+        raise lowering.refusal(message, ranked.span, suggestion="remove 'nulls first' or 'nulls last'")
+    # Once the first key ranks, the others are ignored.
+    stage = replace(stage, orderings=stage.orderings[:1])
+    inner = lowering.substituting({ranked.expression: _SCORE})
+    output = _StageOutput(stage=stage, lowering=inner, is_last=is_last, values=values, ranked=ranked)
+    return output.build_ranked(lower_ranking(ranked, lowering))
 
 
 @record
@@ -179,14 +203,26 @@ class _StageOutput:
     lowering: Lowering
     is_last: bool
     values: tuple[ValueRef, ...]
+    ranked: Operand | None = None
+
+    def build_ranked(self, ranking: Ranking) -> OutputPlan:
+        """Rows are ranked before they are grouped; a group, or a row that is returned once, has its best place."""
+        plan = self.build()
+        counts = any(map(has_aggregate, self._operands()))
+        rank = RankPlan(ranking=ranking, ties=plan.row_order, keeps_unranked=counts)
+        key, aggregates = _RANK, plan.aggregates
+        if plan.keys is not None:
+            key = _BEST
+            aggregates = (*aggregates, (_BEST.name, AggregateCall(function="min", argument=_RANK, type=I64)))
+        return replace(plan, rank=rank, order=(OrderKey(key=key),), aggregates=aggregates, ties=(), row_order=(_RANK,))
 
     def build(self) -> OutputPlan:
         stage = self.stage
-        for operand in self._operands():
-            self._refuse_ranking(operand)
         # Nodes of one id and several types are told apart by groups, which have more keys than columns.
-        regroups = stage.is_distinct and stage.having is None and any(True for _ in self._kinds())
+        regroups = self.is_last and stage.is_distinct and stage.having is None and self._shows_mixed()
         is_grouped = regroups or any(map(has_aggregate, self._operands()))
+        for operand in self._operands():
+            self._refuse_ranking(operand, is_grouped=is_grouped)
         keys = self._keys() if is_grouped else None
         calls = self._calls() if is_grouped else {}
         lowering = self.lowering
@@ -201,7 +237,8 @@ class _StageOutput:
             if item.alias is not None
         }
         behind = lowering.substituting(aliases)
-        order = tuple(self._order_key(item, behind) for item in stage.orderings)
+        orderings = stage.orderings if self.ranked is None else ()
+        order = tuple(self._order_key(item, behind) for item in orderings)
         plan = OutputPlan(
             shown=shown,
             keys=None if keys is None else tuple(self._all_keys(keys)),
@@ -219,7 +256,7 @@ class _StageOutput:
 
     def _operands(self) -> Iterator[Operand]:
         yield from (item.operand for item in self.stage.projections)
-        yield from (item.operand for item in self.stage.orderings)
+        yield from (item.operand for item in self.stage.orderings if self.ranked is None)
         yield from self.stage.per
         if self.stage.having is not None:
             yield self.stage.having
@@ -238,24 +275,21 @@ class _StageOutput:
     def _all_keys(self, keys: list[tuple[str, Operand]]) -> Iterator[tuple[str, Scalarlike]]:
         for name, operand in keys:
             yield from self._key(name, operand)
-        yield from self._kinds()
 
     def _key(self, name: str, operand: Operand) -> Iterator[tuple[str, Scalarlike]]:
-        """Yield a key; an entity that goes on brings its id, by which groups are ordered."""
-        expression = operand.expression
-        if not self.is_last and isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
-            yield name, EntityRow(variable=expression.name, type=I64)
-            yield f"{name} id", EntityRef(variable=expression.name, type=TEXT)
-        else:
+        """Yield a key; an entity brings its id and, if they are of several types, its type: groups go by both."""
+        variable = _entity_name(operand)
+        if variable is None or self.is_last:
             yield name, self.lowering.scalar(operand)
+        else:
+            yield name, EntityRow(variable=variable, type=I64)
+            yield f"{name} id", EntityRef(variable=variable, type=TEXT)
+        if variable in self.stage.mixed:
+            yield f"{name} type", EntityType(variable=variable, type=TEXT)
 
-    def _kinds(self) -> Iterator[tuple[str, Scalarlike]]:
-        """Tell apart what has one id and several types; where rows go on, the row number does that already."""
-        for at, item in enumerate(self.stage.projections if self.is_last else ()):
-            yield from ((f"#kind{at}", EntityType(variable=name, type=TEXT)) for name in self._mixed(item))
-
-    def _mixed(self, item: CheckedProjection) -> Iterator[str]:
-        yield from (name for _, name in _kept(item) if name in self.stage.mixed)
+    def _shows_mixed(self) -> bool:
+        """Whether an entity is shown that may have the id of another, of another type."""
+        return any(_entity_name(item.operand) in self.stage.mixed for item in self.stage.projections)
 
     def _calls(self) -> dict[ast.Expression, tuple[ValueRef, AggregateCall]]:
         found: dict[ast.Expression, tuple[ValueRef, AggregateCall]] = {}
@@ -274,12 +308,19 @@ class _StageOutput:
         fraction = operand.fraction
         return AggregateCall(
             function=call.function,
-            argument=None if argument is None else self.lowering.scalar(argument),
+            argument=None if argument is None else self._argument(argument),
             type=_typed(operand),
             is_distinct=call.is_distinct,
             fraction=None if fraction is None else self.lowering.given(fraction, "the fraction of percentile"),
             where=None if operand.where is None else self.lowering.scalar(operand.where),
         )
+
+    def _argument(self, operand: Operand) -> Scalarlike:
+        """Lower the argument of an aggregate: an entity stands for itself, its id is a text like others."""
+        value = self.lowering.scalar(operand)
+        if isinstance(value, EntityRef) and isinstance(operand.expression, ast.Call):
+            return Apply(function="to_string", arguments=(value,), type=TEXT)
+        return value
 
     def _shown(self, item: CheckedProjection, keys: list[tuple[str, Operand]] | None, lowering: Lowering) -> Output:
         kept = () if self.is_last else _kept(item)
@@ -291,10 +332,8 @@ class _StageOutput:
             expression = replace(known, type=I64) if isinstance(known, ValueRef) else row
             return Output(name=f"{ROW_MARK}{name}", expression=expression, type=I64)
         value = lowering.scalar(item.operand)
-        name = item.column
-        if not self.is_last and item.operand.is_value and isinstance(item.operand.expression, ast.Variable):
-            name = f"${item.operand.expression.name}"
-        return Output(name=name, expression=value, type=of)
+        behind = None if self.is_last else item.name_behind
+        return Output(name=behind or item.column, expression=value, type=of)
 
     def _order_key(self, ordering: CheckedOrdering, behind: Lowering) -> OrderKey:
         operand = ordering.operand
@@ -309,8 +348,18 @@ class _StageOutput:
             keys = [(name, key) for name, key in plan.keys if not isinstance(key, EntityRow)]
             return tuple(ValueRef(name=name, type=key.type) for name, key in keys if _is_orderable(key.type))
         if plan.is_distinct:
-            return tuple(_identity(_value(output)) for output in plan.shown if _is_orderable(output.type))
+            shown = (_value(output) for output in plan.shown if _is_orderable(output.type))
+            return tuple(part for value in shown for part in self._identity(value))
         return self._row_order()
+
+    def _identity(self, value: Scalarlike) -> Iterator[Scalarlike]:
+        """Yield what a value is ordered by: an entity by its id, then by its type if there are several."""
+        if not isinstance(value, EntityRow):
+            yield value
+            return
+        yield EntityRef(variable=value.variable, type=TEXT)
+        if value.variable in self.stage.mixed:
+            yield EntityType(variable=value.variable, type=TEXT)
 
     def _row_order(self) -> tuple[Scalarlike, ...]:
         """The place that an earlier stage gave a row, then its entities by name, then its values by name."""
@@ -320,15 +369,33 @@ class _StageOutput:
             entities.append(EntityRef(variable=name, type=TEXT))
             if name in self.stage.mixed:
                 entities.append(EntityType(variable=name, type=TEXT))
-        others = (value for value in self.values if value.name != PLACE and _is_orderable(value.type))
+        values = {**self.stage.values, **{value.name: value.type for value in self.values if value.name != PLACE}}
+        others = [ValueRef(name=name, type=of) for name, of in sorted(values.items()) if _is_orderable(of)]
         return (*place, *entities, *others)
 
-    def _refuse_ranking(self, operand: Operand) -> None:
-        if isinstance(operand.expression, _Ranking):
-            message = "a ranking cannot be combined with computed, distinct or staged rows"
-            raise self.lowering.refusal(message, operand.span, suggestion="rank in a read of its own")
-        for part in operand.parts:
-            self._refuse_ranking(part)
+    def _refuse_ranking(self, operand: Operand, *, is_grouped: bool) -> None:
+        """Refuse a ranking that orders nothing, and one that is not the same for all rows of a group."""
+        if isinstance(operand.expression, RankingCall):
+            if self.ranked is None or operand.expression != self.ranked.expression:
+                message = "a ranking has a value only where it is the first order key"
+                suggestion = "order by it here, or in a stage before: with { …, bm25(…) as score } order { score }"
+                raise self.lowering.refusal(message, operand.span, suggestion=suggestion)
+            if is_grouped and all(item.operand.expression != operand.expression for item in self.stage.projections):
+                message = "beside an aggregate, a value must be a group key"
+                raise self.lowering.refusal(message, operand.span, suggestion="return it by itself too")
+        elif isinstance(operand.expression, ast.Aggregate):
+            for part in _parts(operand):
+                self._refuse_ranking(part, is_grouped=False)
+        else:
+            for part in operand.parts:
+                self._refuse_ranking(part, is_grouped=is_grouped)
+
+
+def _parts(call: Operand) -> Iterator[Operand]:
+    """Yield what an aggregate is computed of."""
+    yield from call.parts
+    if call.where is not None:
+        yield call.where
 
 
 def _amount(amount: ast.Amount | None) -> Constant | ParameterRef | None:
@@ -341,17 +408,22 @@ def _amount(amount: ast.Amount | None) -> Constant | ParameterRef | None:
 
 def _kept(item: CheckedProjection) -> tuple[tuple[str, str], ...]:
     """Return the name that an entity has behind the stage and its name here, if an entity is what is projected."""
-    expression, operand = item.operand.expression, item.operand
-    if isinstance(expression, ast.Variable) and (operand.is_node or operand.is_edge):
-        return ((item.alias or expression.name, expression.name),)
-    return ()
+    name = _entity_name(item.operand)
+    return () if name is None else ((item.alias or name, name),)
+
+
+def _entity_name(operand: Operand) -> str | None:
+    """Return the variable whose entity a value is, or None."""
+    if isinstance(operand.expression, ast.Variable) and (operand.is_node or operand.is_edge):
+        return operand.expression.name
+    return None
 
 
 def _outside_aggregates(operand: Operand) -> Iterator[Operand]:
     if isinstance(operand.expression, ast.Aggregate):
         return
     yield operand
-    for part in operand.parts:
+    for part in operand.parts if not isinstance(operand.expression, RankingCall) else ():
         yield from _outside_aggregates(part)
 
 
@@ -378,10 +450,6 @@ def _value(output: Output) -> Scalarlike:
     assert not isinstance(expression, AggregateCall) and hasattr(expression, "type")  # noqa: S101, PT018 - see lowering
     value: Scalarlike = expression  # type: ignore[assignment] # what is shown of a stage has a value of its own
     return value
-
-
-def _identity(value: Scalarlike) -> Scalarlike:
-    return EntityRef(variable=value.variable, type=TEXT) if isinstance(value, EntityRow) else value
 
 
 def _is_orderable(of: PropertyType) -> bool:

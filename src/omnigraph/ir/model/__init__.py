@@ -36,9 +36,12 @@ from omnigraph.ir.model.expressions import (
     operands_of,
 )
 from omnigraph.ir.model.operators import (
+    INTERFACE_MARK,
     PLACE,
     PRIVATE_MARK,
+    RANK,
     ROW_MARK,
+    SCORE,
     TABLE_MARK,
     AntiJoin,
     BlockValue,
@@ -72,6 +75,7 @@ from omnigraph.ir.model.plans import (
     OutputPlan,
     ParameterSlot,
     Plan,
+    RankPlan,
     ReadPlan,
     StagePlan,
     StatementPlan,
@@ -84,10 +88,13 @@ from omnigraph.ir.model.plans import (
 )
 
 __all__ = [
+    "INTERFACE_MARK",
     "NOW_PARAMETER",
     "PLACE",
     "PRIVATE_MARK",
+    "RANK",
     "ROW_MARK",
+    "SCORE",
     "TABLE_MARK",
     "TARGET",
     "AggregateCall",
@@ -134,6 +141,7 @@ __all__ = [
     "ParameterSlot",
     "Plan",
     "Predicate",
+    "RankPlan",
     "Ranking",
     "RankingValue",
     "ReadPlan",

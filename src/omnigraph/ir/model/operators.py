@@ -13,9 +13,13 @@ Direction = Literal["out", "in", "both"]
 PRIVATE_MARK = "#"
 # Columns between stages: which row an entity is, and the place that an ordered stage gave each row.
 ROW_MARK, PLACE = "#row ", "#place"
+# Values of the rows of a ranked stage: their places, counted from 0, and the distance or score of what was ranked.
+RANK, SCORE = "#rank", "#score"
 
 # Stands between the tables of a variable that ranges over several.
 TABLE_MARK = "|"
+# What a variable has instead of tables when it ranges over an interface that no type implements.
+INTERFACE_MARK = "interface:"
 
 
 @record
@@ -32,19 +36,24 @@ class NodeScan:
 
 @record
 class UnionScan:
-    """The nodes of several types that pass the filters, joined with earlier rows as a cross product."""
+    """The nodes of an interface that pass the filters, joined with earlier rows as a cross product.
+
+    ``type_names`` are the types that implement it, of which there may be none.
+    """
 
     variable: str
+    interface: str
     type_names: tuple[str, ...]
     filters: tuple[Predicate, ...] = ()
 
     @property
     def tables(self) -> str:
-        """The tables of the variable."""
-        return TABLE_MARK.join(f"node:{name}" for name in self.type_names)
+        """The tables of the variable; the interface itself if there is none."""
+        return TABLE_MARK.join(f"node:{name}" for name in self.type_names) or f"{INTERFACE_MARK}{self.interface}"
 
     def __str__(self) -> str:
-        return f"scan ${self.variable}: {' | '.join(self.type_names)}{_where(self.filters)}"
+        types = " | ".join(self.type_names) or f"{self.interface} (no type)"
+        return f"scan ${self.variable}: {types}{_where(self.filters)}"
 
 
 @record

@@ -115,6 +115,25 @@ class GroupTies:
 
 
 @record
+class RankPlan:
+    """How the rows of a stage get the values :data:`RANK` and :data:`SCORE`, before anything else is made of them.
+
+    Args:
+        ranking: gives every entity of one variable a place and a distance or score.
+        ties: what rows of one entity are ordered by.
+        keeps_unranked: whether rows whose entity has no place stay behind all others, as they do where there are
+            aggregates; else they are left out.
+    """
+
+    ranking: Ranking
+    ties: tuple[Scalarlike, ...]
+    keeps_unranked: bool
+
+    def __str__(self) -> str:
+        return f"rank by {self.ranking}"
+
+
+@record
 class OutputPlan:
     """What is made of grouped, distinct or computed rows, beside what every read has.
 
@@ -127,6 +146,7 @@ class OutputPlan:
         aggregates: what is computed for every group, by name.
         is_last: whether this is the result; a cut before that keeps the first rows in order, not any.
         row_order: what rows of the match are ordered by where nothing else says, for lists of their values.
+        rank: the ranking of the rows, if they have one; of equal rows that are returned once the best place counts.
         kept: the entities that go on to the next stage, by their names there and here.
     """
 
@@ -143,6 +163,12 @@ class OutputPlan:
     limit: Constant | ParameterRef | None = None
     per: tuple[Scalarlike, ...] = ()
     kept: tuple[tuple[str, str], ...] = ()
+    rank: RankPlan | None = None
+
+    @property
+    def cuts_rows(self) -> bool:
+        """Whether the limit counts rows of the match, and not groups or what passes some further test."""
+        return self.keys is None and not self.is_distinct and self.having is None and not self.per
 
 
 @record
@@ -234,6 +260,7 @@ class InsertPlan:
     to_type: str | None = None
     mode: InsertMode | None = None
     for_each: tuple[str, ...] | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         start = "" if self.from_id is None else f" from {self.from_type} {self.from_id}"
@@ -259,6 +286,7 @@ class UpdatePlan:
     where: Compare | Condition
     entity: EntityKind = "node"
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         guard = _guarded(self.version)
@@ -274,6 +302,7 @@ class DeletePlan:
     where: Compare | Condition
     cascades: tuple[str, ...] = ()
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         cascade = f" cascading to {', '.join(self.cascades)}" if self.cascades else ""
@@ -282,12 +311,21 @@ class DeletePlan:
 
 @record
 class BoundEntity:
-    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them."""
+    """A variable of a match and the type of its entities; nodes that are deleted take edges of some types with them.
+
+    A variable of several types has ``parts``, one for each of them.
+    """
 
     variable: str
     entity: EntityKind
     type_name: str
     cascades: tuple[str, ...] = ()
+    parts: tuple[BoundEntity, ...] = ()
+
+    @property
+    def of_one_type(self) -> tuple[BoundEntity, ...]:
+        """The same variable for each type that its entities may have."""
+        return self.parts or (self,)
 
     def __str__(self) -> str:
         return f"${self.variable}: {self.type_name}"
@@ -297,7 +335,8 @@ class BoundEntity:
 class MatchPlan:
     """Finds the rows that the statements behind it are about.
 
-    ``read`` returns the id of each variable's entity, then the values that travel with the rows.
+    ``read`` returns the id of each variable's entity, then the type of those that may have several, then the values
+    that travel with the rows.
     """
 
     read: ReadPlan
@@ -315,6 +354,7 @@ class UpdateMatchedPlan:
     target: BoundEntity
     assigns: tuple[Assign, ...]
     version: Guard | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def __str__(self) -> str:
         return f"update {self.target.entity} {self.target}{_set(self.assigns)}{_guarded(self.version)}"
@@ -350,13 +390,15 @@ class MutationPlan:
     """The statements of a mutation, in text order, and what it returns.
 
     ``returned`` are computed of the rows of the last match, or of the entities that the last statement wrote, when the
-    statements have been run.
+    statements have been run. ``blocks`` of a plan are what its values ask: each answers for the rows that the values
+    are computed of, as the graph is then.
     """
 
     name: str
     parameters: tuple[ParameterSlot, ...]
     statements: tuple[StatementPlan, ...]
     returned: tuple[Output, ...] | None = None
+    blocks: tuple[Operator, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -364,9 +406,13 @@ class MutationPlan:
 
     def describe(self) -> str:
         """Return the plan as text for people, one statement per line."""
-        lines = [_head("mutation", self), *(f"  {statement}" for statement in self.statements)]
+        lines = [_head("mutation", self)]
+        for statement in self.statements:
+            lines.append(f"  {statement}")
+            if not isinstance(statement, MatchPlan | DeleteMatchedPlan):
+                lines += _operator_lines(statement.blocks, "    ")
         if self.returned is not None:
-            lines += ["  return", *(f"    {output}" for output in self.returned)]
+            lines += ["  return", *(f"    {output}" for output in self.returned), *_operator_lines(self.blocks, "    ")]
         return "\n".join(lines)
 
 
@@ -409,6 +455,9 @@ def _stage_lines(plan: ReadPlan) -> Iterator[str]:
 
 
 def _output_lines(output: OutputPlan) -> Iterator[str]:
+    if output.rank is not None:
+        ties = ", ".join(map(str, output.rank.ties))
+        yield f"  {output.rank}{f' ties by {ties}' if ties else ''}"
     if output.keys is not None:
         names = ", ".join(str(key) for _, key in output.keys)
         yield f"  group by {names}" if names else "  group into one row"
@@ -417,7 +466,7 @@ def _output_lines(output: OutputPlan) -> Iterator[str]:
         yield f"  having {output.having}"
     if output.is_distinct:
         yield "  distinct"
-    if output.order:
+    if output.order and output.rank is None:
         yield f"  order by {', '.join(str(key) for key in output.order)}"
     if output.per:
         yield f"  per {', '.join(map(str, output.per))}"

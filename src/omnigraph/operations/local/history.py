@@ -69,8 +69,8 @@ def log(graph: OpenGraph, request: LogRequest, attached: Attachments) -> LogPage
         actor=request.actor,
         operation=request.kind,
         type_name=request.type_name,
-        since_ms=None if request.since is None else parse_datetime(request.since),
-        until_ms=None if request.until is None else parse_datetime(request.until),
+        since_ms=None if request.since is None else parse_datetime(request.since, truncate=True),
+        until_ms=None if request.until is None else parse_datetime(request.until, truncate=True),
     )
     if request.kind is not None:
         check_choice("operation", request.kind, OPERATIONS)

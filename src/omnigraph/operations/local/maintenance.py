@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
     from omnigraph.engine.open_graph import OpenGraph
-    from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
+    from omnigraph.operations.maintenance import (
+        BuildIndexesRequest,
+        CleanupRequest,
+        OptimizeRequest,
+        RepairRequest,
+        StatusRequest,
+    )
     from omnigraph.operations.request import Attachments
 
 
@@ -38,6 +44,22 @@ def optimize(graph: OpenGraph, request: OptimizeRequest, attached: Attachments) 
         message=request.message,
     )
     return work.run(request.types)
+
+
+def build_indexes(graph: OpenGraph, request: BuildIndexesRequest, attached: Attachments) -> OptimizeResult:
+    """Build or extend the indexes of a branch; no fragment is merged.
+
+    Raises:
+        BranchMissingError, TypeMissingError: there is no such branch or type.
+        ReadOnlyError: the graph is open for reading only.
+    """
+    from omnigraph.engine.maintenance.optimize import Optimization  # noqa: PLC0415 - status needs none of it
+    from omnigraph.engine.maintenance.planning import LocalRunner  # noqa: PLC0415 - see above
+
+    branch_writer = graph.store.current(BranchName.parse(request.branch))[0]
+    runner = attached.runner or LocalRunner(graph.store.storage, graph.maintenance.threads)
+    work = Optimization(branch_writer, graph.catalogs.get, runner, actor=request.actor, message=request.message)
+    return work.run(request.types, compacts=False)
 
 
 def cleanup(graph: OpenGraph, request: CleanupRequest, attached: Attachments) -> CleanupResult:
@@ -92,5 +114,5 @@ def repair(graph: OpenGraph, request: RepairRequest, attached: Attachments) -> R
     from omnigraph.engine.maintenance.repair import repair as repair_tables  # noqa: PLC0415 - see above
 
     del attached
-    order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard)
+    order = RepairOrder(confirm=request.confirm, force=request.force, discard=request.discard, message=request.message)
     return repair_tables(graph.store.current(BranchName.parse(request.branch))[0], order)

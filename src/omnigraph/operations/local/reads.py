@@ -10,21 +10,33 @@ from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import ReadCall
 from omnigraph.ir import ParamsForm
 from omnigraph.runtime import counting
-from omnigraph.values import BranchName, check_callable, check_choice, check_flag, check_instance, check_whole
+from omnigraph.values import (
+    BranchName,
+    check_callable,
+    check_choice,
+    check_flag,
+    check_instance,
+    check_text,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from omnigraph.catalog import EdgeType, NodeType
+    from omnigraph.catalog.migration import MigrationPlan
     from omnigraph.engine.export import ExportResult
     from omnigraph.engine.export.options import ExportCut
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.engine.query.explain import Explanation
     from omnigraph.engine.results import Result
+    from omnigraph.engine.results.entity import Entity
     from omnigraph.engine.results.network import Network
     from omnigraph.operations.reads import (
         ExplainRequest,
         ExportRequest,
         ExportStreamRequest,
+        PlanSchemaRequest,
         QueryRequest,
+        ReadEntityRequest,
         ReadNetworkRequest,
         ReadStateRequest,
         ResolveRefRequest,
@@ -118,6 +130,39 @@ def read_network(graph: OpenGraph, request: ReadNetworkRequest, attached: Attach
         for row in _host_rows(pinned, owner)
     ]
     return Network(nodes=nodes, edges=tuple(edges))
+
+
+def read_entity(graph: OpenGraph, request: ReadEntityRequest, attached: Attachments) -> Entity | None:
+    """Return a node or an edge by its id; None when there is none.
+
+    Raises:
+        TypeMissingError: there is no such type.
+        UsageError: a node type and an edge type have that name.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    from omnigraph.engine.results.entity import read_entity as find_entity  # noqa: PLC0415 - few reads need it
+
+    del attached
+    check_text("type", request.type_name)
+    check_text("entity id", request.entity_id)
+    return find_entity(graph.snapshot(request.branch, request.at), request.type_name, request.entity_id)
+
+
+def plan_schema(graph: OpenGraph, request: PlanSchemaRequest, attached: Attachments) -> MigrationPlan:
+    """Return the steps from the schema of a state to another one.
+
+    Raises:
+        SchemaSyntaxError, SchemaCheckError: the text is no schema, or contradicts itself.
+        BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+    """
+    from omnigraph.catalog.migration import plan_migration  # noqa: PLC0415 - a query needs none of it
+    from omnigraph.lang.pg import parse_schema  # noqa: PLC0415 - see above
+
+    del attached
+    check_flag("allow_data_loss", request.allow_data_loss)
+    desired = parse_schema(request.text, request.source_name)
+    accepted = graph.catalog_at(graph.snapshot(request.branch, request.at))
+    return plan_migration(accepted, desired, allow_data_loss=request.allow_data_loss)
 
 
 def export(graph: OpenGraph, request: ExportRequest, attached: Attachments) -> ExportResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from omnigraph.engine.load import load as load_sources
@@ -11,6 +12,7 @@ from omnigraph.engine.mutate import run_mutation
 from omnigraph.engine.schema import apply_schema as apply_schema_text
 from omnigraph.errors import SchemaMovedError
 from omnigraph.ir import CompiledQuery, ParameterRows, ParamsForm, decode_call, decode_calls, expect_mutation
+from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.txn.transaction import OnConflict
 from omnigraph.values import BranchName, CommitId, Ulid, check_choice, check_flag, check_whole
 
@@ -76,11 +78,12 @@ def _mutate(
         schema = newest.state.schema
         catalog = graph.catalogs.get(schema)
         query = graph.plans.compile(request.text, request.name, catalog, request.source_name)
-        return run_mutation(
+        plan, given = expect_mutation(query), decode(query)
+        done = run_mutation(
             branch_writer,
             catalog,
-            expect_mutation(query),
-            decode(query),
+            plan,
+            given,
             actor=request.actor,
             message=request.message,
             expected_head=commit_id(request.expected_head),
@@ -91,6 +94,8 @@ def _mutate(
             history=graph.store.refs,
             max_affected=request.max_affected,
         )
+        warnings = parameter_warnings(query.checked, given)
+        return replace(done, warnings=warnings) if warnings else done
 
     return _for_newest_schema(run, lambda: request.on_conflict == "rerun")
 
@@ -124,6 +129,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
             request.sources,
             request.mode,
             patch=request.patch,
+            truncate=request.truncate,
             actor=request.actor,
             message=request.message,
             expected_head=commit_id(request.expected_head),

@@ -44,6 +44,7 @@ class SparkLoadRequest:
     errors_to: str | Path | None = None
     progress: Progress | None = None
     limit: int = 100
+    truncate: bool = False
     # Which piece of a stream it is.
     batch: BatchMark | None = None
     # The column that neighbouring rows should share, by table.
@@ -81,6 +82,7 @@ class LoadJob:
             scratch=self.scratch,
             tickets=self._direct_tickets(newest) if writes_directly and request.mode != "merge" else {},
             settings=request.settings,
+            truncate=request.truncate,
             opened=None if vectors is None else vectors.catalog,
         )
         self._seconds: dict[str, float] = {}

@@ -34,6 +34,7 @@ from omnigraph.values import (
     CommitId,
     Ulid,
     check_choice,
+    check_flag,
     check_instance,
     check_text,
     checked_names,
@@ -56,6 +57,7 @@ class _Plain(TypedDict):
     errors_to: str | Path | None
     progress: Progress | None
     limit: int
+    truncate: bool
 
 
 def request_of(
@@ -74,6 +76,7 @@ def request_of(
     """
     check_load(plain["mode"], errors_to=plain["errors_to"], progress=plain["progress"], limit=plain["limit"])
     check_instance("settings", settings, SparkLoadSettings)
+    check_flag("truncate", plain["truncate"])
     check_choice("on_conflict", plain["on_conflict"], get_args(OnConflict))
     for what in ("actor", "message"):
         checked_text(what, plain[what])
@@ -140,6 +143,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
     errors_to: str | Path | None = None,
     progress: Progress | None = None,
     limit: int = 100,
+    truncate: bool = False,
     cluster_by: ClusterBy | None = None,
     settings: SparkLoadSettings | None = None,
 ) -> SparkLoadResult:
@@ -159,6 +163,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         errors_to: a file of this machine for all problems, one JSON object per line.
         progress: told how far the load is.
         limit: how many problems the error holds.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         cluster_by: the column by which rows are ordered in their table, by type; ``key`` takes the first column of
             each node type's key, ids where there is none, and the sources of edges.
         settings: what tasks may use.
@@ -181,6 +186,7 @@ def load(  # noqa: PLR0913 - keyword-only, one for each thing a caller may ask f
         errors_to=errors_to,
         progress=progress,
         limit=limit,
+        truncate=truncate,
         cluster_by=cluster_by,
         settings=settings,
     )
@@ -231,6 +237,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
     errors_to: str | Path | None = None,
     progress: Progress | None = None,
     limit: int = 100,
+    truncate: bool = False,
     cluster_by: ClusterBy | None = None,
     settings: SparkLoadSettings | None = None,
 ) -> SparkLoadResult:
@@ -254,6 +261,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         errors_to: a file of this machine for all problems, one JSON object per line.
         progress: told how far the load is.
         limit: how many problems the error holds.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         cluster_by: as for :func:`omnigraph.spark.load`.
         settings: what tasks may use.
 
@@ -273,6 +281,7 @@ def load_frames(  # noqa: PLR0913 - keyword-only, one for each thing a caller ma
         errors_to=errors_to,
         progress=progress,
         limit=limit,
+        truncate=truncate,
         cluster_by=cluster_by,
         settings=settings,
     )

@@ -13,9 +13,9 @@ import pyarrow as pa
 from omnigraph.engine.load.csv import read_csv
 from omnigraph.engine.load.embedding import settle_vectors, vectors_missing
 from omnigraph.engine.load.jsonl import ReadChunk, iter_chunks, read_jsonl
-from omnigraph.engine.load.parquet import RowGroups, open_parquet, parse_values, read_parquet
+from omnigraph.engine.load.parquet import RowGroups, arrow_reader, open_parquet, read_parquet
 from omnigraph.engine.load.sources import STDIN, Source, is_compressed, reading
-from omnigraph.engine.load.tables import ColumnBinding, TableReader
+from omnigraph.engine.load.tables import ColumnBinding
 from omnigraph.engine.rows import ChunkDecoder, DecodedChunk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.records import record
@@ -225,7 +225,7 @@ def read_batches(
     orders: WriteOrders, binding: ColumnBinding, writer: PartWriter, batches: Iterator[pa.RecordBatch]
 ) -> WrittenPart:
     """Read rows that come as Arrow batches of the bound columns; their lines count from 1."""
-    table = TableReader(orders.opened or orders.catalog, binding, parse_values, is_patch=False)
+    table = arrow_reader(orders.opened or orders.catalog, binding, truncate=orders.truncate)
     line = 1
     for batch in batches:
         decoded = table.read(batch, np.arange(line, line + batch.num_rows))
@@ -252,12 +252,12 @@ def _chunks(part: SourcePart, orders: WriteOrders) -> Iterator[ReadChunk]:
     catalog = orders.opened or orders.catalog
     match source.kind:
         case "jsonl":
-            decoder = ChunkDecoder(catalog)
+            decoder = ChunkDecoder(catalog, truncate=orders.truncate)
             return read_jsonl(source, decoder, settings) if part.end is None else _range(part, decoder, orders)
         case "csv":
-            return read_csv(source, catalog, settings, is_patch=False)
+            return read_csv(source, catalog, settings, is_patch=False, truncate=orders.truncate)
         case "parquet":
-            chunks = read_parquet(source, catalog, settings, is_patch=False, only=part.groups)
+            chunks = read_parquet(source, catalog, settings, is_patch=False, truncate=orders.truncate, only=part.groups)
             # What is wrong with the columns of a file is said once.
             is_first = part.groups is None or not part.groups.rows_before
             return chunks if is_first else (chunk for chunk in chunks if chunk.bytes_read)

@@ -38,6 +38,7 @@ class WriteOrders:
         scratch: where files go that only this load looks at.
         tickets: where rows are written to at once, by table; rows of other tables are put aside.
         settings: what a task may use.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
         opened: the schema to decode with when required vectors could be computed; rows that lack one are refused.
     """
 
@@ -45,6 +46,7 @@ class WriteOrders:
     scratch: ScratchPlace
     tickets: Mapping[str, TableTicket]
     settings: SparkLoadSettings = field(default_factory=SparkLoadSettings)
+    truncate: bool = False
     opened: Catalog | None = None
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from omnigraph.catalog.model import NodeType
 from omnigraph.engine.query.kernels import value_arrow_type
 from omnigraph.engine.query.steps import AntiJoinStep, Block, BlockStep, OptionalStep, Step
 from omnigraph.ir.model import Narrow, UnionScan, Unwind, Widen
@@ -19,7 +20,7 @@ from omnigraph.spark.query.layout import TYPE, VALUE, Layout, Live, Match
 from omnigraph.spark.query.liveness import block_wants, uses
 from omnigraph.spark.query.reading import Reading, properties
 from omnigraph.spark.query.relations import Relation
-from omnigraph.spark.query.scans import mixed_columns
+from omnigraph.spark.query.scans import NoNodesTask, mixed_columns
 from omnigraph.spark.query.tasks.match import BindTask, BlockValueTask, UnwindTask
 from omnigraph.store.tables.pinned import KEY
 
@@ -54,13 +55,13 @@ def _solve(reading: Reading, match: Match, step: Block, live: Live, run: RunStep
     match, rows = reading.rows(match)
     used = match.layout.only(uses(step, live)).columns
     entities = tuple(dict.fromkeys(variable for variable, _ in used if variable != VALUE))
-    nulls = tuple(name for (variable, _), (name, _) in used.items() if variable == VALUE)
-    keys = (*(name for variable in entities for name in match.layout.identity(variable)), *nulls)
+    values = tuple(name for (variable, _), (name, _) in used.items() if variable == VALUE)
+    keys = (*(name for variable in entities for name in match.layout.identity(variable)), *values)
+    missing = (name for variable in entities if variable in match.nullable for name in match.layout.identity(variable))
+    nulls = (*missing, *values)
     begin = Match(nullable=match.nullable)
-    missing = [match.layout.name(name) for name in step.outer if name in match.nullable]
     if used:
-        start = rows.where_present(missing) if missing else rows
-        start = start.select({name: name for name, _ in used.values()}).distinct(list(keys))
+        start = rows.select({name: name for name, _ in used.values()}).distinct(list(keys))
         begin = replace(match, relation=start, layout=Layout(columns=used, types=match.layout.types))
     told = frozenset(key for key in used if key[1] in {KEY, TYPE} or key[0] == VALUE)
     inner, found = reading.rows(run(reading, begin, step.steps, told | block_wants(step, live)))
@@ -127,16 +128,18 @@ def unwind(reading: Reading, match: Match, step: Unwind, live: Live) -> Match:
 
 
 def union_scan(reading: Reading, match: Match, step: UnionScan, live: Live) -> Match:
-    """Join every row with every node of several types that passes."""
+    """Join every row with every node of an interface that passes."""
     wanted = sorted(properties(step.variable, live) | {KEY})
-    first = reading.facts.catalog.nodes[step.type_names[0]]
+    catalog = reading.facts.catalog
+    shared = catalog.interfaces[step.interface]
+    first = catalog.nodes.get(next(iter(step.type_names), ""), NodeType(name=shared.name, properties=shared.properties))
     layout = mixed_columns(first, step.variable, {prop: reading.names.fresh() for prop in (*wanted, TYPE)})
-    every: Relation | None = None
+    every: Relation | None = None if step.type_names else reading.relations.read(NoNodesTask(layout=layout), 0)
     for type_name in step.type_names:
         nodes, found = reading.nodes(step.variable, type_name, step.filters, [(step.variable, prop) for prop in wanted])
         one = nodes.map(BindTask(layout=found, kept=layout, copies={}, type_name=type_name))
         every = one if every is None else every.union(one)
-    assert every is not None  # noqa: S101 - no interface is without types
+    assert every is not None  # noqa: S101 - there are types, or there is the relation of none
     most = float(sum(map(reading.facts.node_count, step.type_names)))
     estimate = reading.facts.estimate(step, match.estimate)
     if match.is_unit:

@@ -46,8 +46,10 @@ def _refused(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     """Yield every construct that does not run, with its text."""
     if asks_versions(plan.read):
         yield "version", "it asks the history of the graph"
-    if plan.read.ranking is not None:
-        yield _function(plan.read.ranking), str(plan.read.ranking)
+    ranks = (stage.output.rank for stages in plan.stages for stage in stages)
+    for ranking in (plan.read.ranking, *(rank.ranking for rank in ranks if rank is not None)):
+        if ranking is not None:
+            yield _function(ranking), str(ranking)
     for step, _ in walk(plan.steps, plan.variables):
         if isinstance(step, Walk) and step.path is not None:
             yield "path", str(step)

@@ -70,9 +70,6 @@ class Relation(Protocol):
     def where_equal(self, left: str, right: str) -> Self:
         """Return the rows in which two columns are equal."""
 
-    def where_present(self, names: Sequence[str]) -> Self:
-        """Return the rows in which none of some columns is NULL."""
-
     def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> Self:
         """Return for each value of the keys the sum of the products of the factors, one for a row without factors.
 
@@ -184,13 +181,6 @@ class FrameRelation:
         """Return the rows in which two columns are equal."""
         made = self.made()
         return FrameRelation(frame=made.where(made[left] == made[right]), names=self.names)
-
-    def where_present(self, names: Sequence[str]) -> FrameRelation:
-        """Return the rows in which none of some columns is NULL."""
-        made = self.made()
-        for name in names:
-            made = made.where(made[name].isNotNull())
-        return FrameRelation(frame=made, names=self.names)
 
     def total(self, keys: Sequence[str], factors: Sequence[str], into: str) -> FrameRelation:
         """Return for each value of the keys the sum of the products of the factors."""

@@ -34,7 +34,7 @@ from omnigraph.spark.query.scans import Tables
 from omnigraph.spark.query.stages import lower_stages
 from omnigraph.spark.query.tasks.groups import MergeGroupsTask, NoRowsTask
 from omnigraph.spark.query.tasks.rows import TaskParameters
-from omnigraph.spark.query.tasks.wire import SparkTypesTask, decode_output, output_wire_schema
+from omnigraph.spark.query.tasks.wire import SparkTypesTask, decode_output, output_wire_schema, spark_names
 from omnigraph.spark.session import engine_of, given_or_started
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN
@@ -204,6 +204,7 @@ def run_query(
         elapsed_s=prepared.context.limits.elapsed_s,
         explanation=explain(prepared.plan, prepared.context.trace),
         pattern=pattern_of(lowered.read),
+        warnings=prepared.warnings,
     )
     return Result(rows.schema, rows, info, prepared.context.counters)
 
@@ -223,7 +224,8 @@ def frame(
 ) -> DataFrame:
     """Return the result of a read as a DataFrame that is computed when it is used, on the snapshot of this moment.
 
-    Instants are timestamps, unsigned integers are wider ones, vectors arrays. An order is that of one partition.
+    Columns are named without dots: ``$p.code`` is ``p_code``, unless it has an alias. Instants are timestamps,
+    unsigned integers are wider ones, vectors arrays. An order is that of one partition.
     Walks of many hops along more edges than a worker holds run here. Takes and raises what :func:`query` does.
     """
     engine = engine_of(graph)
@@ -248,7 +250,8 @@ def frame(
     if lowered.last is not None:
         relation = relation.spread(()).map(lowered.last)
     shown = relation.map(SparkTypesTask(read=lowered.read)).made()
-    return shown.toDF(*(output.name for output in lowered.read.outputs)) if lowered.read.outputs else shown
+    names = spark_names([output.name for output in lowered.read.outputs])
+    return shown.toDF(*names) if names else shown
 
 
 def lower(

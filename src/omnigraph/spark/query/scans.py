@@ -186,6 +186,23 @@ def columns_of(owner: NodeType | EdgeType, variable: str, names: dict[str, str])
     )
 
 
+@record
+class NoNodesTask:
+    """Makes no row of the columns of an interface that no type implements."""
+
+    layout: Layout
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that come out, as they travel."""
+        return self.layout.wire
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield nothing."""
+        for _ in batches:
+            yield from ()
+
+
 def mixed_columns(owner: NodeType | EdgeType, variable: str, names: dict[str, str]) -> Layout:
     """Return the layout of a variable over several types, whose properties have the types of the first one.
 

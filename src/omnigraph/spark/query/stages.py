@@ -261,7 +261,7 @@ def _merge(measure: Measure) -> Measure:
 
 def _by_identity(call: AggregateCall) -> AggregateCall:
     """Return an aggregate that tells entities apart by what they are called, wherever they are."""
-    if not call.is_distinct or not isinstance(call.argument, EntityRef):
+    if call.function != "count" or not call.is_distinct or not isinstance(call.argument, EntityRef):
         return call
     variable = call.argument.variable
     parts = (EntityType(variable=variable, type=TEXT), Constant(value=" ", type=TEXT), call.argument)

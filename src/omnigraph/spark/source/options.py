@@ -36,6 +36,7 @@ _KNOWN = frozenset(
         "start",
         "max_commits",
         "app",
+        "truncate",
     }
 )
 # What Spark itself puts beside the options of a source.
@@ -67,6 +68,7 @@ class SourceOptions:
         start: where a feed begins.
         max_commits: how many commits a micro-batch takes at most.
         app: what names a stream that writes.
+        truncate: whether a write cuts instants that are finer than a millisecond, instead of refusing them.
         checkpoint: where Spark keeps the progress of a stream.
     """
 
@@ -88,6 +90,7 @@ class SourceOptions:
     start: str = "now"
     max_commits: int = 128
     app: str | None = None
+    truncate: bool = False
     checkpoint: str | None = None
 
     @classmethod
@@ -128,6 +131,7 @@ class SourceOptions:
             start=options.get("start", "now"),
             max_commits=_count("max_commits", options.get("max_commits")) or 128,
             app=options.get("app"),
+            truncate=_truth("truncate", options.get("truncate")),
             checkpoint=options.get("checkpointlocation"),
         )
 

@@ -17,12 +17,12 @@ from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.tables import owner_of
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.engine.query.run import result_schema
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir import compile_query, expect_read
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
 from omnigraph.spark.keys import StateTable
+from omnigraph.spark.query.tasks.wire import spark_result_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.store.location import Storage
 from omnigraph.store.tables.portable import fragment_sizes
@@ -120,7 +120,7 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
     with open_graph(options) as session:
         snapshot = state_of(session, options)
         query = compile_query(options.query or "", options.name, session.catalog_at(snapshot), "<query>")
-        return str(snapshot.state.head.commit), result_schema(expect_read(query))
+        return str(snapshot.state.head.commit), spark_result_schema(expect_read(query))
 
 
 def state_of(session: OpenGraph, options: SourceOptions) -> GraphSnapshot:

@@ -16,14 +16,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from omnigraph.engine.query.options import QueryOptions
-from omnigraph.engine.query.run import result_schema
 from omnigraph.engine.query.runner import PreparedRead, ReadCall
 from omnigraph.engine.query.steps import Scan
 from omnigraph.ir.model import ReadPlan, TextMatch
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
-from omnigraph.spark.query.tasks.wire import decode_output, output_wire_schema
+from omnigraph.spark.query.tasks.wire import decode_output, output_wire_schema, spark_names, spark_result_schema
 from omnigraph.spark.source.options import SourceOptions
 from omnigraph.spark.source.pinning import PinnedType, reading_engine
 from omnigraph.spark.source.reporting import reporting
@@ -153,7 +152,7 @@ class QueryReader(DataSourceReader):
         self._options = replace(options, at=commit)
         self._wire = wire_schema(schema)
         prepared = reading_engine(options.storage).reads.prepare(self._call())
-        check_columns(schema, result_schema(prepared.plan.read))
+        check_columns(schema, spark_result_schema(prepared.plan.read))
         # Spark sends this object to its workers before it asks for the partitions.
         self._scan = as_scan(options.storage, prepared, options.partitions or 2 * (os.cpu_count() or 1))
 
@@ -166,7 +165,7 @@ class QueryReader(DataSourceReader):
         with reporting():
             for batch in self._embedded() if self._scan is None else self._scanned(partition.value):
                 if batch.num_rows:
-                    yield to_wire(batch, self._wire)
+                    yield to_wire(batch.rename_columns(spark_names(batch.schema.names)), self._wire)
 
     def _scanned(self, part: int) -> Iterator[pa.RecordBatch]:
         if self._scan is not None and part < self._scan.parts:

@@ -73,6 +73,7 @@ class WritePlan:
         message: what commits say.
         expected_head: the commit that the branch must be at.
         app: what names the stream, when the caller or its checkpoint does.
+        truncate: cut instants that are finer than a millisecond; otherwise such a row is refused.
     """
 
     storage: Storage
@@ -85,6 +86,7 @@ class WritePlan:
     message: str | None = None
     expected_head: str | None = None
     app: str | None = None
+    truncate: bool = False
 
     @classmethod
     def begin(cls, options: SourceOptions, columns: pa.Schema, *, overwrite: bool) -> WritePlan:
@@ -106,6 +108,7 @@ class WritePlan:
             message=options.message,
             expected_head=options.expected_head,
             app=_app(options),
+            truncate=options.truncate,
         )
         plan.binding(reading_engine(plan.storage).catalog(plan.branch))
         return plan
@@ -204,6 +207,7 @@ def stage_rows(plan: WritePlan, number: int, batches: Iterator[pa.RecordBatch]) 
         catalog=catalog,
         scratch=plan.scratch,
         tickets={binding.owner.table_key: TableTicket(storage=plan.storage, pin=pin)} if is_direct else {},
+        truncate=plan.truncate,
         opened=None if vectors is None else vectors.catalog,
     )
     writer = PartWriter(orders, number=number, source_number=number, source_name=plan.title)

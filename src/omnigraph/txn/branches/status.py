@@ -16,10 +16,12 @@ from omnigraph.txn.manifest.lineage import CommitLine
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.printable import Printable
+from omnigraph.values.temporal import format_datetime
 
 
 @record
-class BranchStatus:
+class BranchStatus(Printable):
     """A live branch.
 
     ``ahead`` counts the commits of its own that its parent does not have, ``behind`` those of the parent since the
@@ -40,6 +42,12 @@ class BranchStatus:
         """Who made the newest commit."""
         return self.head.actor
 
+    def lines(self) -> Iterator[str]:
+        """Yield the branch, its head and how it stands to its parent, in one line."""
+        origin = "" if self.parent is None else f" parent={self.parent} ahead={self.ahead} behind={self.behind}"
+        actor = "" if self.last_actor is None else f" last_actor={self.last_actor}"
+        yield f"{self.name} head={self.head.id}{origin}{actor}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the branch as every result shows it."""
         return {
@@ -50,7 +58,7 @@ class BranchStatus:
             "ahead": self.ahead,
             "behind": self.behind,
             "last_actor": self.last_actor,
-            "created_at": None if self.created_at_ms is None else self.created_at_ms * 1000,
+            "created_at": None if self.created_at_ms is None else format_datetime(self.created_at_ms),
             "created_by": self.created_by,
         }
 

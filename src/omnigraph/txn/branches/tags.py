@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -25,11 +26,13 @@ from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.services import GraphStores
 from omnigraph.txn.stored_json import StoredCodec
 from omnigraph.values import BranchName, CommitId, TagName
+from omnigraph.values.printable import Printable
+from omnigraph.values.temporal import format_datetime
 
 TAGS_PREFIX = "__tags"
 
 
-class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Tag(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A named commit: the line that it landed on and the manifest version that it made.
 
     ``identity`` tells a tag from a later one of the same name, as does ``number``, which is the name of the object and
@@ -58,6 +61,11 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         """What says to a deletion of the branch that this tag needs it."""
         return Dependant(kind="tag", name=self.name, identity=self.identity)
 
+    def lines(self) -> Iterator[str]:
+        """Yield the tag, its commit and its message, in one line."""
+        message = "" if self.message is None else f" {json.dumps(self.message, ensure_ascii=False)}"
+        yield f"{self.name} {self.commit_id}{message}"
+
     def to_json(self) -> dict[str, Any]:
         """Return the tag as every result shows it."""
         return {
@@ -65,7 +73,7 @@ class Tag(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
             "graph_commit_id": self.commit_id,
             "graph_branch": self.branch,
             "graph_manifest_version": self.manifest_version,
-            "created_at": self.created_at_ms * 1000,
+            "created_at": format_datetime(self.created_at_ms),
             "actor_id": self.actor,
             "message": self.message,
         }

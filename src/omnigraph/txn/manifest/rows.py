@@ -5,7 +5,7 @@ All of it is immutable. A publish takes one :class:`ManifestState` and makes the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
@@ -15,8 +15,8 @@ import msgspec
 from omnigraph.records import record
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.values import BranchName, CommitId
+from omnigraph.values.printable import Printable
 from omnigraph.values.temporal import format_datetime
-from omnigraph.values.visible import make_visible
 
 # Every publish writes the list again, so it must not grow with the number of streams that ever were.
 MAX_APPS = 256
@@ -63,7 +63,7 @@ class BatchMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     number: int
 
 
-class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
@@ -94,17 +94,17 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "parent_commit_id": self.parent,
             "merged_parent_commit_id": self.merged_parent,
             "actor_id": self.actor,
-            "created_at": self.created_at_ms * 1000,
+            "created_at": format_datetime(self.created_at_ms),
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the commit with the field names of the public contract; times are in microseconds."""
+        """Return the commit with the field names of the public contract; times are UTC, as ISO 8601 text."""
         batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
         return {
             **self.to_brief_json(),
             "operation": self.operation,
             "message": self.message,
-            "published_at": self.published_at_ms * 1000,
+            "published_at": format_datetime(self.published_at_ms),
             "types": list(self.touched),
             **batch,
         }
@@ -115,8 +115,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         types = ", ".join(self.touched)
         return self.id, published, self.operation, self.actor or "", self.message or "", types
 
-    def __str__(self) -> str:
-        return make_visible("  ".join(filter(None, self.columns())))
+    def lines(self) -> Iterator[str]:
+        """Yield the commit as a line of a log."""
+        yield "  ".join(filter(None, self.columns()))
 
 
 @record

@@ -153,7 +153,8 @@ def _attempt(run: Callable[[], None]) -> OmnigraphError | None:
     return None
 
 
-_TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value})
+# Commits that leave every row as it was; undoing an abandoned write brings back what was published.
+_TIDYING = frozenset({WriteKind.OPTIMIZE.value, WriteKind.ENSURE_INDICES.value, WriteKind.RECOVERY.value})
 
 
 def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
@@ -232,6 +233,12 @@ def _was_only_tidied(table_key: str, base: ManifestState, newer: ManifestState) 
             return False
         at = commit.parent
     return True
+
+
+def has_moved(table_key: str, base: ManifestState, newer: ManifestState) -> bool:
+    """Whether a table may hold other rows in ``newer`` than in ``base``."""
+    before, after = base.table(table_key), newer.table(table_key)
+    return (before and before.pin) != (after and after.pin) and not _was_only_tidied(table_key, base, newer)
 
 
 def moved(table_key: str, expected: int, actual: int) -> ExpectedVersionMismatchError:

@@ -29,6 +29,7 @@ class WriteKind(StrEnum):
 
     INSERT = "insert"
     MUTATE = "mutate"
+    TRANSACTION = "transaction"
     LOAD_APPEND = "load_append"
     LOAD_MERGE = "load_merge"
     LOAD_OVERWRITE = "load_overwrite"
@@ -64,6 +65,8 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     WriteKind.LOAD_APPEND: RebaseRule.REVALIDATE,
     WriteKind.LOAD_MERGE: RebaseRule.REVALIDATE,
     WriteKind.MUTATE: RebaseRule.REFUSE,
+    # One that read anything holds values, and is treated as a mutation.
+    WriteKind.TRANSACTION: RebaseRule.REVALIDATE,
     WriteKind.LOAD_OVERWRITE: RebaseRule.REFUSE,
     WriteKind.SCHEMA_APPLY: RebaseRule.REFUSE,
     WriteKind.BRANCH_MERGE: RebaseRule.REFUSE,

@@ -72,7 +72,7 @@ def find_drift(services: BranchServices, entry: TableEntry) -> Drift:
 
 
 def adopt_drift(
-    services: BranchServices, recover: Recover, drifts: Sequence[Drift], *, is_forced: bool
+    services: BranchServices, recover: Recover, drifts: Sequence[Drift], *, is_forced: bool, message: str | None = None
 ) -> LoadedManifest:
     """Make the heads of tables what the branch says of them, as one commit; no row is written.
 
@@ -91,12 +91,14 @@ def adopt_drift(
                 raise _moved(key, drift.head, head)
             count = services.tables.open(drift.head_pin).row_count
             entries.append(msgspec.structs.replace(found, pin=drift.head_pin, row_count=count))
-        return _plan(services, base, entries, FORCED_ACTOR if is_forced else REPAIR_ACTOR)
+        return _plan(services, base, entries, actor=FORCED_ACTOR if is_forced else REPAIR_ACTOR, message=message)
 
     return publish_alone(services, recover, make)
 
 
-def discard_drift(services: BranchServices, recover: Recover, drifts: Sequence[Drift]) -> LoadedManifest:
+def discard_drift(
+    services: BranchServices, recover: Recover, drifts: Sequence[Drift], *, message: str | None = None
+) -> LoadedManifest:
     """Bring tables back to what the branch says of them, as one commit that undoes what something else has done.
 
     Raises:
@@ -104,7 +106,7 @@ def discard_drift(services: BranchServices, recover: Recover, drifts: Sequence[D
         ClaimBusyError: a writer is in the way.
     """
     base = services.load()
-    plan = _undo(services, base, drifts)
+    plan = _undo(services, base, drifts, message or "discarded drift")
     if not services.claims.claim(plan):
         recover(plan.target_version)
         raise _busy(plan)
@@ -118,7 +120,7 @@ def discard_drift(services: BranchServices, recover: Recover, drifts: Sequence[D
     return published
 
 
-def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift]) -> PublishPlan:
+def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift], message: str) -> PublishPlan:
     observations = []
     for drift in drifts:
         key, pin = drift.entry.table_key, drift.entry.pin
@@ -128,7 +130,7 @@ def _undo(services: BranchServices, base: LoadedManifest, drifts: Sequence[Drift
             raise _moved(key, drift.head, seen.head)
         # An undo spares what is not ours; here somebody has decided about it.
         observations.append(replace(seen, is_foreign=False))
-    return plan_undo(services, base, observations, "discarded drift", kind=WriteKind.REPAIR, actor=REPAIR_ACTOR)
+    return plan_undo(services, base, observations, message, kind=WriteKind.REPAIR, actor=REPAIR_ACTOR)
 
 
 def _busy(plan: PublishPlan) -> ClaimBusyError:
@@ -138,7 +140,9 @@ def _busy(plan: PublishPlan) -> ClaimBusyError:
     )
 
 
-def _plan(services: BranchServices, base: LoadedManifest, entries: Sequence[TableEntry], actor: str) -> PublishPlan:
+def _plan(
+    services: BranchServices, base: LoadedManifest, entries: Sequence[TableEntry], *, actor: str, message: str | None
+) -> PublishPlan:
     state, runtime = base.state, services.runtime
     commit = Commit(
         id=CommitId(runtime.ids.ulid()),
@@ -149,7 +153,7 @@ def _plan(services: BranchServices, base: LoadedManifest, entries: Sequence[Tabl
         operation=WriteKind.REPAIR.value,
         branch=state.head.branch,
         merged_parent=None,
-        message=None,
+        message=message,
         published_at_ms=state.next_moment(runtime.clock.now_ms()),
         touched=tuple(sorted(entry.table_key for entry in entries)),
     )

@@ -47,7 +47,7 @@ def test_files_of_every_format_are_loaded_with_the_schema_that_is_proposed_for_t
             "kind": pa.array(["a", "b"]).dictionary_encode(),
             "rate": pa.array([1.5, None], pa.float32()),
             "day": pa.array([1, 2], pa.date32()),
-            "at": pa.array([1, 2], pa.timestamp("us", "UTC")),
+            "at": pa.array([1000, 2000], pa.timestamp("us", "UTC")),
             "owner": ["ada", "bob"],
             "raw": pa.array([b"x", None], pa.binary()),
         }
@@ -119,6 +119,8 @@ def test_frames_tables_and_lists_of_dictionaries_are_looked_at_alike(tmp_path):
         assert [str(prop.type) for prop in thing.properties] == ["String", "I64"]
         assert thing.key == ("code",)
         assert str(proposal) == proposal.text
+        assert repr(proposal) == "<SchemaProposal: 1 node type, 0 edge types>"
+        assert proposal._repr_html_().startswith("<pre>// Proposed")
     with pytest.raises(UsageError, match="cannot be read as a table"):
         omnigraph.infer_schema({"Thing": 5})
     with pytest.raises(UsageError, match="rows"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.session_graph import create_graph, open_session
 
-from omnigraph.errors import ExpectedVersionMismatchError, QueryTypeError
+from omnigraph.errors import ExpectedVersionMismatchError, QueryMeaningError
 from omnigraph.runtime import Runtime
 
 SCHEMA = """
@@ -25,6 +25,7 @@ SEED = """
 """
 # What a write passes after it has made up its mind and before it claims a version.
 DECIDED = "txn.stage.after_files"
+CHANGE = "update $p set { age: 1 }"
 MATCHES = {
     "several edges": "$a: Person { name: 'Ann' }  $a knows|likes $p",
     "several edges, bound": "$a: Person { name: 'Ann' }  $a $e:knows|likes $p",
@@ -62,14 +63,15 @@ def test_interface_sees_nodes_that_an_earlier_statement_changed(root):
 
 
 @pytest.mark.parametrize(
-    ("clauses", "meanwhile"),
+    ("clauses", "statement", "meanwhile"),
     [
-        (MATCHES["several edges"], "insert Likes { from: 'Ann', to: 'Bo' }"),
-        (MATCHES["a path"], "insert Likes { from: 'Cy', to: 'Bo' }"),
-        ("$p: Person  $x: Named", "insert Team { name: 'Lab' }"),
+        (MATCHES["several edges"], CHANGE, "insert Likes { from: 'Ann', to: 'Bo' }"),
+        (MATCHES["a path"], CHANGE, "insert Likes { from: 'Cy', to: 'Bo' }"),
+        ("$p: Person  $x: Named", CHANGE, "insert Team { name: 'Lab' }"),
+        ("$p: Person", "update $p set { age: count { $p knows|likes $_ } }", "insert Likes { from: 'Cy', to: 'Bo' }"),
     ],
 )
-def test_match_depends_on_every_type_that_it_looks_at(root, clauses, meanwhile):
+def test_match_depends_on_every_type_that_it_looks_at(root, clauses, statement, meanwhile):
     runtime = Runtime.system({})
     waiting = [meanwhile]
     with open_session(root) as other, open_session(root, runtime=runtime) as session:
@@ -80,25 +82,52 @@ def test_match_depends_on_every_type_that_it_looks_at(root, clauses, meanwhile):
 
         runtime.failpoints.enable(DECIDED, act)
         with pytest.raises(ExpectedVersionMismatchError):
-            session.mutate(text("", clauses, "update $p set { age: 1 }"), on_conflict="refuse")
+            session.mutate(text("", clauses, statement), on_conflict="refuse")
         assert waiting == []
 
 
 @pytest.mark.parametrize(
-    "statements",
+    ("statements", "touched", "returned"),
     [
-        "match { $x: Named } update $x set { name: 'Zed' }",
-        "match { $x: Named } delete $x",
-        "match { $x: Named } insert Team { name: concat($x.name, '2') } for each $x",
-        "match { $x: Named  $p: Person { name: 'Ann' } } update $p set { age: length($x.name) }",
-        "match { $x: Named  $p: Person { name: 'Ann' } } update $p set { age: 1 } return { $x.name }",
-        "match { $x: Named  $p: Person { name: 'Ann' } } update $p set { age: 1 } return { $x }",
-        "match { $a $x:knows|likes $b } delete $x",
-        "match { $a $x:knows|likes $b } update $b set { age: 1 } return { type($x) as kind }",
+        ("match { $x: Named } delete $x", (4, 2), None),
+        ("match { $a $x:knows|likes $b } delete $x", (0, 2), None),
+        (
+            "match { $x: Named  $p: Person { name: 'Ann' } } update $p set { age: 1 } return { $x.name as n }",
+            (1, 0),
+            [{"n": "Ann"}, {"n": "Bo"}, {"n": "Core"}, {"n": "Cy"}],
+        ),
+        (
+            "match { $a $x:knows|likes $b } update $b set { age: 1 } return { type($x) as kind }",
+            (2, 0),
+            [{"kind": "Knows"}, {"kind": "Likes"}],
+        ),
     ],
 )
-def test_statement_takes_no_variable_of_several_types(root, statements):
+def test_statements_take_variables_of_several_types(root, statements, touched, returned):
     with open_session(root) as session:
-        with pytest.raises(QueryTypeError, match=r"variable '\$x' may be of several types") as caught:
-            session.mutate(f"query q() {{ {statements} }}")
-        assert "one type" in caught.value.details.suggestion
+        done = session.mutate(f"query q() {{ {statements} }}")
+        assert (done.affected_nodes, done.affected_edges) == touched
+        assert done.to_json().get("rows") == returned
+
+
+def test_a_key_of_one_of_several_types_cannot_be_changed(root):
+    with open_session(root) as session, pytest.raises(QueryMeaningError, match="cannot update @key property 'name'"):
+        session.mutate("query q() { match { $x: Named } update $x set { name: 'Zed' } }")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "count { $p knows|likes $_ }",
+        "count { $_ knows|likes $p }",
+        "count { $p knows $f  $g: Person  $g.name != $f.name }",
+        "count { $x: Named  $x.name > $p.name }",
+        "count { $p <knows>{1,3} $f  not { $f likes $p } }",
+        "count { optional { $p likes $f }  each $i in [1, 2]  $p.name != 'Bo' }",
+    ],
+)
+def test_a_block_has_the_same_value_in_a_statement_as_in_a_read(root, block):
+    with open_session(root) as session:
+        read = session.query(f"query q() {{ match {{ $p: Person }} return {{ $p.name as n, {block} as age }} }}").rows()
+        changed = f"match {{ $p: Person }} update $p set {{ age: {block} }} return {{ $p.name as n, $p.age as age }}"  # noqa: S608 - no SQL
+        assert session.mutate(f"query q() {{ {changed} }}").rows.rows() == read

@@ -76,6 +76,10 @@ def test_a_literal_cannot_break_the_lines_of_a_plan(session):
         ("match { $p: Person exists { $p knows $f } or $p.age > 3 } return { $p.name }", ["exists on $p", "filter"]),
         ("match { $p: Person } return { $p.name, count { $p knows $_ } as n }", ["count on $p", "return p.name, n"]),
         ("match { $p: Person not { $p knows $f } } return { $p.name }", ["anti-join on $p"]),
+        (
+            'match { $p: Person } with { $p, bm25($p.bio, "x") as s } order { s } limit 2 return { $p.name, s }',
+            ['with: rank by bm25($p.bio, "x") ties by id($p); limit 2; keep $p, s', "return p.name, s"],
+        ),
         ("match { each $i in [1, 2] $p: Person $p.age = $i } return { $p.name }", ["each $i in [1, 2]"]),
         ("match { $p: Person $p knows{1,3} $f } return { $f.name }", ["expand $p -Knows{1,3}-> $f"]),
         (

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.unit.engine.query.graphs import open_ring, plan
+from tests.unit.engine.query.graphs import open_ring, plan, steps
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.errors import QueryMemoryError, QueryRuntimeError, QuerySyntaxError, SourceTooLargeError
 
+IS_LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 50
+MANY = 10_000 if IS_LONG else 1_500
 MEMORY = 32 << 20
 
 
@@ -29,10 +31,60 @@ def where(condition, shown="$p.name as n"):
     return f"query q() {{ match {{ $p: Person  {condition} }} return {{ {shown} }} }}"
 
 
-def test_thousands_of_alternatives(session):
-    count = 10_000 if os.environ.get("OMNIGRAPH_FUZZ") == "long" else 1_500
-    alternatives = " or ".join(f"$p.age = {at}" for at in range(40, 40 + count))
-    assert len(rows(session, where(alternatives))) == COUNT - 40
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [
+        ("$p.age = {0}", COUNT - 40),
+        ("$p.age = {0} or $p.name = 'q{0}'", COUNT - 40),
+        ("$p.age + 1 = {0}", COUNT - 39),
+        ("$p.age > {0}", COUNT - 41),
+    ],
+)
+def test_thousands_of_alternatives(session, term, found):
+    count = MANY if term == "$p.age = {0}" or IS_LONG else 500
+    alternatives = " or ".join(term.format(at) for at in range(40, 40 + count))
+    assert len(rows(session, where(alternatives))) == found
+
+
+def test_alternatives_of_one_value_are_a_list_unless_something_between_them_may_fail():
+    (scan,) = steps(
+        'match { $p: Person  $p.age = 1 or $p.name = "a" or 2 = $p.age or $p.name = "b" } return { $p.age }'
+    )
+    assert '[1, 2] has member $p.age or ["a", "b"] has member $p.name' in scan
+    computed = "$p.age + 1 = 1 or $p.age + 1 = 2 or 1 / $p.age = 2.0 or $p.age = 3 or $p.age + 1 = 5 or $p.age = 4"
+    (scan,) = steps(f"match {{ $p: Person  {computed} }} return {{ $p.age }}")
+    assert "(($p.age + 1) in [1, 2]) or ((1 / $p.age) = 2.0) or $p.age = 3 or (($p.age + 1) = 5) or $p.age = 4" in scan
+
+
+def test_a_clique_of_twenty(session):
+    for edge in ("knows", "<knows>"):
+        pairs = "  ".join(f"$p{one} {edge} $p{other}" for one in range(20) for other in range(one + 1, 20))
+        assert rows(session, f"query q() {{ match {{ {pairs} }} return {{ count($p0) as n }} }}") == [{"n": 0}]
+
+
+def test_thousands_of_columns(session):
+    count = 10_000 if IS_LONG else 1_000
+    shown = ", ".join(f"$p.age + {at} as c{at}" for at in range(count))
+    (row,) = rows(session, where('$p.name = "p1"', shown))
+    assert len(row) == count
+    assert row[f"c{count - 1}"] == count
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "count($p where $p.age > {0}) as c{0}",
+        "count(* where $p.age > {0}) as c{0}",
+        "collect($p.age where $p.age = {0}) as c{0}",
+    ],
+)
+def test_thousands_of_aggregates(session, shown):
+    """Their memory grows with their number, not with its square."""
+    count = 2_000 if IS_LONG else 200
+    text = f"query q() {{ match {{ $p: Person }} return {{ {', '.join(shown.format(at) for at in range(count))} }} }}"
+    (row,) = rows(session, text, memory_bytes=64 << 20)
+    expected = [48] if shown.startswith("collect") else 1
+    assert (len(row), row["c48"]) == (count, expected)
 
 
 def test_conditions_that_no_list_can_hold(session):

@@ -15,7 +15,7 @@ from tests.query_oracle import Fault, evaluate
 from tests.query_oracle.agreement import outcome_disagreement
 from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
-from tests.read_contract import READS, assert_same, corpus_session, outcome
+from tests.read_contract import NOT_ON_SPARK, READS, assert_same, corpus_session, outcome
 
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.planner import RULES
@@ -120,7 +120,7 @@ def test_lowered_texts_and_naive_evaluator_agree(start, shelf):
             partial(query_in_parts, stored.session, read.text, params, options=QueryOptions(rules_off=off), sizes=sizes)
         )
         if isinstance(found, SparkUnsupportedError):
-            assert found.details.value in {"path", "version"}
+            assert found.details.value in NOT_ON_SPARK
             continue
         problem = outcome_disagreement(_expected(read, stored), found)
         assert problem is None, f"seed {seed}\n{read.text}\nparameters {read.parameters}\n{problem}"

@@ -49,6 +49,12 @@ HIDDEN = {
     "search in or": 'match { $d: Doc  search($d.title, "x") or $d.slug = "a" } return { $d.slug }',
     "search in return": 'match { $d: Doc } return { $d.slug, search($d.title, "x") as found, 1 + 1 as two }',
     "search in an aggregate": 'match { $d: Doc } return { count($d where search($d.title, "x")) as n }',
+    "nearest in a stage": """match { $d: Doc } with { $d } order { nearest($d.vec, [1.0, 0.0]) } limit 1
+        match { $d cites $e } return { $e.slug }""",
+    "bm25 in a union": """match { $d: Doc } return { $d.slug as s }
+        union match { $d: Doc } with { $d } order { bm25($d.title, "x") } limit 1 return { $d.slug as s }""",
+    "rrf of computed rows": """match { $d: Doc } return { upper($d.slug) as s }
+        order { rrf(bm25($d.slug, "x"), bm25($d.title, "x")) } limit 1""",
     "fuzzy in a union": """match { $d: Doc } return { $d.slug as s }
         union match { $d: Doc  fuzzy($d.title, "x") } return { $d.slug as s }""",
     "match_text in optional": """match { $d: Doc  optional { $d cites $e  match_text($e.title, "x") } }

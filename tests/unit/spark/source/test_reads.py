@@ -79,6 +79,14 @@ def test_a_query_that_is_one_scan_is_read_in_parts_and_any_other_in_one(root):
     assert [row["name"] for part in ordered for row in part] == ["p11", "p10"]
 
 
+def test_columns_of_a_query_are_named_without_dots(root):
+    text = "query q() {{ match {{ $p: Person }} return {{ $p.name, $p.age as age }} {} }}"
+    for end in ("", "order { $p.age } limit 1"):
+        assert read(root, query=text.format(end))[0][0].keys() == {"p_name", "age"}
+    with pytest.raises(UsageError, match="two columns are named 'p_name'"):
+        read(root, query="query q() { match { $p: Person } return { $p.name, $p.age as p_name } }")
+
+
 def test_groups_of_fragments_are_even_and_not_too_large():
     assert group_fragments([], 4, 10) == []
     assert group_fragments([(0, 100)], 4, 10) == [(0,)]

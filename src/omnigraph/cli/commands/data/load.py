@@ -112,6 +112,7 @@ class LoadOrder:
     on_conflict: Literal["rerun", "refuse"]
     errors_to: str | None
     patch: bool
+    truncate: bool
     check_sums: bool
     cluster_by: ClusterBy | None
     spark: SparkRequest
@@ -178,6 +179,7 @@ def _run_local(backend: LocalBackend, order: LoadOrder, *, shows_bar: bool) -> L
             sources=order.sources,
             mode=order.mode,
             patch=order.patch,
+            truncate=order.truncate,
             branch=order.branch,
             **order.commit.to_fields(),
             on_conflict=order.on_conflict,
@@ -212,6 +214,7 @@ def _run_on_spark(backend: LocalBackend, order: LoadOrder, size: InputSize, *, s
             **order.commit.to_fields(),
             on_conflict=order.on_conflict,
             errors_to=order.errors_to,
+            truncate=order.truncate,
             progress=None if bar is None else bar.show,
             cluster_by=order.cluster_by,
         )
@@ -275,6 +278,12 @@ def load(  # noqa: PLR0913 - one parameter per option
             "--patch", help="With merge: keep the properties that a row leaves out instead of setting them to null."
         ),
     ] = False,
+    truncate: Annotated[
+        bool,
+        typer.Option(
+            "--truncate", help="Cut instants finer than a millisecond, which DateTime keeps, instead of rejecting them."
+        ),
+    ] = False,
     errors_to: Annotated[
         str | None, typer.Option("--errors-to", metavar="FILE", help="Write every problem to this file, as JSONL.")
     ] = None,
@@ -320,6 +329,7 @@ def load(  # noqa: PLR0913 - one parameter per option
         on_conflict=on_conflict.value,
         errors_to=errors_to,
         patch=patch,
+        truncate=truncate,
         check_sums=check_sums,
         cluster_by=read_clusters(cluster_by or ()),
         spark=spark_options.request(),

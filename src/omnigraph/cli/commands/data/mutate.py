@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,9 @@ from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import AffectedLimitError, LimitExceeded, QueryParameterError
 from omnigraph.operations.writes import MutateRequest
-from omnigraph.values.counts import counted
 
 if TYPE_CHECKING:
     from omnigraph.engine.mutate import MutationResult
-    from omnigraph.operations.request import Backend
 
 
 # A terminal is asked before more entities than this change.
@@ -134,35 +132,32 @@ def mutate(  # noqa: PLR0913 - one parameter per option
             max_affected=max_affected,
             source_name=source.name,
         )
-        result = backend.execute(request) if as_json else execute_asking(backend, request)
+        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
     show_mutation(result, as_json=as_json)
     return 0
 
 
-def execute_asking(backend: Backend, request: MutateRequest) -> MutationResult:
+def execute_asking(execute: Callable[[MutateRequest], MutationResult], request: MutateRequest) -> MutationResult:
     """Run a mutation; on a terminal, ask before it changes very many entities, unless it says how many it may."""
     if request.max_affected is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return backend.execute(request)
+        return execute(request)
     try:
-        return backend.execute(replace(request, max_affected=_ASKED_ABOVE))
+        return execute(replace(request, max_affected=_ASKED_ABOVE))
     except AffectedLimitError as problem:
         details = problem.details
         count = details.actual if isinstance(details, LimitExceeded) else _ASKED_ABOVE
         if not consents(f"{count:,} entities would change; continue? [y/N] "):
             raise
-    return backend.execute(request)
+    return execute(request)
 
 
-def show_mutation(result: MutationResult, *, as_json: bool) -> None:
-    """Show what a mutation did."""
-    counts = f"{counted(result.affected_nodes, 'node')}, {counted(result.affected_edges, 'edge')}"
-    lines = [f"changed {result.branch} via {result.query_name}: {counts}"]
-    if result.actor is not None:
-        lines.append(f"actor_id: {result.actor}")
-    if result.rows is not None:
-        # Where the rows come from stands in the first line already.
-        lines += [line.rstrip() for line in result.rows.to_table().splitlines()[1:]]
-    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines))
+def show_mutation(result: MutationResult, *, as_json: bool, is_pending: bool = False) -> None:
+    """Show what a mutation did, or will have done when its transaction is committed."""
+    remarks = [] if as_json else [f"warning: {warning}" for warning in result.warnings]
+    lines = list(result.lines())
+    if is_pending:
+        lines[0] = lines[0].replace("changed", "pending on", 1)
+    choose_output(as_json=as_json).show(PlainReport(document=result.to_json(), lines=lines, remarks=remarks))
 
 
 def read_query(path: str | None, text: str | None, name: str | None) -> InputFile:

@@ -35,7 +35,7 @@ from omnigraph.cli.options import (
     expand_options,
     refuse_two_states,
 )
-from omnigraph.cli.output import LineBuffer, PlainReport, choose_output, whole_document
+from omnigraph.cli.output import LineBuffer, PlainReport, choose_output, whole_document, write_line
 from omnigraph.cli.usage import usage_error
 from omnigraph.operations.reads import ExplainRequest, QueryRequest
 from omnigraph.records import record
@@ -168,7 +168,7 @@ def choose_format(*, as_json: bool, given: ResultFormat | None, alias: str | Non
 
 
 def write_result(result: Result, form: ResultFormat, stream: TextIO) -> None:
-    """Write the rows in one of the formats.
+    """Write the rows in one of the formats; warnings go to standard error where the format has no place for them.
 
     Raises:
         ConfigError: it is a table, and the operator config that says how to draw it is not valid.
@@ -189,6 +189,9 @@ def write_result(result: Result, form: ResultFormat, stream: TextIO) -> None:
                 result.write_json(document)
         case _:
             assert_never(form)
+    if form is not ResultFormat.JSON:
+        for warning in result.warnings:
+            write_line(f"warning: {warning}", sys.stderr)
 
 
 def _write_table(result: Result, stream: TextIO) -> None:

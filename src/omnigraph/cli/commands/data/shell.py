@@ -6,7 +6,7 @@ import sys
 
 from omnigraph.cli.graphs import graph_address, open_graph
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import Actor, AtSnapshot, Branch, GraphOptions, expand_options
+from omnigraph.cli.options import AtSnapshot, Branch, CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.shell.session import ShellSession
 from omnigraph.cli.shell.statements import split_script
 
@@ -20,7 +20,7 @@ def shell(
     graph: GraphOptions,
     branch: Branch = "main",
     snapshot: AtSnapshot = None,
-    actor: Actor = None,
+    commit: CommitOptions,
 ) -> int:
     """Read and change a graph interactively, with completion and history; :help lists the commands of the shell.
 
@@ -28,15 +28,18 @@ def shell(
     that fails ends the shell with the exit code of its error.
     """
     with open_graph(graph_address(graph)) as backend:
-        session = ShellSession(backend=backend, actor=actor)
+        session = ShellSession(backend=backend, **commit.to_fields())
         session.run(f":branch {branch}")
         if snapshot is not None:
             session.run(f":as-of {snapshot}")
         if not sys.stdin.isatty():
-            return run_script(session)
-        from omnigraph.cli.shell.prompt import converse  # noqa: PLC0415 - for terminals
+            code = run_script(session)
+        else:
+            from omnigraph.cli.shell.prompt import converse  # noqa: PLC0415 - for terminals
 
-        return converse(session)
+            code = converse(session)
+        session.finish()
+        return code
 
 
 def run_script(session: ShellSession) -> int:

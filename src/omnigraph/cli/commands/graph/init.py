@@ -9,7 +9,7 @@ import typer
 from omnigraph.cli.files import read_input
 from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
-from omnigraph.cli.options import GraphOptions, expand_options
+from omnigraph.cli.options import CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.engine.open_graph import init_graph
 from omnigraph.store.location import Storage
@@ -23,6 +23,7 @@ def init(
     *,
     graph: GraphOptions,
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The schema file; - reads standard input.")],
+    commit: CommitOptions,
 ) -> int:
     """Create a graph with an empty table for each type of a schema.
 
@@ -30,6 +31,6 @@ def init(
     """
     uri = graph_address(graph)
     source = read_input(schema)
-    init_graph(Storage.open(uri), source.data, source_name=source.name)
+    init_graph(Storage.open(uri), source.data, source_name=source.name, **commit.to_fields())
     choose_output(as_json=False).show(PlainReport(document={"uri": uri}, lines=[f"initialized {uri}"]))
     return 0

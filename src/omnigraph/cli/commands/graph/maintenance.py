@@ -19,16 +19,13 @@ from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import AsJson, Branch, Consent, GraphOptions, Message, Quiet, Types, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
-from omnigraph.engine.maintenance.cleanup import CleanupResult
-from omnigraph.engine.maintenance.optimize import MANIFEST_KEY, OptimizedTable, OptimizeResult
+from omnigraph.engine.maintenance.optimize import OptimizeResult
 from omnigraph.engine.maintenance.repair import RepairOrder, RepairResult
 from omnigraph.engine.maintenance.retention import Retention
-from omnigraph.engine.maintenance.status import GraphStatus, TableStatus
 from omnigraph.errors import TableDriftError
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.txn.claims.store import PendingClaim
-from omnigraph.values.counts import counted
 
 status_app = new_app()
 
@@ -59,28 +56,8 @@ def status(*, graph: GraphOptions, branch: Branch = "main", storage: Storage = F
         "datasets": [table.to_json() for table in found.tables],
         "advice": list(found.advice),
     }
-    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_status_lines(found))))
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(found.lines())))
     return 0
-
-
-def _status_lines(found: GraphStatus) -> Iterator[str]:
-    branches, tags = counted(found.branches, "branch", "branches"), counted(found.tags, "tag")
-    yield f"branch {found.branch}: {counted(found.commits, 'commit')}, {branches}, {tags} in the graph"
-    for table in found.tables:
-        size = f"{counted(table.rows, 'row')}, {counted(table.fragments, 'fragment')}"
-        yield f"{table.table_key}: {size}, {_coverage(table)}"
-    if found.stored_bytes is not None:
-        dead = "an unknown part" if found.dead_bytes is None else f"{found.dead_bytes} bytes"
-        yield f"storage: {found.stored_bytes} bytes, {dead} of it in old states and leftovers"
-    if found.pending:
-        yield f"writes in progress: {len(found.pending)}"
-    for line in found.advice or ("no problems found",):
-        yield f"advice: {line}" if found.advice else line
-
-
-def _coverage(table: TableStatus) -> str:
-    current = sum(index.is_built and index.covered_rows == table.rows for index in table.indexes)
-    return f"{current} of {counted(len(table.indexes), 'index', 'indexes')} current"
 
 
 optimize_app = new_app()
@@ -115,7 +92,7 @@ def optimize(
         "datasets": [table.to_json() for table in result.tables],
         "commits": [commit.to_brief_json() for commit in result.commits],
     }
-    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(_optimize_lines(result))))
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines())))
     return 0
 
 
@@ -128,33 +105,6 @@ def _run(
 
     with open_spark(spark, is_short=False) as started:
         return optimize_on_spark(backend, spark=started, branch=branch, types=types, message=message)
-
-
-def _optimize_lines(result: OptimizeResult) -> Iterator[str]:
-    for table in result.tables:
-        if table.table_key != MANIFEST_KEY:
-            yield f"{table.table_key}: {', '.join(_done(table))}"
-    yield counted(len(result.commits), "commit") if result.commits else "nothing to do"
-
-
-def _done(table: OptimizedTable) -> Iterator[str]:
-    if table.skipped is not None:
-        yield f"skipped ({table.skipped})"
-        return
-    if table.fragments_removed:
-        before = counted(table.fragments_before, "fragment")
-        same = table.fragments_before == table.fragments_after
-        yield f"{before} rewritten" if same else f"{before} became {table.fragments_after}"
-    made = [index for index in table.indexes if index.action != "skipped"]
-    for action in ("built", "extended", "rebuilt"):
-        columns = [index.column for index in made if index.action == action]
-        if columns:
-            indexes = counted(len(columns), "index", "indexes")
-            yield f"{action} {indexes} on {', '.join(dict.fromkeys(columns))}"
-    for index in table.pending_indexes:
-        yield f"index on {index.column} pending ({index.reason})"
-    if not table.fragments_removed and not made and not table.pending_indexes:
-        yield "up to date"
 
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -227,22 +177,8 @@ def cleanup(
         "protected": [{"branch": name, "version": version, "by": why} for name, version, why in result.protected],
     }
     remarks = [] if confirm else ["nothing was removed; add --confirm to remove"]
-    choose_output(as_json=as_json).show(
-        PlainReport(document=document, lines=list(_cleanup_lines(result)), remarks=remarks)
-    )
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=list(result.lines()), remarks=remarks))
     return 0
-
-
-def _cleanup_lines(result: CleanupResult) -> Iterator[str]:
-    verb = "removed" if result.is_done else "would remove"
-    for dataset in result.datasets:
-        what = f"{counted(dataset.old_versions, 'version')} and {counted(dataset.files, 'file')}"
-        done = f"{verb} {what}, {dataset.bytes} bytes"
-        yield f"{dataset.table_key}: {done if dataset.error is None else f'failed: {dataset.error}'}"
-    if not result.datasets:
-        yield "nothing to remove"
-    for name, version, why in result.protected:
-        yield f"kept version {version} of branch {name}: {why}"
 
 
 repair_app = new_app()
@@ -262,6 +198,7 @@ def repair(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="With --confirm: also adopt every other change.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="With --confirm: undo every change instead.")] = False,
+    message: Message = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -271,10 +208,12 @@ def repair(
     Exits with code 11 if a change still needs that decision.
     """
     address = graph_address(graph)
-    RepairOrder(confirm=confirm, force=force, discard=discard)
+    order = RepairOrder(confirm=confirm, force=force, discard=discard, message=message)
     echo_target("repair", address, is_quiet=quiet)
     with open_graph(address) as backend:
-        result = backend.execute(RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard))
+        result = backend.execute(
+            RepairRequest(branch=branch, confirm=confirm, force=force, discard=discard, message=order.message)
+        )
     document = {
         "uri": address,
         "branch": result.branch,
@@ -285,7 +224,7 @@ def repair(
         "datasets": [table.to_json() for table in result.tables],
         **({"claims": [_claim(claim) for claim in result.claims]} if result.claims else {}),
     }
-    report = PlainReport(document=document, lines=list(_repair_lines(result)), remarks=list(_remarks(result)))
+    report = PlainReport(document=document, lines=list(result.lines()), remarks=list(_remarks(result)))
     choose_output(as_json=as_json).show(report)
     return _REFUSED if result.is_refused else 0
 
@@ -307,18 +246,3 @@ def _remarks(result: RepairResult) -> Iterator[str]:
         yield "nothing was changed; add --confirm to apply"
     if "refused" in actions:
         yield "refused changes need a decision: --force adopts them, --discard undoes them"
-
-
-def _repair_lines(result: RepairResult) -> Iterator[str]:
-    for claim in result.claims:
-        action = "ended" if result.tables else "pending"
-        yield f"write {claim.version}: {action}, {claim.kind} of '{claim.holder}', which is {claim.state}"
-    found = [table for table in result.tables if table.action != "no_op"]
-    for table in found:
-        operations = ", ".join(table.operations) or table.error or ""
-        yield (
-            f"{table.table_key}: {table.action}, {table.classification}"
-            f" published={table.published_version} head={table.head_version} operations={operations}"
-        )
-    if not found and (result.tables or not result.claims):
-        yield f"no drift in {counted(len(result.tables), 'table')}"

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.catalog import Catalog, assign_identities, compile_schema
+from omnigraph.catalog import assign_identities, compile_schema
 from omnigraph.catalog.migration import MigrationPlan, plan_migration
 from omnigraph.cli.files import read_input, refuse_second_stdin
-from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
 from omnigraph.cli.options import (
     AllowDataLoss,
@@ -26,7 +26,7 @@ from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
 from omnigraph.errors import Kind
 from omnigraph.lang.pg import parse_schema
-from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.operations.reads import PlanSchemaRequest, ReadStateRequest
 from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.records import record
 
@@ -221,8 +221,15 @@ def plan(
         )
     refuse_second_stdin([path for path in (accepted_path, desired_path) if path is not None])
     if accepted_path is None:
-        address, accepted = _graph_schema(graph, branch)
-        desired_file = read_input(desired_path)
+        address, desired_file = graph_address(graph), read_input(desired_path)
+        with open_graph(address, mode="read_only") as backend:
+            request = PlanSchemaRequest(
+                text=desired_file.data,
+                branch=branch,
+                allow_data_loss=allow_data_loss,
+                source_name=desired_file.name,
+            )
+            found = backend.execute(request)
         origin, title = {"uri": address}, f"for {address}"
     else:
         accepted_file, desired_file = read_input(accepted_path), read_input(desired_path)
@@ -230,16 +237,10 @@ def plan(
         accepted = assign_identities(compile_schema(tree), domain=_NO_GRAPH)
         origin = {"from": accepted_file.name, "to": desired_file.name}
         title = f"{accepted_file.name} -> {desired_file.name}"
-    desired = parse_schema(desired_file.data, desired_file.name)
-    found = plan_migration(accepted, desired, allow_data_loss=allow_data_loss)
+        desired = parse_schema(desired_file.data, desired_file.name)
+        found = plan_migration(accepted, desired, allow_data_loss=allow_data_loss)
     choose_output(as_json=as_json).show(SchemaPlanReport(origin=origin, title=title, plan=found))
     return 0 if found.is_supported else Kind.INVALID.exit_code
-
-
-def _graph_schema(graph: GraphOptions, branch: str) -> tuple[str, Catalog]:
-    address = graph_address(graph)
-    with open_graph(address, mode="read_only") as backend:
-        return address, read_catalog(backend, branch)
 
 
 show_app = new_app()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -21,8 +20,7 @@ from omnigraph.cli.options import (
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
-from omnigraph.errors import BranchInUseError, MergeConflict
-from omnigraph.history.merge import MergePreview, MergeResult, TableCounts
+from omnigraph.errors import OmnigraphError
 from omnigraph.operations import Backend
 from omnigraph.operations.history import (
     CreateBranchRequest,
@@ -31,8 +29,6 @@ from omnigraph.operations.history import (
     MergeRequest,
     PreviewMergeRequest,
 )
-from omnigraph.txn.branches.status import BranchStatus
-from omnigraph.values.counts import counted
 
 app = new_group(
     "Create, list, merge and delete branches.",
@@ -124,16 +120,10 @@ def list_branches(
     found = tuple(sorted(found, key=lambda status: status.name))
     report = PlainReport(
         document={"branches": [status.to_json() if verbose else str(status.name) for status in found]},
-        lines=[_told(status) if verbose else str(status.name) for status in found],
+        lines=[str(status) if verbose else str(status.name) for status in found],
     )
     choose_output(as_json=as_json).show(report)
     return 0
-
-
-def _told(status: BranchStatus) -> str:
-    origin = "" if status.parent is None else f" parent={status.parent} ahead={status.ahead} behind={status.behind}"
-    actor = "" if status.last_actor is None else f" last_actor={status.last_actor}"
-    return f"{status.name} head={status.head.id}{origin}{actor}"
 
 
 merge_app = new_app()
@@ -159,14 +149,14 @@ def merge(
     """Merge one branch into another in a single atomic commit, row by row against their common ancestor.
 
     Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
-    shows them and exits with code 0.
+    shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is refused.
     """
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
     if preview:
         with open_graph(address, mode="read_only") as backend:
             seen = backend.execute(PreviewMergeRequest(source=source, target=target, resolve=resolve))  # type: ignore[arg-type]  # checked inside
-        output.show(PlainReport(document=seen.to_json(), lines=list(_preview_lines(seen))))
+        output.show(PlainReport(document=seen.to_json(), lines=list(seen.lines())))
         return 0
     echo_target("branch merge", address, is_quiet=quiet)
     with open_graph(address) as backend:
@@ -180,9 +170,10 @@ def merge(
         done = backend.execute(request)
         refusal = _delete(backend, source, commit.actor) if delete_branch else None
     is_deleted = delete_branch and refusal is None
+    deletion = {"branch_deleted": is_deleted} if delete_branch else {}
     report = PlainReport(
-        document={**done.to_json(), "branch_deleted": is_deleted},
-        lines=[*_merge_lines(done), *([f"deleted branch {source}"] if is_deleted else [])],
+        document={**done.to_json(), **deletion, **({} if refusal is None else {"branch_delete_error": refusal})},
+        lines=[*done.lines(), *([f"deleted branch {source}"] if is_deleted else [])],
         remarks=[] if refusal is None else [f"warning: branch {source} was not deleted: {refusal}"],
     )
     output.show(report)
@@ -190,38 +181,9 @@ def merge(
 
 
 def _delete(backend: Backend, name: str, actor: str | None) -> str | None:
-    """Delete the source; return why it was refused. The merge stands either way."""
+    """Delete the source; return why it is still there. The merge has landed, and that is what the exit code tells."""
     try:
         backend.execute(DeleteBranchRequest(name=name, actor=actor))
-    except BranchInUseError as refusal:
-        return refusal.message
+    except OmnigraphError as problem:
+        return problem.message
     return None
-
-
-def _merge_lines(done: MergeResult) -> Iterable[str]:
-    yield f"merged {done.source} into {done.target}: {done.outcome.value}"
-    yield from map(_counts, done.tables)
-
-
-def _preview_lines(seen: MergePreview) -> Iterable[str]:
-    verdict = counted(len(seen.conflicts), "conflict") if seen.conflicts else "no conflicts"
-    yield f"merging {seen.source} into {seen.target} would be {seen.outcome.value}, {verdict}"
-    yield from map(_counts, seen.tables)
-    yield from map(_conflict, seen.conflicts)
-
-
-def _counts(table: TableCounts) -> str:
-    parts = {
-        "inserted": table.inserted,
-        "updated": table.updated,
-        "deleted": table.deleted,
-        "resolved": table.resolved,
-    }
-    told = [f"{count} {what}" for what, count in parts.items() if count]
-    if table.conflicts:
-        told.append(counted(table.conflicts, "conflict"))
-    return f"  {table.type_key}: {', '.join(told)}"
-
-
-def _conflict(conflict: MergeConflict) -> str:
-    return f"  conflict {conflict.kind}: {conflict.message}"

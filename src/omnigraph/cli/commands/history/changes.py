@@ -126,7 +126,8 @@ def baseline(
 ) -> int:
     """Export the state of a branch, with the cursor to follow later changes from.
 
-    The file is written completely or not at all; a failure leaves an existing file unchanged.
+    The file holds entities only and can be loaded; the cursor is printed. It is written completely or not at all; a
+    failure leaves an existing file unchanged.
     """
     request = BaselineRequest(branch=branch, **only.to_fields())
     with open_graph(graph_address(graph), mode="read_only") as backend:
@@ -138,28 +139,53 @@ def baseline(
 
 
 def _write(path: Path, records: Iterator[dict[str, Any]]) -> dict[str, Any]:
-    """Write the records beside the file and put them in its place; return the last one."""
-    partial, last = path.with_name(f"{path.name}.partial"), dict[str, Any]()
+    """Write the entities next to the file and put them in its place; return the record that came last.
+
+    That one says where the feed goes on. It is no entity, and so no part of the file.
+    """
+    partial, held = path.with_name(f"{path.name}.partial"), dict[str, Any]()
     with _writing(path), _locked(path.with_name(f"{path.name}.lock")):
-        with partial.open("w", encoding="utf-8") as file:
-            for last in records:
-                file.write(json.dumps(last, ensure_ascii=False, separators=(",", ":")) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        try:
+            with partial.open("w", encoding="utf-8") as file:
+                for record in records:
+                    if held:
+                        file.write(json.dumps(held, ensure_ascii=False, separators=(",", ":")) + "\n")
+                    held = record
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
-    return last
+    return held
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    """Let one process write at a time; the last one to hold the lock takes its file away."""
+    while True:
+        with path.open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not _is_at(path, lock.fileno()):
+                # Its holder has removed it meanwhile, and another process may hold a newer one.
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -31,7 +31,6 @@ from omnigraph.engine.accepted import catalog_of
 from omnigraph.history.diff.change import EntityChange
 from omnigraph.history.diff.compare import DiffStats
 from omnigraph.history.diff.lines import change_lines, counts_line
-from omnigraph.history.feed.blame import EntityEvent
 from omnigraph.history.feed.reader import CommitChanges
 from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
@@ -118,7 +117,8 @@ def _commit_line(commit: Commit) -> str:
     actor = "" if commit.actor is None else f" actor={commit.actor}"
     place = f"graph_branch={commit.branch} graph_manifest_version={commit.manifest_version}"
     message = "" if commit.message is None else f" {json.dumps(commit.message, ensure_ascii=False)}"
-    return f"{commit.id} {place} operation={commit.operation}{actor}{message}"
+    published = format_datetime(commit.published_at_ms)
+    return f"{commit.id} {published} {place} operation={commit.operation}{actor}{message}"
 
 
 show_app = new_app()
@@ -132,13 +132,11 @@ def show(
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit.")],
     as_json: AsJson = False,
 ) -> int:
-    """Show one commit of any branch; times are UTC, in JSON microseconds since 1970."""
+    """Show one commit of any branch; times are UTC."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(GetCommitRequest(commit_id=commit_id))
     document = found.to_json()
-    moments = {"created_at": found.created_at_ms, "published_at": found.published_at_ms}
-    shown = document | {key: format_datetime(moment_ms) for key, moment_ms in moments.items()}
-    lines = [f"{key}: {_text(value)}" for key, value in shown.items() if value is not None]
+    lines = [f"{key}: {_text(value)}" for key, value in document.items() if value is not None]
     choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
     return 0
 
@@ -211,15 +209,9 @@ def blame(
         request = BlameRequest(type_name=type_name, entity_id=entity_id, branch=branch, at=at, limit=limit)
         found = backend.execute(request)
     remarks = [] if found.is_complete else ["older changes are not shown; use a larger --limit"]
-    lines = list(map(_event_line, found.events)) or ["(no changes)"]
+    lines = list(map(str, found.events)) or ["(no changes)"]
     choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines, remarks=remarks))
     return 0
-
-
-def _event_line(event: EntityEvent) -> str:
-    commit = event.cause.commit
-    actor = "" if commit.actor is None else f" actor={commit.actor}"
-    return f"{commit.id} {event.op}{actor} changed={','.join(event.changed)}"
 
 
 diff_app = new_app()
@@ -303,8 +295,7 @@ def revert(
             expected_head=expected_head,
         )
         done = backend.execute(request)
-    outcome = "nothing left to undo" if done.commit is None else f"commit {done.commit.id}"
-    report = PlainReport(document=done.to_json(), lines=[f"reverted {done.reverted} on {done.branch}: {outcome}"])
+    report = PlainReport(document=done.to_json(), lines=list(done.lines()))
     choose_output(as_json=as_json).show(report)
     return 0
 

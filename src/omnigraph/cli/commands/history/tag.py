@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
@@ -12,7 +11,6 @@ from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import AsJson, CommitOptions, GraphOptions, expand_options
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.operations.history import CreateTagRequest, DeleteTagRequest, ListTagsRequest
-from omnigraph.txn.branches.tags import Tag
 
 app = new_group(
     "Name states of a graph; a tagged state is never cleaned up.",
@@ -75,11 +73,6 @@ def list_tags(*, graph: GraphOptions, as_json: AsJson = False) -> int:
     """List the tags by name, with their commits."""
     with open_graph(graph_address(graph), mode="read_only") as backend:
         found = backend.execute(ListTagsRequest())
-    report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(_line, found)))
+    report = PlainReport(document={"tags": [tag.to_json() for tag in found]}, lines=list(map(str, found)))
     choose_output(as_json=as_json).show(report)
     return 0
-
-
-def _line(tag: Tag) -> str:
-    message = "" if tag.message is None else f" {json.dumps(tag.message, ensure_ascii=False)}"
-    return f"{tag.name} {tag.commit_id}{message}"

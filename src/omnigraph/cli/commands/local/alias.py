@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.cli.commands.data.mutate import parameter_value, read_params, show_mutation
+from omnigraph.cli.commands.data.mutate import execute_asking, parameter_value, read_params, show_mutation
 from omnigraph.cli.commands.data.query import ResultFormat, RowFormat, choose_format, write_result
 from omnigraph.cli.files import read_input
 from omnigraph.cli.graphs import open_graph
@@ -125,7 +125,7 @@ def _mutate(
             message=message,
             source_name=source.name,
         )
-        result = backend.execute(request)
+        result = backend.execute(request) if as_json else execute_asking(backend.execute, request)
     show_mutation(result, as_json=as_json)
     return 0
 

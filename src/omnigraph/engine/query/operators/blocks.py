@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.query.context import FrameRows, QueryContext
-from omnigraph.engine.query.frame import MISSING, Frame, Mask, concatenate
+from omnigraph.engine.query.frame import MISSING, Frame, concatenate
 from omnigraph.engine.query.kernels import value_arrow_type
 from omnigraph.engine.query.operators.neighbourhood import neighbourhood
 from omnigraph.engine.query.steps import AntiJoinStep, Block, BlockStep, OptionalStep, Step, is_one_hop
@@ -97,13 +97,8 @@ def _run_block(context: QueryContext, step: Block, frame: Frame, run: RunSteps) 
     """Number every row, and run the inner steps over all of them."""
     tag = f"#tag{len(frame.ids)}"
     tagged = frame.binding({tag: np.arange(frame.length, dtype=np.int64)})
-    # Where a block asks a variable that is missing, it finds nothing.
-    there: Mask = np.ones(frame.length, dtype=np.bool_)
-    for name in step.outer:
-        if name in context.nullable:
-            there &= frame.ids[name] != MISSING
     inner = context.within(step.variables)
-    return tag, run(inner, step.steps, context.limits.holding(iter([tagged.keep(there)])))
+    return tag, run(inner, step.steps, context.limits.holding(iter([tagged])))
 
 
 def _only(found: Frame, step: OptionalStep, tag: str) -> Frame:

@@ -126,7 +126,7 @@ def _apply(context: QueryContext, step: Step, frames: Iterator[Frame]) -> Iterat
             sources = [link.source for link in step.links]
             return intersect_rows(context, step, _present(context, frames, *sources))
         case CountExpand():
-            return count_expand(context, step, frames)
+            return count_expand(context, step, _present(context, frames, step.expand.source))
         case AntiJoinStep() | OptionalStep() | BlockStep() | Unwind():
             return _apply_block(context, step, frames)
         case _:

@@ -54,7 +54,9 @@ def union_scan(context: QueryContext, step: UnionScan, frames: Iterator[Frame]) 
     try:
         for frame in frames:
             if found is None:
-                found = np.concatenate([_find_one(context, step, number) for number in range(len(step.type_names))])
+                found = np.concatenate(
+                    [np.zeros(0, np.int64), *(_find_one(context, step, at) for at in range(len(step.type_names)))]
+                )
                 context.limits.hold(found.nbytes)
             yield from _product(context, frame, step.variable, found)
     finally:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.engine.query.context import QueryContext
 from omnigraph.engine.query.entities import Entities
-from omnigraph.engine.query.frame import Frame, Positions
-from omnigraph.engine.query.output.ordering import entity_ranks
+from omnigraph.engine.query.frame import MISSING, Frame, Positions, RowIds, distinct, untagged
+from omnigraph.engine.query.output.ordering import entity_ranks, rank_values
 from omnigraph.engine.query.search import fuse, nearest, rank_order
 from omnigraph.errors import BadValue, ParameterProblem, QueryParameterError, QueryRuntimeError
 from omnigraph.ir.model import (
@@ -27,6 +29,8 @@ from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 
 Scores = npt.NDArray[np.float64]
+# A text, the dimension of its vector, and the model that the schema names.
+Embedded = tuple[str, int, str | None]
 
 _DEFAULT_K = 60
 
@@ -39,17 +43,19 @@ class RankingInput:
     k: int = _DEFAULT_K
 
 
-def resolve_ranking(context: QueryContext, ranking: Ranking) -> RankingInput:
+def resolve_ranking(
+    context: QueryContext, ranking: Ranking, vectors: dict[Embedded, tuple[float, ...]] | None = None
+) -> RankingInput:
     """Return what a ranking compares with, before a row is read: what is wrong with it does not depend on rows.
 
-    Texts for the same kind of vector are embedded once.
+    Texts for the same kind of vector are embedded once; ``vectors`` holds those of other rankings of the read.
 
     Raises:
         QueryRuntimeError: a query is NULL.
         QueryParameterError: the constant of a fusion is not positive.
         OmnigraphError: whatever :meth:`omnigraph.engine.embedding.Embedder.embed_query` raises.
     """
-    vectors: dict[tuple[str, int, str | None], tuple[float, ...]] = {}
+    vectors = {} if vectors is None else vectors
     if isinstance(ranking, RrfRanking):
         k = _fusion_k(context, ranking)
         arms = (ranking.first, ranking.second)
@@ -69,65 +75,149 @@ def ranked(
     limit = None if keeps_all else read.limit
     if not frame.length:
         return frame, np.zeros(0)
-    entities = context.entities_of(ranking.variable)
-    codes = entities.codes(frame.ids[ranking.variable])
-    order, scores = _ranked_entities(context, ranking, given, entities, entities.distinct_codes(codes), limit)
-    place = np.full(entities.image.row_count, len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    value = np.full(entities.image.row_count, np.nan)
-    value[order] = scores
-    rows = np.arange(frame.length) if keeps_all else np.flatnonzero(place[codes] < len(order))
+    places, scores = places_of(context, ranking, given, frame.ids[ranking.variable], limit)
+    rows = np.arange(frame.length) if keeps_all else np.flatnonzero(places >= 0)
     kept = frame.take(rows)
-    keys = [place[codes[rows]]]
+    keys = [np.where(places[rows] < 0, frame.length, places[rows])]
     if isinstance(read.ties, EntityTies):
         keys += [entity_ranks(context, kept, name, KEY) for name in read.ties.variables if name != ranking.variable]
     chosen = np.lexsort(keys[::-1])[:limit]
-    return kept.take(chosen), value[codes[rows[chosen]]]
+    return kept.take(chosen), scores[rows[chosen]]
+
+
+def places_of(
+    context: QueryContext, ranking: Ranking, given: RankingInput, row_ids: RowIds, limit: int | None
+) -> tuple[Positions, Scores]:
+    """Return the place of every row's entity, from 0, and its distance or score; -1 and NaN where it has none.
+
+    ``limit`` says how many entities matter; a fusion looks at no more of each distance.
+    """
+    places, scores = np.full(len(row_ids), -1, dtype=np.int64), np.full(len(row_ids), np.nan)
+    rows = np.flatnonzero(row_ids != MISSING)
+    if not len(rows):
+        return places, scores
+    ranked = _RankedVariable(context, ranking.variable, row_ids[rows])
+    order, values = _ranked_entities(context, ranking, given, ranked, ranked.distinct, limit)
+    place, value = np.full(ranked.count, -1, dtype=np.int64), np.full(ranked.count, np.nan)
+    place[order], value[order] = np.arange(len(order)), values
+    places[rows], scores[rows] = place[ranked.codes], value[ranked.codes]
+    return places, scores
+
+
+class _RankedVariable:
+    """The entities that a variable may hold, of one type or several, counted through; and those that rows hold."""
+
+    def __init__(self, context: QueryContext, variable: str, row_ids: RowIds) -> None:
+        self.parts = [context.entities(key) for key in context.tables_of(variable)]
+        self._starts = np.concatenate([[0], np.cumsum([part.image.row_count for part in self.parts])])
+        numbers, plain = untagged(row_ids)
+        self.codes = np.empty(len(row_ids), dtype=np.int64)
+        for number, part in enumerate(self.parts):
+            at = np.flatnonzero(numbers == number)
+            self.codes[at] = part.codes(plain[at]) + self._starts[number]
+        self.count = int(self._starts[-1])
+        self.distinct = distinct(self.codes)
+
+    def by_part(self, codes: Positions) -> Iterator[tuple[Entities, int, Positions]]:
+        """Yield each type with the number that its counting starts at, and its share of ascending codes."""
+        bounds = np.searchsorted(codes, self._starts)
+        for number, part in enumerate(self.parts):
+            start = int(self._starts[number])
+            yield part, start, codes[bounds[number] : bounds[number + 1]] - start
+
+    def id_ranks(self, codes: Positions) -> Positions:
+        """Return numbers that sort as the ids of entities do, and equal ids by the order of their types."""
+        if len(self.parts) == 1:
+            return self.parts[0].image.id_ranks(codes)
+        owners = np.searchsorted(self._starts, codes, side="right") - 1
+        ids = np.empty(len(codes), dtype=object)
+        for number, part in enumerate(self.parts):
+            at = np.flatnonzero(owners == number)
+            taken = part.image.column(KEY).take(pa.array(codes[at] - self._starts[number]))
+            ids[at] = taken.to_numpy(zero_copy_only=False)
+        order = np.lexsort((owners, rank_values(pa.array(ids, pa.string()))))
+        ranks = np.empty(len(codes), dtype=np.int64)
+        ranks[order] = np.arange(len(codes))
+        return ranks
 
 
 def _ranked_entities(
     context: QueryContext,
     ranking: Ranking,
     given: RankingInput,
-    entities: Entities,
+    entities: _RankedVariable,
     codes: Positions,
     limit: int | None,
 ) -> tuple[Positions, Scores]:
     """Return the entities that have a rank, best first, and their values; every entity has rows, so few may do."""
     match ranking:
         case NearestRanking():
-            column = entities.image.column(ranking.field.property)
             most = len(codes) if limit is None else limit
-            return nearest(column, given.queries[0], most, entities.image.id_ranks, codes)
+            found = [
+                (start + one, away)
+                for part, start, inner in entities.by_part(codes)
+                for one, away in [_nearest(ranking.field.property, given, most, part, inner)]
+            ]
+            return _best(found, entities, limit=most, is_descending=False)
         case Bm25Ranking():
-            index = context.memory.texts.get(entities.image, ranking.field.property, context.limits.check)
-            matched, scores = index.scores(given.queries[0])
-            if len(codes) < entities.image.row_count:
-                inside = np.zeros(entities.image.row_count, dtype=np.bool_)
-                inside[codes] = True
-                kept = inside[matched]
-                matched, scores = matched[kept], scores[kept]
-            order = rank_order(scores, matched, entities.image.id_ranks, limit=limit, is_descending=True)
-            return matched[order], scores[order]
+            found = [
+                (start + one, score)
+                for part, start, inner in entities.by_part(codes)
+                for one, score in [_scored(context, ranking.field.property, given, part, inner)]
+            ]
+            return _best(found, entities, limit=limit, is_descending=True)
         case RrfRanking():
             most = len(codes) if limit is None else limit
-            arms = [
-                _ranked_entities(context, arm, RankingInput(queries=(query,)), entities, codes, limit)[0]
-                for arm, query in zip((ranking.first, ranking.second), given.queries, strict=True)
-            ]
             first, second = (
-                arm[:most] if isinstance(of, NearestRanking) else arm
-                for arm, of in zip(arms, (ranking.first, ranking.second), strict=True)
+                # Of words every match counts, of distances only the best.
+                _ranked_entities(
+                    context,
+                    arm,
+                    RankingInput(queries=(query,)),
+                    entities,
+                    codes,
+                    limit if isinstance(arm, NearestRanking) else None,
+                )[0]
+                for arm, query in zip((ranking.first, ranking.second), given.queries, strict=True)
             )
             return fuse(first, second, given.k, most)
         case _:
             assert_never(ranking)
 
 
+def _nearest(
+    name: str, given: RankingInput, most: int, entities: Entities, codes: Positions
+) -> tuple[Positions, Scores]:
+    image = entities.image
+    return nearest(image.column(name), given.queries[0], most, image.id_ranks, codes)
+
+
+def _scored(
+    context: QueryContext, name: str, given: RankingInput, entities: Entities, codes: Positions
+) -> tuple[Positions, Scores]:
+    index = context.memory.texts.get(entities.image, name, context.limits.check)
+    matched, scores = index.scores(given.queries[0])
+    if len(codes) == entities.image.row_count:
+        return matched, scores
+    inside = np.zeros(entities.image.row_count, dtype=np.bool_)
+    inside[codes] = True
+    kept = inside[matched]
+    return matched[kept], scores[kept]
+
+
+def _best(
+    found: list[tuple[Positions, Scores]], entities: _RankedVariable, *, limit: int | None, is_descending: bool
+) -> tuple[Positions, Scores]:
+    """Return the best entities of all types, best first, and their values."""
+    codes, values = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = rank_order(values, codes, entities.id_ranks, limit=limit, is_descending=is_descending)
+    return codes[order], values[order]
+
+
 def _resolve(
     context: QueryContext,
     arm: NearestRanking | Bm25Ranking,
-    vectors: dict[tuple[str, int, str | None], tuple[float, ...]],
+    vectors: dict[Embedded, tuple[float, ...]],
 ) -> Any:
     """Return what one arm compares with; ``vectors`` holds the texts that were embedded for others."""
     if isinstance(arm, Bm25Ranking):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from omnigraph.engine.comparison import comparable, one_array
+from omnigraph.engine.query.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.relational import EnginePool, RelationalEngine
 from omnigraph.errors import (
@@ -53,10 +54,10 @@ class SortKey:
     descending: bool = False
     nulls_first: bool = True
 
-    def sql(self) -> str:
+    def sql(self, schema: pa.Schema) -> str:
         """Return the key as the kernel takes it."""
         way = "DESC" if self.descending else "ASC"
-        return f"{quoted(self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{_place(schema, self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 @record
@@ -74,6 +75,20 @@ def quoted(name: str) -> str:
     """Return a name as the kernel takes it."""
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
+
+
+def _place(schema: pa.Schema, name: str) -> str:
+    """Return what a column is ordered by. The kernel has NULL behind all values in lists, and we before them."""
+    of = schema.field(name).type
+    if pa.types.is_list(of):
+        return _list_place(quoted(name))
+    if of == PATH_TYPE:
+        return f"[{', '.join(_list_place(f'{quoted(name)}.{part.name}') for part in of)}]"
+    return quoted(name)
+
+
+def _list_place(text: str) -> str:
+    return f"list_transform({text}, lambda item: {{'has': item IS NOT NULL, 'value': item}})"
 
 
 def encoded(values: pa.Array) -> pa.Array:
@@ -95,7 +110,8 @@ def decoded(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(plain))
     if pa.types.is_date(kind):
         return plain.cast(_plain(kind)).view(kind)
-    return plain.cast(kind)
+    # The reads of a union may have numbers of other types.
+    return cast_to(plain, kind)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -132,7 +148,7 @@ class RelationalKernel:
         source, texts = "rows", []
         firsts = []
         for at, measure in enumerate(measures):
-            text, first = _measure_sql(measure, keys, at, _row_order(order))
+            text, first = _measure_sql(measure, keys, at, _row_order(rows.schema, order))
             texts.append(f"{text} AS {quoted(measure.name)}")
             firsts += [first] if first else []
         if firsts:
@@ -152,13 +168,20 @@ class RelationalKernel:
         per: Sequence[str],
         offset: int,
         limit: int | None,
+        best: str | None = None,
     ) -> pa.Table:
-        """Return the columns to be shown of the rows, each row once if they are distinct, in order, and cut."""
+        """Return the columns to be shown of the rows, each row once if they are distinct, in order, and cut.
+
+        ``best`` is a column that is not looked at when rows are made distinct: each has the least of its values.
+        """
         columns = ", ".join(quoted(name) for name in shown)
         wanted = [*shown, *(key.column for key in order), *per]
-        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted))
-        keys = ", ".join(key.sql() for key in order)
+        every = ", ".join(quoted(name) for name in dict.fromkeys(wanted) if name != best)
+        keys = ", ".join(key.sql(rows.schema) for key in order)
         source = f"(SELECT DISTINCT {every} FROM rows)" if is_distinct else "rows"  # noqa: S608 - names are quoted
+        if best is not None:
+            least = f"min({quoted(best)}) AS {quoted(best)}"
+            source = f"(SELECT {every}, {least} FROM rows GROUP BY {every})"  # noqa: S608 - names are quoted
         text = f"SELECT {columns} FROM {source}"  # noqa: S608 - names are quoted
         if per:
             groups = ", ".join(quoted(name) for name in per)
@@ -212,52 +235,58 @@ class RelationalKernel:
         return InternalError(f"cannot compute the rows of the query: {error}")
 
 
-def _row_order(order: Sequence[str]) -> str:
-    return ", ".join(f"{quoted(name)} NULLS FIRST" for name in (*order, NUMBER))
+def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
+    return ", ".join(f"{_place(schema, name)} NULLS FIRST" for name in (*order, NUMBER))
 
 
 def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> tuple[str, str | None]:
     """Return the text of an aggregate, and that of the column which marks first occurrences, if it needs one."""
     call = measure.call
-    conditions = [] if measure.where is None else [quoted(measure.where)]
     if measure.argument is None:
-        return f"count(*){_filter(conditions)}", None
+        return ("count(*)" if measure.where is None else f"count({_where(measure.where, '1')})"), None
     argument = quoted(measure.argument)
     if call.function == "collect":
+        conditions = [f"{argument} IS NOT NULL", *([] if measure.where is None else [quoted(measure.where)])]
         first = None
-        conditions.append(f"{argument} IS NOT NULL")
         if call.is_distinct:
             mark = quoted(f"#first{at}")
-            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[:-1]])
+            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions[1:]])
             first = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) = 1 AS {mark}"
             conditions.append(mark)
-        return f"coalesce(list({argument} ORDER BY {order}){_filter(conditions)}, [])", first
+        value = f"CASE WHEN {' AND '.join(conditions)} THEN {argument} END"
+        return f"coalesce(list_filter(list({value} ORDER BY {order}), lambda x: x IS NOT NULL), [])", first
+    if measure.where is not None:
+        argument = _where(measure.where, argument)
     distinct = "DISTINCT " if call.is_distinct else ""
     if call.function == "percentile" and measure.fraction is None:
         return "CAST(NULL AS DOUBLE)", None
     if call.function == "percentile":
-        return f"quantile_cont({distinct}{argument}::DOUBLE, {measure.fraction!r}){_filter(conditions)}", None
-    head, opening, rest = _FUNCTIONS[call.function].format(argument).partition("(")
+        return f"quantile_cont({distinct}({argument})::DOUBLE, {measure.fraction!r})", None
+    head, opening, rest = _FUNCTIONS[call.function].format(f"({argument})").partition("(")
     if head == "CAST":
-        return f"CAST(sum({distinct}{argument}){_filter(conditions)} AS BIGINT)", None
-    return f"{head}{opening}{distinct}{rest}{_filter(conditions)}", None
+        return f"CAST(sum({distinct}{argument}) AS BIGINT)", None
+    return f"{head}{opening}{distinct}{rest}", None
 
 
-def _filter(conditions: Sequence[str]) -> str:
-    return f" FILTER (WHERE {' AND '.join(conditions)})" if conditions else ""
+def _where(condition: str, value: str) -> str:
+    """Return a value that is NULL, which aggregates leave out, where a condition is not true.
+
+    A filter of the kernel would keep rows of all columns for each aggregate: memory by the square of their number.
+    """
+    return f"CASE WHEN {quoted(condition)} THEN {value} END"
 
 
 class RowStream:
     """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that."""
 
     def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        self._schema = schema
+        self.schema = schema
         self._batches = batches
         self.problem: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
         """Return the stream."""
-        return pa.RecordBatchReader.from_batches(self._schema, self._watched())
+        return pa.RecordBatchReader.from_batches(self.schema, self._watched())
 
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:

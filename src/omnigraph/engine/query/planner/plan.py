@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
@@ -27,6 +28,7 @@ from omnigraph.engine.query.steps import (
 )
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.ir.model import (
+    INTERFACE_MARK,
     PRIVATE_MARK,
     TABLE_MARK,
     AggregateCall,
@@ -85,17 +87,21 @@ def all_columns(facts: Facts) -> dict[str, tuple[str, ...]]:
 def _match_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for step, variables in walk(plan.steps, plan.variables):
         for column in _step_columns(step):
-            yield from ((table, column.property) for table in variables[column.variable].split(TABLE_MARK))
+            yield from ((table, column.property) for table in _tables(variables[column.variable]))
         if isinstance(step, Walk) and step.condition is not None:
             for column in read_columns(step.condition):
                 is_edge = column.variable == step.edge_variable
                 tables = step.edge_tables if is_edge else variables[column.variable]
-                yield from ((table, column.property) for table in tables.split(TABLE_MARK))
+                yield from ((table, column.property) for table in _tables(tables))
+
+
+def _tables(text: str) -> list[str]:
+    return [] if text.startswith(INTERFACE_MARK) else text.split(TABLE_MARK)
 
 
 def _output_columns(plan: QueryPlan) -> Iterator[tuple[str, str]]:
     for column in _read_after_match(plan.read):
-        yield from ((table, column.property) for table in plan.variables[column.variable].split(TABLE_MARK))
+        yield from ((table, column.property) for table in _tables(plan.variables[column.variable]))
 
 
 def _read_after_match(read: ReadPlan) -> Iterator[Column]:
@@ -310,8 +316,15 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozenset()) -> QueryPlan:
+def plan_read(
+    read: ReadPlan,
+    facts: Facts,
+    rules_off: frozenset[str] = frozenset(),
+    outer: Mapping[str, str] = MappingProxyType({}),
+) -> QueryPlan:
     """Apply every rule that is not switched off.
+
+    ``outer`` are the tables of variables that the rows of the first stage start with.
 
     Raises:
         UsageError: no rule has such a name.
@@ -320,7 +333,7 @@ def plan_read(read: ReadPlan, facts: Facts, rules_off: frozenset[str] = frozense
         details = BadValue(what="rewrite rule", value=name, expected=" | ".join(RULES))
         raise UsageError(f"unknown rewrite rule '{name}'", details=details, hint=meant(name, RULES))
     if read.stages:
-        return _plan_stages(read, facts, rules_off)
+        return _plan_stages(read, facts, rules_off, outer)
     return _plan_match(read, {}, facts, rules_off)
 
 
@@ -334,12 +347,12 @@ def _plan_match(read: ReadPlan, outer: Mapping[str, str], facts: Facts, rules_of
     return plan
 
 
-def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str]) -> QueryPlan:
+def _plan_stages(read: ReadPlan, facts: Facts, rules_off: frozenset[str], started: Mapping[str, str]) -> QueryPlan:
     """Plan every stage by itself; what they read is read together."""
     sequences: list[tuple[StageSteps, ...]] = []
     plans: list[QueryPlan] = []
     for stages in (read.stages, *(union.stages for union in read.unions)):
-        outer: dict[str, str] = {}
+        outer = dict(started)
         sequence: list[StageSteps] = []
         for stage in stages:
             outputs = tuple(Output(name=str(item), expression=item, type=item.type) for item in output_columns(stage))
@@ -372,6 +385,8 @@ def output_columns(stage: StagePlan) -> Iterator[Column]:
     """Yield the properties that the output of a stage looks at."""
     for value in output_values(stage.output):
         yield from (inner for inner in inner_values(value) if isinstance(inner, Column))
+    if stage.output.rank is not None:
+        yield from ranking_columns(stage.output.rank.ranking)
 
 
 def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
@@ -386,6 +401,8 @@ def output_values(output: OutputPlan) -> Iterator[Scalarlike]:
     yield from output.per
     yield from output.ties
     yield from output.row_order
+    if output.rank is not None:
+        yield from output.rank.ties
     if output.having is not None:
         yield output.having
 

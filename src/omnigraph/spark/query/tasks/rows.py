@@ -130,6 +130,11 @@ class CarriedRows:
         """Return a value that travels with the rows."""
         return one_array(self._rows.column(self._layout.name(VALUE, name)))
 
+    def place(self, at: int) -> str:
+        """Return nothing: rows carry the ids of entities only where something else needs them."""
+        del at
+        return ""
+
     def check_bytes(self, size_bytes: int) -> None:
         """Raise if a column of so many bytes is more than one array can hold."""
         check_column_bytes(size_bytes)

@@ -7,7 +7,7 @@ Instants are timestamps in UTC, unsigned integers wider ones, vectors arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +104,21 @@ def output_schema(read: ReadPlan) -> pa.Schema:
     """Return the columns of the result under the names that they travel by."""
     schema = result_schema(read)
     return pa.schema([pa.field(f"r{at}", field.type) for at, field in enumerate(schema)]) if len(schema) else _NOTHING
+
+
+def spark_names(columns: Sequence[str]) -> list[str]:
+    """Return the names of columns as Spark has them: without dots, which mean a part of a column there.
+
+    >>> spark_names(["p.code", "n", "p.code"])
+    ['p_code', 'n', 'p_code']
+    """
+    return [name.replace(".", "_") for name in columns]
+
+
+def spark_result_schema(read: ReadPlan) -> pa.Schema:
+    """Return the columns of a read by the names that they have in Spark."""
+    schema = result_schema(read)
+    return pa.schema([field.with_name(name) for field, name in zip(schema, spark_names(schema.names), strict=True)])
 
 
 def output_wire_schema(read: ReadPlan) -> pa.Schema:
