@@ -30,10 +30,12 @@ __all__ = [
     "QueryOptions",
     "Result",
     "Schema",
+    "SchemaProposal",
     "Snapshot",
     "Transaction",
     "TxnSettings",
     "__version__",
+    "infer_schema",
     "init",
     "open",
 ]

@@ -40,6 +40,7 @@ def test_every_finding_that_names_a_rule_has_a_case():
         "cardinality_order",
         "cardinality_range",
         "enum_duplicate",
+        "enum_empty",
         "list_of_blob",
         "number_range",
         "reserved_name",

@@ -196,7 +196,9 @@ def _schema_alter(graph):
         TableAlter(table_key=TEAM, new_key=GROUP, schema=columns, origins={"id": "id", "worth": "value"}),
     )
     kept = {name: name for name in EDGE_SCHEMA.names}
-    txn.change(TableAlter(table_key=KNOWS, schema=EDGE_SCHEMA.append(pa.field("since", pa.date32())), origins=kept))
+    since = pa.field("since", pa.date32(), nullable=False)
+    fills = {"since": pa.scalar(1, pa.int32()).cast(pa.date32())}
+    txn.change(TableAlter(table_key=KNOWS, schema=EDGE_SCHEMA.append(since), origins=kept, fills=fills))
     txn.set_schema(AcceptedSchema(source="node Group {}", compiled="{}", hash="sha256:2"))
     branch_writer.commit(txn)
 

@@ -126,10 +126,11 @@ def test_package_exports_what_it_lists():
         "OmnigraphError",
         "Result",
         "Schema",
+        "SchemaProposal",
         "Snapshot",
         "Transaction",
     }
     told = {"EmbeddingSettings", "ExportSettings", "LoadSettings", "MaintenanceSettings", "TxnSettings"}
     told |= {"PageLimits", "QueryOptions"}
-    assert omnigraph.__all__ == sorted(nouns | told | {"__version__", "init", "open"})
+    assert omnigraph.__all__ == sorted(nouns | told | {"__version__", "infer_schema", "init", "open"})
     assert all(hasattr(omnigraph, name) for name in dir(omnigraph))

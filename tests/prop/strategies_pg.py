@@ -45,7 +45,10 @@ literals = (texts | integers | floats | st.booleans()).map(_literal)
 signed = (st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(-1e18, 1e300)).map(_literal)
 
 enum_values = st.lists(
-    st.from_regex(r"[A-Za-z0-9_-]{1,14}", fullmatch=True).map(_ident), min_size=1, max_size=12, unique=True
+    (st.from_regex(r"[A-Za-z0-9_-]{1,14}", fullmatch=True) | texts.filter(bool)).map(_ident),
+    min_size=1,
+    max_size=12,
+    unique=True,
 )
 
 

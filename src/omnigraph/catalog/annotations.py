@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Literal as Choice
 
+from omnigraph.catalog.defaults import DEFAULT, check_default
 from omnigraph.catalog.model import AnnotationValue, Embed, PropertyType, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
@@ -93,6 +94,9 @@ def check_property(
         _check_common(annotation, source)
         if name == "embed":
             _check_embed(annotation, prop, siblings, source)
+        if name == DEFAULT:
+            text = "" if annotation.value is None else _text(annotation.value)
+            check_default(annotation, siblings[prop.name.text], text, source)
 
 
 def check_rename_hint(annotation: Annotation, source: SourceText) -> None:

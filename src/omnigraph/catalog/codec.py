@@ -36,6 +36,7 @@ from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Bound = Annotated[str, Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?(e-[0-9]+)?$")]
 Columns = tuple[str, ...]
+Ranges = tuple[tuple[str, Bound | None, Bound | None], ...]
 Annotations = tuple[tuple[str, str | None, tuple[tuple[str, str], ...]], ...]
 
 
@@ -79,13 +80,16 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     key: Columns | None
     uniques: tuple[Columns, ...]
     indexes: tuple[Columns, ...]
-    ranges: tuple[tuple[str, Bound | None, Bound | None], ...]
+    ranges: Ranges
     checks: tuple[tuple[str, str], ...]
     annotations: Annotations
 
 
-class EdgeRecord(Record, frozen=True, kw_only=True):
-    """An edge type; ``cardinality`` is minimum and maximum."""
+class EdgeRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """An edge type; ``cardinality`` is minimum and maximum.
+
+    What came later is left out where there is none, so that older catalogs keep their bytes.
+    """
 
     name: str
     id: Number
@@ -98,6 +102,8 @@ class EdgeRecord(Record, frozen=True, kw_only=True):
     uniques: tuple[Columns, ...]
     indexes: tuple[Columns, ...]
     annotations: Annotations
+    ranges: Ranges = ()
+    checks: tuple[tuple[str, str], ...] = ()
 
 
 class CatalogRecord(Record, frozen=True, kw_only=True):
@@ -124,13 +130,13 @@ def _contradictions(catalog: Catalog) -> Iterator[str]:
     for node in catalog.nodes.values():
         yield from _bad_properties(node)
         yield from _bad_columns(node, extra=())
-        rules = [*(rule.property for rule in node.ranges), *(rule.property for rule in node.checks)]
-        yield from (f"rule on unknown {node.name}.{name}" for name in rules if node.get(name) is None)
+        yield from _bad_rules(node)
         unknown = [name for name in node.implements if name not in catalog.interfaces]
         yield from (f"{node.name} implements unknown {name}" for name in unknown)
     for edge in catalog.edges.values():
         yield from _bad_properties(edge)
         yield from _bad_columns(edge, extra=ENDPOINTS)
+        yield from _bad_rules(edge)
         ends = (edge.from_type, edge.to_type)
         yield from (f"{edge.name} ends at unknown {name}" for name in ends if name not in catalog.nodes)
     yield from _bad_numbers(catalog)
@@ -154,6 +160,11 @@ def _is_possible(prop: PropertyDef) -> bool:
     if kind.enum_values is not None:
         return kind.is_text and kind.dimension is None and list(kind.enum_values) == sorted(set(kind.enum_values))
     return kind.dimension is None
+
+
+def _bad_rules(owner: NodeType | EdgeType) -> Iterator[str]:
+    rules = [*(rule.property for rule in owner.ranges), *(rule.property for rule in owner.checks)]
+    yield from (f"rule on unknown {owner.name}.{name}" for name in rules if owner.get(name) is None)
 
 
 def _bad_columns(owner: NodeType | EdgeType, extra: tuple[str, ...]) -> Iterator[str]:
@@ -313,10 +324,14 @@ def _node_record(one: NodeType) -> NodeRecord:
         key=one.key,
         uniques=one.uniques,
         indexes=one.indexes,
-        ranges=tuple((rule.property, bound_text(rule.low), bound_text(rule.high)) for rule in one.ranges),
+        ranges=_range_records(one),
         checks=tuple((rule.property, rule.pattern) for rule in one.checks),
         annotations=_annotation_records(one.annotations),
     )
+
+
+def _range_records(one: NodeType | EdgeType) -> Ranges:
+    return tuple((rule.property, bound_text(rule.low), bound_text(rule.high)) for rule in one.ranges)
 
 
 def _edge_record(one: EdgeType) -> EdgeRecord:
@@ -332,6 +347,8 @@ def _edge_record(one: EdgeType) -> EdgeRecord:
         uniques=one.uniques,
         indexes=one.indexes,
         annotations=_annotation_records(one.annotations),
+        ranges=_range_records(one),
+        checks=tuple((rule.property, rule.pattern) for rule in one.checks),
     )
 
 
@@ -387,10 +404,14 @@ def _node(one: NodeRecord) -> NodeType:
         key=one.key,
         uniques=one.uniques,
         indexes=one.indexes,
-        ranges=tuple(RangeRule(property=name, low=_bound(low), high=_bound(high)) for name, low, high in one.ranges),
+        ranges=_ranges(one.ranges),
         checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
     )
+
+
+def _ranges(records: Ranges) -> tuple[RangeRule, ...]:
+    return tuple(RangeRule(property=name, low=_bound(low), high=_bound(high)) for name, low, high in records)
 
 
 def _edge(one: EdgeRecord) -> EdgeType:
@@ -405,6 +426,8 @@ def _edge(one: EdgeRecord) -> EdgeType:
         key=one.key,
         uniques=one.uniques,
         indexes=one.indexes,
+        ranges=_ranges(one.ranges),
+        checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
     )
 

@@ -16,6 +16,7 @@ from omnigraph.catalog.annotations import (
     kept_annotations,
 )
 from omnigraph.catalog.constraints import Constraints, compile_constraints
+from omnigraph.catalog.defaults import DEFAULT, check_default_rules
 from omnigraph.catalog.expand import Contribution, ExpandedProperty, ExpandedType, expand_declarations, property_type
 from omnigraph.catalog.model import (
     AnnotationValue,
@@ -139,6 +140,8 @@ def compile_schema(tree: SchemaFile) -> Catalog:
     expanded = expand_declarations(tree)
     _check_annotations(tree, expanded)
     constraints = [compile_constraints(owner, tree.source) for owner in expanded]
+    for owner, rules in zip(expanded, constraints, strict=True):
+        _check_defaults(owner, rules, tree.source)
     check_agreement(tree, expanded)
     interfaces = [_interface(one) for one in tree.declarations if isinstance(one, InterfaceDecl)]
     nodes: list[NodeType] = []
@@ -179,6 +182,21 @@ def _check_property(owner: ExpandedType, prop: ExpandedProperty, source: SourceT
         # An interface must make sense by itself: its @embed may name its own properties only.
         siblings = {one.name.text: property_type(one.type) for one in contribution.interface.properties}
         check_property(contribution.property, siblings, source)
+
+
+def _check_defaults(owner: ExpandedType, rules: Constraints, source: SourceText) -> None:
+    for prop in owner.properties:
+        annotation = next((one for one in prop.annotations if one.name.text == DEFAULT), None)
+        if annotation is None:
+            continue
+        if rules.key == (prop.name,):
+            msg = f"@default is not supported on '{prop.name}', which is the whole key: it would name one entity only"
+            raise broken_rule("default_target", msg, source, prop.entry(annotation))
+        compiled = PropertyDef(name=prop.name, type=prop.type, annotations=kept_annotations(prop.annotations))
+        broken = check_default_rules(compiled, rules.ranges, rules.checks)
+        if broken is not None:
+            msg = f"the @default of '{prop.name}' breaks its {broken}"
+            raise broken_rule("default_rule", msg, source, prop.entry(annotation))
 
 
 def _interface(declaration: InterfaceDecl) -> InterfaceType:
@@ -228,6 +246,8 @@ def _edge(declaration: EdgeDecl, owner: ExpandedType, rules: Constraints) -> Edg
         key=rules.key,
         uniques=rules.uniques,
         indexes=rules.indexes,
+        ranges=rules.ranges,
+        checks=rules.checks,
         annotations=kept_annotations(declaration.annotations),
     )
 

@@ -178,7 +178,6 @@ class _Reader:
 
     def range_rule(self, item: Constraint) -> RangeRule:
         """Return what ``@range`` says, or refuse it."""
-        self._refuse_on_edge(item)
         if len(item.arguments) != 2:
             raise self._refuse("range_arguments", "@range requires a property and bounds", item.span)
         column, bounds = _column(item.arguments[0], self.source), item.arguments[1]
@@ -193,7 +192,6 @@ class _Reader:
 
     def check_rule(self, item: Constraint) -> CheckRule:
         """Return what ``@check`` says, or refuse it."""
-        self._refuse_on_edge(item)
         if len(item.arguments) != 2:
             raise self._refuse("check_arguments", "@check requires a property and a pattern", item.span)
         column, pattern = _column(item.arguments[0], self.source), item.arguments[1]
@@ -212,10 +210,6 @@ class _Reader:
 
     def _refuse(self, rule: str, message: str, span: Span) -> SchemaCheckError:
         return broken_rule(rule, message, self.source, span)
-
-    def _refuse_on_edge(self, item: Constraint) -> None:
-        if self.owner.is_edge:
-            raise self._refuse("edge_constraint", f"@{item.name} is not supported on edges", item.span)
 
     def _bound(self, literal: Literal | None) -> int | float | None:
         if literal is None:

@@ -124,12 +124,12 @@ LINT_CODES: Mapping[str, LintCode] = MappingProxyType(
 __all__ = ["LINT_CODES", "SchemaFinding", "lint_schema"]
 
 _HEAD_ANNOTATIONS = ("description", "instruction", "rename_from")
-_EDGE_PROPERTY_ANNOTATIONS = ("description", "index", "rename_from", "unique")
+_EDGE_PROPERTY_ANNOTATIONS = ("default", "description", "index", "rename_from", "unique")
 _PROPERTY_ANNOTATIONS = (*_EDGE_PROPERTY_ANNOTATIONS, "embed", "key")
 # Words that mean something only with arguments, and in another place.
 _ELSEWHERE = {
-    "range": "@range(property, low..high) in the body of a node",
-    "check": '@check(property, "pattern") in the body of a node',
+    "range": "@range(property, low..high) in the body of the type",
+    "check": '@check(property, "pattern") in the body of the type',
     "card": "@card(min..max) right after the target of an edge",
 }
 _ENDS = frozenset({"src", "dst"})

@@ -14,6 +14,7 @@ from typing import Any
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
+from omnigraph.values.names import enum_word
 
 
 class Scalar(StrEnum):
@@ -77,7 +78,7 @@ class PropertyType:
         'enum(a, b)?'
         """
         if self.enum_values is not None:
-            body = f"enum({', '.join(self.enum_values)})"
+            body = f"enum({', '.join(map(enum_word, self.enum_values))})"
         elif self.is_vector:
             body = f"Vector({self.dimension})"
         else:
@@ -133,6 +134,18 @@ class CardinalityRule:
 
     minimum: int = 0
     maximum: int | None = None
+
+    def includes(self, other: CardinalityRule) -> bool:
+        """Whether whatever ``other`` allows is allowed here.
+
+        >>> CardinalityRule(maximum=2).includes(CardinalityRule(maximum=1)), CardinalityRule(maximum=1).includes(
+        ...     CardinalityRule()
+        ... )
+        (True, False)
+        """
+        # A source without edges is asked for none, so that a minimum of one demands nothing.
+        is_low_enough = self.minimum <= max(other.minimum, 1)
+        return is_low_enough and (self.maximum is None or (other.maximum is not None and other.maximum <= self.maximum))
 
     def __str__(self) -> str:
         return f"{self.minimum}..{'*' if self.maximum is None else self.maximum}"
@@ -209,6 +222,8 @@ class EdgeType:
     key: tuple[str, ...] | None = None
     uniques: tuple[tuple[str, ...], ...] = ()
     indexes: tuple[tuple[str, ...], ...] = ()
+    ranges: tuple[RangeRule, ...] = ()
+    checks: tuple[CheckRule, ...] = ()
     annotations: tuple[AnnotationValue, ...] = ()
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 

@@ -59,9 +59,15 @@ def _node(one: NodeType) -> dict[str, Any]:
         "key": None if one.key is None else sorted(one.key),
         "uniques": sorted(one.uniques),
         "indexes": sorted(one.indexes),
+        **_rules(one),
+        "annotations": _annotations(one.annotations),
+    }
+
+
+def _rules(one: NodeType | EdgeType) -> dict[str, Any]:
+    return {
         "ranges": sorted(_range(rule) for rule in one.ranges),
         "checks": sorted((rule.property, rule.pattern) for rule in one.checks),
-        "annotations": _annotations(one.annotations),
     }
 
 
@@ -74,6 +80,8 @@ def _edge(one: EdgeType) -> dict[str, Any]:
         "key": None if one.key is None else sorted(one.key),
         "uniques": sorted(one.uniques),
         "indexes": sorted(one.indexes),
+        # Edges came to have rules later, and a shape without them must stay what it was.
+        **{name: rules for name, rules in _rules(one).items() if rules},
         "annotations": _annotations(one.annotations),
     }
 
@@ -114,10 +122,6 @@ def _lines(catalog: Catalog) -> Iterator[str]:
         yield f"node {node.name}{_table_number(node)}{implements}{_annotation_lines(node.annotations)}"
         yield from (_property_line(prop) for prop in node.properties)
         yield from _column_lines(node)
-        for bounds in node.ranges:
-            yield f"  range {bounds.property} {_bound(bounds.low)}..{_bound(bounds.high)}"
-        for rule in node.checks:
-            yield f"  check {rule.property} {quote_string(rule.pattern)}"
     for edge in catalog.edges.values():
         ends = f"{edge.from_type} -> {edge.to_type} {edge.cardinality}"
         yield f"edge {edge.name}{_table_number(edge)}: {ends}{_annotation_lines(edge.annotations)}"
@@ -147,6 +151,10 @@ def _column_lines(owner: NodeType | EdgeType) -> Iterator[str]:
         yield f"  key ({', '.join(owner.key)})"
     yield from (f"  unique ({', '.join(columns)})" for columns in owner.uniques)
     yield from (f"  index ({', '.join(columns)})" for columns in owner.indexes)
+    for bounds in owner.ranges:
+        yield f"  range {bounds.property} {_bound(bounds.low)}..{_bound(bounds.high)}"
+    for rule in owner.checks:
+        yield f"  check {rule.property} {quote_string(rule.pattern)}"
 
 
 def _annotation_lines(annotations: tuple[AnnotationValue, ...]) -> str:

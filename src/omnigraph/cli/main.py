@@ -160,7 +160,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "revert": ("history.commit:revert_app", "Undo one commit with a new one."),
         "blame": ("history.commit:blame_app", "Show which commits changed an entity."),
         "snapshot": ("history.commit:snapshot_app", "Show the commit and tables of a state."),
-        "schema": ("graph.schema:app", "Show, plan and apply schemas."),
+        "schema": ("graph.schema:app", "Show, propose, plan and apply schemas."),
     },
     "direct": {
         "init": ("graph.init:init_app", "Create a graph from a schema."),

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, AnyStr, Generic, Protocol, TextIO
 
-from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violations
+from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violation, Violations
 from omnigraph.errors.txn import HeadMismatch
 from omnigraph.records import record
 
@@ -223,15 +223,22 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _violation_lines(error: OmnigraphError) -> list[str]:
-    """The rows of files that an error is about, unless its message has said it all."""
+    """The rows that an error is about, by their place in a file or by their id, unless its message has said it all."""
     found = error.details
-    if not isinstance(found, Violations) or not found.items or found.items[0].source is None:
+    if not isinstance(found, Violations) or not found.items:
         return []
-    if found.total == 1 and error.message.startswith(f"{found.items[0].source}:"):
+    place = found.items[0].source
+    if found.total == 1 and (place is None or error.message.startswith(f"{place}:")):
         return []
-    lines = [f"  {item.source}:{item.line}: {item.message}" for item in found.items]
+    lines = [f"  {_offender(item)}: {item.message}" for item in found.items]
     rest = found.total - len(lines)
     return [*lines, f"  and {rest} more"] if rest else lines
+
+
+def _offender(item: Violation) -> str:
+    if item.source is not None:
+        return f"{item.source}:{item.line}"
+    return item.type_name if item.entity_id is None else f"{item.type_name} '{item.entity_id}'"
 
 
 def write_line(line: str, stream: TextIO) -> None:

@@ -2,6 +2,7 @@
 
 from omnigraph.engine.embedding import EmbeddingSettings as EmbeddingSettings
 from omnigraph.engine.export import ExportSettings as ExportSettings
+from omnigraph.engine.infer import SchemaProposal as SchemaProposal
 from omnigraph.engine.load import LoadSettings as LoadSettings
 from omnigraph.engine.maintenance.auto import MaintenanceSettings as MaintenanceSettings
 from omnigraph.engine.query.options import QueryOptions as QueryOptions
@@ -12,6 +13,7 @@ from omnigraph.graph.diff import Log as Log
 from omnigraph.graph.graph import Graph as Graph
 from omnigraph.graph.graph import init as init
 from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it
+from omnigraph.graph.infer import infer_schema as infer_schema
 from omnigraph.graph.schema import Schema as Schema
 from omnigraph.graph.state import Snapshot as Snapshot
 from omnigraph.graph.transaction import Transaction as Transaction

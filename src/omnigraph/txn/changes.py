@@ -94,13 +94,16 @@ class TableAlter:
         table_key: the table as it is called before.
         new_key: its name afterwards, when that changes; no table of the graph has it before.
         schema: its columns afterwards, when they change.
-        origins: for every column of ``schema`` that goes on, its name before; the others are added, null everywhere.
+        origins: for every column of ``schema`` that goes on, its name before; the others are added. One whose type
+            changes keeps its values, which the new type holds.
+        fills: for columns of ``schema``, what rows without a value get; without it they hold null.
     """
 
     table_key: str
     new_key: str | None = None
     schema: pa.Schema | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
+    fills: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
 
 @record

@@ -93,3 +93,18 @@ def _ref_name_problem(name: str) -> str | None:
         # Otherwise a reference could mean a branch or a commit.
         return "it has the form of a commit id"
     return None
+
+
+_ENUM_WORD = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def enum_word(value: str) -> str:
+    """Return a value of an enum as a schema holds it: bare if it can be, else in quotes.
+
+    >>> enum_word("data-eng"), enum_word("in progress")
+    ('data-eng', '"in progress"')
+    """
+    if _ENUM_WORD.fullmatch(value):
+        return value
+    return f'"{"".join(_ESCAPES.get(sign, sign) for sign in value)}"'

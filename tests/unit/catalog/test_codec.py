@@ -51,6 +51,21 @@ def test_the_stored_form_names_its_format_and_its_hash():
     assert document["catalog"]["shape_hash"] == _CATALOG.shape_hash
 
 
+def test_catalogs_keep_the_bytes_that_graphs_have_stored():
+    """What the language gained since leaves no trace in catalogs that do not use it."""
+    assert catalog_hash(_CATALOG) == "sha256:536fae1335265c37f31172c7551d3a6a6b528fd0674509c31e83fb426ee3c845"
+    assert _CATALOG.shape_hash == "sha256:26f59a2bda3a9cdaf6dc8b116b80b0c068df73f5789c222c5951f15069d1c90b"
+    newer = """
+    node A { s: enum("in progress", done) @default("in progress") }
+    edge E: A -> A { w: F32  t: String  @range(w, 0..1.5)  @check(t, "^x") }
+    """
+    catalog = assign_identities(compile_schema(parse_schema(newer)), "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert catalog_from_json(catalog_to_json(catalog)) == catalog
+    assert catalog_hash(catalog) == "sha256:4863845f98569d6a704f836ac1b855bbef1a20327f5eeadac4da6def1cb19e14"
+    edge = json.loads(catalog_to_json(catalog))["catalog"]["edges"][0]
+    assert (edge["ranges"], edge["checks"]) == ([["w", "0", "1.5"]], [["t", "^x"]])
+
+
 def test_range_bounds_are_exact():
     read = catalog_from_json(catalog_to_json(_CATALOG))
     assert read.nodes["Doc"].ranges[0].high == 18446744073709551615

@@ -234,6 +234,50 @@ def test_a_blob_column_is_added_renamed_and_dropped(local):
     assert local.content(pin) == {"a": 1, "b": 2, "c": 2}
 
 
+def test_columns_get_a_wider_type_and_values_where_rows_have_none(local):
+    """Deleted rows, row ids and other indexes stay, on a branch of the table too, and an undo leads back."""
+    number = IndexBuild(column="n", kind="btree", name="n_idx")
+    narrow = local.open(local.create("a", "b", "gone", n=1))
+    fields = [narrow.schema.field("id"), pa.field("n", pa.int32()), pa.field("l", pa.list_(pa.uint32()))]
+    first = {"id": ["a", "b", "gone"], "n": [1, None, 3], "l": [[1, 2], None, []]}
+    rows = pa.table(first, schema=pa.schema(fields))
+    pin = local.commit(stage_overwrite(narrow, rows, rows.schema, **local.origin))
+    more = pa.table({"id": ["c"], "n": [-4], "l": [[7]]}, schema=rows.schema)
+    pin = local.commit(stage_change(local.open(pin), upserts=more, deletes=["gone"], **local.origin))
+    pin = index(local, pin, BTREE, number)
+    wide = pa.schema(
+        [
+            pa.field("x", pa.string(), nullable=False),
+            fields[0],
+            pa.field("m", pa.int64(), nullable=False),
+            pa.field("l", pa.list_(pa.int64())),
+            pa.field("free", pa.string()),
+        ]
+    )
+    origins = {"id": "id", "m": "n", "l": "l"}
+    fills = {"x": pa.scalar("new"), "m": pa.scalar(9, pa.int64())}
+    staged = stage_columns(local.open(pin), wide, origins, fills, **local.origin)
+    assert len(staged.files) == 2
+    assert set(staged.files) <= set(local.control.list_keys("nodes/1"))
+    after = local.commit(staged)
+    for store in (local, local.another_process()):
+        assert store.open(after).schema.equals(wide)
+        assert store.content(after, "m") == {"a": 1, "b": 9, "c": -4}
+        assert store.content(after, "l") == {"a": [1, 2], "b": None, "c": [7]}
+        assert store.content(after, "x") == {"a": "new", "b": "new", "c": "new"}
+        assert store.content(after, "free") == {"a": None, "b": None, "c": None}
+        assert store.open(after).lookup(["b", "gone"], ["m"])["m"].to_pylist() == [9]
+    assert local.row_ids(after) == local.row_ids(pin)
+    assert [found.name for found in local.open(after).indexes()] == ["id_idx"]
+    local.open(after).handle.validate()
+    grown = pa.table({"x": ["y"], "id": ["d"], "m": [5], "l": [None], "free": ["f"]}, schema=wide)
+    changed = local.commit(stage_change(local.open(after), upserts=grown, deletes=["a"], **local.origin))
+    compacted = local.commit(stage_compaction(local.open(changed), **local.origin))
+    assert local.content(compacted, "m") == {"b": 9, "c": -4, "d": 5}
+    undone = local.commit(stage_undo(local.open(pin), local.open(compacted), **local.origin))
+    assert local.content(undone) == {"a": 1, "b": None, "c": -4}
+
+
 def test_impossible_column_changes_are_refused(local):
     pin = local.create("a")
     for change in (

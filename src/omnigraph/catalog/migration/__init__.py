@@ -4,11 +4,16 @@ What the planner refuses follows the schema language's decision table, with thes
 
 * Adding ``@unique``, ``@range`` or ``@check`` to an accepted type is a supported ``add_constraint`` step. It says
   ``validate`` if existing rows could contradict it; on a property that is added nullable none can.
-* Removing a constraint, changing its bounds or pattern, and changing a cardinality in either direction stay
-  refused, as does every change of a key: entity ids derive from it.
+* Removing a constraint is ``drop_constraint``, and changing its bounds or pattern is that and an addition, which is
+  validated unless it follows from what held before: a wider range, a unique tuple with more columns.
+* A cardinality changes in both directions; bounds that leave out what was allowed are validated.
+* Numbers move to a type that holds all of their values (``widen_property``); the tables are rewritten.
+* Every change of a key is refused: entity ids derive from it.
 * Dropping a property that is not part of the key drops its constraints with it, each listed as ``drop_constraint``.
-* Required to nullable is ``make_nullable``; nullable to required is ``make_required``, to be validated. Widening an
-  enum and changing nullability at once stays refused: it is two changes, to be made one after the other.
+* Required to nullable is ``make_nullable``; nullable to required is ``make_required``, to be validated. Beside a wider
+  type or enum they are a step of their own.
+* A required property is added if it has a ``@default``, which existing rows then hold; where a nullable property
+  becomes required, those without a value get it, and there is nothing to validate.
 * Changing annotations of any name is a metadata step with the whole list of annotations that holds afterwards.
 * A constraint on a property and the same one in the body are the same, as are key columns in another order; the
   accepted order of a key is kept.
@@ -23,6 +28,7 @@ from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,
     AddType,
+    ChangeCardinality,
     DropConstraint,
     DropProperty,
     DropType,
@@ -35,6 +41,7 @@ from omnigraph.catalog.migration.steps import (
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
 
 __all__ = [
@@ -44,6 +51,7 @@ __all__ = [
     "AddConstraint",
     "AddProperty",
     "AddType",
+    "ChangeCardinality",
     "DeclaredConstraint",
     "DropConstraint",
     "DropProperty",
@@ -62,6 +70,7 @@ __all__ = [
     "UnsupportedChange",
     "UpdatePropertyMetadata",
     "UpdateTypeMetadata",
+    "WidenProperty",
     "plan_creation",
     "plan_migration",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from omnigraph.catalog.defaults import default_text
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.catalog.migration import codes
 from omnigraph.catalog.migration import codes as reasons
@@ -13,6 +14,7 @@ from omnigraph.catalog.migration.resolve import AnyType
 from omnigraph.catalog.migration.steps import (
     AddConstraint,
     AddProperty,
+    ChangeCardinality,
     DropConstraint,
     DropMode,
     DropProperty,
@@ -25,8 +27,18 @@ from omnigraph.catalog.migration.steps import (
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
-from omnigraph.catalog.model import AnnotationValue, EdgeType, NodeType, PropertyDef, PropertyType
+from omnigraph.catalog.migration.widening import is_wider
+from omnigraph.catalog.model import (
+    AnnotationValue,
+    EdgeType,
+    InterfaceType,
+    NodeType,
+    PropertyDef,
+    PropertyType,
+    Scalar,
+)
 from omnigraph.records import record
 
 
@@ -75,6 +87,7 @@ class ConstraintChanges:
     """What two versions of a type declare differently, already under the desired names."""
 
     pair: TypePair
+    kept: tuple[DeclaredConstraint, ...]
     removed: tuple[DeclaredConstraint, ...]
     added: tuple[DeclaredConstraint, ...]
 
@@ -82,7 +95,7 @@ class ConstraintChanges:
         """Yield the steps about constraints over the one desired property ``name``."""
         for constraint in self.removed:
             if constraint.is_over_one_property and constraint.columns == (name,):
-                yield _refuse_removal(f"{self.pair.entity}.{name}", constraint)
+                yield self._removal(f"{self.pair.entity}.{name}", constraint)
         for constraint in self.added:
             if constraint.is_over_one_property and constraint.columns == (name,):
                 yield self._addition(constraint)
@@ -90,15 +103,17 @@ class ConstraintChanges:
     def of_type(self) -> Iterator[Step]:
         """Yield the steps about every other constraint: removals first, then additions."""
         columns = {prop.name for prop in self.pair.desired.properties}
-        dropped = {prop.name for prop in self.pair.dropped()}
         for constraint in self.removed:
-            if constraint.kind != "Key" and not dropped.isdisjoint(constraint.columns):
-                yield DropConstraint(type_kind=self.pair.kind, type_name=self.pair.desired.name, constraint=constraint)
-            elif not _is_over_one_of(constraint, columns):
-                yield _refuse_removal(self.pair.entity, constraint)
+            if not _is_over_one_of(constraint, columns):
+                yield self._removal(self.pair.entity, constraint)
         for constraint in self.added:
             if not _is_over_one_of(constraint, columns):
                 yield self._addition(constraint)
+
+    def _removal(self, entity: str, constraint: DeclaredConstraint) -> Step:
+        if constraint.kind == "Key":
+            return _refuse_removal(entity, constraint)
+        return DropConstraint(type_kind=self.pair.kind, type_name=self.pair.desired.name, constraint=constraint)
 
     def _addition(self, constraint: DeclaredConstraint) -> Step:
         if constraint.kind == "Key":
@@ -106,7 +121,8 @@ class ConstraintChanges:
         # A row that holds null in a column is exempt, and every row does in a property that is being added.
         all_null = {name for name, prop in self.pair.added().items() if prop.type.nullable}
         has_rows = self.pair.kind != "interface"
-        can_fail = has_rows and constraint.kind != "Index" and all_null.isdisjoint(constraint.columns)
+        is_known = any(constraint.follows_from(other) for other in (*self.kept, *self.removed))
+        can_fail = has_rows and constraint.kind != "Index" and not is_known and all_null.isdisjoint(constraint.columns)
         return AddConstraint(
             type_kind=self.pair.kind,
             type_name=self.pair.desired.name,
@@ -121,6 +137,7 @@ def constraint_changes(pair: TypePair) -> ConstraintChanges:
     after = declared_constraints(pair.desired)
     return ConstraintChanges(
         pair=pair,
+        kept=tuple(sorted(before & after, key=DeclaredConstraint.sort_key)),
         removed=tuple(sorted(before - after, key=DeclaredConstraint.sort_key)),
         added=tuple(sorted(after - before, key=DeclaredConstraint.sort_key)),
     )
@@ -157,7 +174,7 @@ def type_changes(pair: TypePair) -> Iterator[Step]:
         yield from _annotation_change(pair, accepted.annotations, desired.annotations)
     if isinstance(accepted, EdgeType) and isinstance(desired, EdgeType):
         yield from _endpoint_change(pair, accepted, desired)
-        yield from _cardinality_change(pair.entity, accepted, desired)
+        yield from _cardinality_change(pair, accepted, desired)
         yield from _annotation_change(pair, accepted.annotations, desired.annotations)
 
 
@@ -183,10 +200,14 @@ def _endpoint_change(pair: TypePair, accepted: EdgeType, desired: EdgeType) -> I
         yield UnsupportedChange(entity=pair.entity, reason=f"{reasons.EDGE_ENDPOINTS} is not supported: {change}")
 
 
-def _cardinality_change(entity: str, accepted: EdgeType, desired: EdgeType) -> Iterator[Step]:
+def _cardinality_change(pair: TypePair, accepted: EdgeType, desired: EdgeType) -> Iterator[Step]:
     if accepted.cardinality != desired.cardinality:
-        change = f"from {accepted.cardinality} to {desired.cardinality}"
-        yield UnsupportedChange(entity=entity, reason=f"{reasons.CARDINALITY} is not supported: {change}")
+        yield ChangeCardinality(
+            type_kind=pair.kind,
+            type_name=desired.name,
+            old_rule=accepted.cardinality,
+            new_rule=desired.cardinality,
+        )
 
 
 def _annotation_change(
@@ -222,15 +243,20 @@ def property_changes(pair: TypePair) -> Iterator[Step]:
 
 
 def _addition(pair: TypePair, prop: PropertyDef) -> Step:
-    if not prop.type.nullable:
+    default = None if prop.type.nullable else default_text(prop)
+    if not prop.type.nullable and default is None:
         return UnsupportedChange(
             entity=f"{pair.entity}.{prop.name}",
             reason=f"adding required property '{prop.name}: {prop.type}' requires a backfill; "
-            "add it as nullable, give every row a value, then make it required",
+            "give it a @default, or add it as nullable, give every row a value, then make it required",
             code=codes.ADD_REQUIRED_PROPERTY,
         )
     return AddProperty(
-        type_kind=pair.kind, type_name=pair.desired.name, property_name=prop.name, property_type=prop.type
+        type_kind=pair.kind,
+        type_name=pair.desired.name,
+        property_name=prop.name,
+        property_type=prop.type,
+        default=default,
     )
 
 
@@ -240,7 +266,7 @@ def _shape_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> I
             type_kind=pair.kind, type_name=pair.desired.name, old_name=before.name, new_name=after.name
         )
     if before.type != after.type:
-        yield _type_change(pair, after.name, before.type, after.type)
+        yield from _type_changes(pair, before.type, after)
     embed = before.embed
     if embed is not None:
         embed = replace(embed, source=pair.property_names.get(embed.source, embed.source))
@@ -248,18 +274,37 @@ def _shape_changes(pair: TypePair, before: PropertyDef, after: PropertyDef) -> I
         yield UnsupportedChange(entity=f"{pair.entity}.{after.name}", reason=f"{reasons.EMBED} is not supported")
 
 
-def _type_change(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> Step:
-    type_name = pair.desired.name
-    if replace(before, nullable=after.nullable) == after:
-        if after.nullable:
-            return MakeNullable(type_kind=pair.kind, type_name=type_name, property_name=name)
-        return MakeRequired(type_kind=pair.kind, type_name=type_name, property_name=name)
-    added = _added_enum_values(before, after)
-    if added:
-        return ExtendEnum(type_kind=pair.kind, type_name=type_name, property_name=name, added_values=added)
+def _type_changes(pair: TypePair, before: PropertyType, prop: PropertyDef) -> Iterator[Step]:
+    type_name, name, after = pair.desired.name, prop.name, prop.type
+    same = replace(before, nullable=after.nullable)
+    if same != after:
+        added = _added_enum_values(same, after)
+        if added:
+            yield ExtendEnum(type_kind=pair.kind, type_name=type_name, property_name=name, added_values=added)
+        elif is_wider(before, after) and not _rewrites_ids(pair, name, before, after):
+            yield WidenProperty(
+                type_kind=pair.kind, type_name=type_name, property_name=name, old_type=before, new_type=after
+            )
+        else:
+            yield _refuse_type(pair, name, before, after)
+            return
+    if after.nullable and not before.nullable:
+        yield MakeNullable(type_kind=pair.kind, type_name=type_name, property_name=name)
+    if before.nullable and not after.nullable:
+        yield MakeRequired(type_kind=pair.kind, type_name=type_name, property_name=name, default=default_text(prop))
+
+
+def _rewrites_ids(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> bool:
+    """Whether the text of a key, which is the id, would read differently: that of a float depends on its width."""
+    is_key = not isinstance(pair.desired, InterfaceType) and name in (pair.desired.key or ())
+    return is_key and before.scalar is Scalar.F32 and after.scalar is Scalar.F64
+
+
+def _refuse_type(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> UnsupportedChange:
+    why = ": the ids of entities derive from the key" if is_wider(before, after) else ""
     return UnsupportedChange(
         entity=f"{pair.entity}.{name}",
-        reason=f"{reasons.PROPERTY_TYPE} is not supported: from {before} to {after}",
+        reason=f"{reasons.PROPERTY_TYPE} is not supported: from {before} to {after}{why}",
         code=codes.CHANGE_PROPERTY_TYPE,
     )
 

@@ -126,7 +126,6 @@ REMOVING_PROPERTY_CONSTRAINTS = "removing property constraints"
 ADDING_CONSTRAINT = "adding constraint"
 ADDING_PROPERTY_CONSTRAINT = "adding a property-level @"
 EDGE_ENDPOINTS = "changing edge endpoints"
-CARDINALITY = "changing cardinality"
 IMPLEMENTED_INTERFACES = "changing implemented interfaces"
 REMOVING_INTERFACE = "removing interface"
 PROVENANCE = "declaration provenance"
@@ -142,7 +141,6 @@ FRAGMENTS: tuple[str, ...] = (
     ADDING_CONSTRAINT,
     ADDING_PROPERTY_CONSTRAINT,
     EDGE_ENDPOINTS,
-    CARDINALITY,
     IMPLEMENTED_INTERFACES,
     REMOVING_INTERFACE,
     PROVENANCE,

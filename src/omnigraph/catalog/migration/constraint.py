@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from omnigraph.catalog.migration.resolve import AnyType
-from omnigraph.catalog.model import InterfaceType, NodeType
+from omnigraph.catalog.model import InterfaceType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
 
@@ -39,6 +39,21 @@ class DeclaredConstraint:
     def renamed(self, names: Mapping[str, str]) -> DeclaredConstraint:
         """Return this constraint with its columns called as ``names`` says."""
         return replace(self, columns=tuple(sorted(names.get(column, column) for column in self.columns)))
+
+    def follows_from(self, other: DeclaredConstraint) -> bool:
+        """Whether rows that obey ``other`` obey this one too, so that nobody has to look at them.
+
+        >>> narrow = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=10)
+        >>> wide = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=None)
+        >>> wide.follows_from(narrow), narrow.follows_from(wide)
+        (True, False)
+        """
+        if self.kind == "Unique" and other.kind in ("Unique", "Key"):
+            return set(other.columns) <= set(self.columns)
+        if self.kind != "Range" or other.kind != "Range" or self.columns != other.columns:
+            return False
+        is_low_enough = self.low is None or (other.low is not None and other.low >= self.low)
+        return is_low_enough and (self.high is None or (other.high is not None and other.high <= self.high))
 
     def sort_key(self) -> tuple[str, tuple[str, ...], str]:
         """Order of listing: by kind, columns, then the written form."""
@@ -78,12 +93,11 @@ def declared_constraints(owner: AnyType) -> frozenset[DeclaredConstraint]:
         found.add(DeclaredConstraint(kind="Key", columns=tuple(sorted(owner.key))))
     found.update(DeclaredConstraint(kind="Unique", columns=tuple(sorted(columns))) for columns in owner.uniques)
     found.update(DeclaredConstraint(kind="Index", columns=tuple(sorted(columns))) for columns in owner.indexes)
-    if isinstance(owner, NodeType):
-        found.update(
-            DeclaredConstraint(kind="Range", columns=(rule.property,), low=rule.low, high=rule.high)
-            for rule in owner.ranges
-        )
-        found.update(
-            DeclaredConstraint(kind="Check", columns=(rule.property,), pattern=rule.pattern) for rule in owner.checks
-        )
+    found.update(
+        DeclaredConstraint(kind="Range", columns=(rule.property,), low=rule.low, high=rule.high)
+        for rule in owner.ranges
+    )
+    found.update(
+        DeclaredConstraint(kind="Check", columns=(rule.property,), pattern=rule.pattern) for rule in owner.checks
+    )
     return frozenset(found)

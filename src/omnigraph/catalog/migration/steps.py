@@ -1,9 +1,11 @@
 """The steps a migration plan is made of: one frozen class per kind, each with its JSON and its line of text.
 
-Beyond the eleven kinds of the schema language's planner there are three, which its settled quirks need:
+Beyond the eleven kinds of the schema language's planner there are five:
 
 * ``make_nullable`` and ``make_required`` loosen and tighten a property; tightening has the code ``OG-MF-104``.
-* ``drop_constraint`` lists a constraint that leaves with a dropped property, and never stands without that drop.
+* ``widen_property`` gives numbers a type that holds every value of the old one.
+* ``drop_constraint`` lifts a constraint, or lists one that leaves with a dropped property.
+* ``change_cardinality`` gives ``@card`` other bounds, looser or tighter.
 
 ``validate`` in the JSON of a step says that rows must be looked at before the plan may be applied.
 """
@@ -16,9 +18,10 @@ from typing import Any, ClassVar, Literal
 from omnigraph.catalog.identity import TypeKind
 from omnigraph.catalog.migration.codes import TIGHTEN_TO_REQUIRED, StepCode, Tier
 from omnigraph.catalog.migration.constraint import DeclaredConstraint
-from omnigraph.catalog.model import AnnotationValue, PropertyType
+from omnigraph.catalog.model import AnnotationValue, CardinalityRule, PropertyType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
+from omnigraph.values.names import enum_word
 
 
 def annotations_json(annotations: Iterable[AnnotationValue]) -> list[dict[str, Any]]:
@@ -99,7 +102,7 @@ class RenameType(_SafeStep):
 
 @record
 class AddProperty(_SafeStep):
-    """Add a nullable property; existing rows hold null in it."""
+    """Add a property; existing rows hold null in it, or ``default`` if it is required."""
 
     kind: ClassVar = "add_property"
 
@@ -107,14 +110,15 @@ class AddProperty(_SafeStep):
     type_name: str
     property_name: str
     property_type: PropertyType
+    default: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as JSON values."""
-        return {**_property_json(self), "property_type": self.property_type.to_json()}
+        return {**_property_json(self), "property_type": self.property_type.to_json(), **_default_json(self.default)}
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"add property {self.type_name}.{self.property_name}: {self.property_type}"
+        return f"add property {self.type_name}.{self.property_name}: {self.property_type}{_filled(self.default)}"
 
 
 @record
@@ -159,23 +163,55 @@ class MakeNullable(_SafeStep):
 
 @record
 class MakeRequired:
-    """Demand a value of a property that could be absent; possible only if every row has one."""
+    """Demand a value of a property that could be absent: every row has one, or gets ``default``."""
 
     kind: ClassVar = "make_required"
-    code: ClassVar[StepCode | None] = TIGHTEN_TO_REQUIRED
-    tier: ClassVar[Tier | None] = TIGHTEN_TO_REQUIRED.tier
 
     type_kind: TypeKind
     type_name: str
     property_name: str
+    default: str | None = None
+
+    @property
+    def code(self) -> StepCode | None:
+        """Its code, if a row could stand in the way."""
+        return TIGHTEN_TO_REQUIRED if self.default is None else None
+
+    @property
+    def tier(self) -> Tier | None:
+        """Whether the rows have to be looked at."""
+        return Tier.SAFE if self.code is None else self.code.tier
 
     def to_json(self) -> dict[str, Any]:
         """Return the step as JSON values."""
+        if self.default is not None:
+            return {**_property_json(self), **_default_json(self.default)}
         return {**_property_json(self), "validate": True, "code": TIGHTEN_TO_REQUIRED.code}
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"make property {self.type_name}.{self.property_name} required{_mark(self)}"
+        return f"make property {self.type_name}.{self.property_name} required{_filled(self.default)}{_mark(self)}"
+
+
+@record
+class WidenProperty(_SafeStep):
+    """Store numbers in a wider type; every value stays what it is, and so do entity ids."""
+
+    kind: ClassVar = "widen_property"
+
+    type_kind: TypeKind
+    type_name: str
+    property_name: str
+    old_type: PropertyType
+    new_type: PropertyType
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {**_property_json(self), "from": self.old_type.to_json(), "to": self.new_type.to_json()}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"widen property {self.type_name}.{self.property_name} from {self.old_type} to {self.new_type}"
 
 
 @record
@@ -195,7 +231,7 @@ class ExtendEnum(_SafeStep):
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"extend enum {self.type_name}.{self.property_name} with {', '.join(self.added_values)}"
+        return f"extend enum {self.type_name}.{self.property_name} with {', '.join(map(enum_word, self.added_values))}"
 
 
 @record
@@ -226,7 +262,7 @@ class AddConstraint:
 
 @record
 class DropConstraint(_SafeStep):
-    """A constraint that goes with a dropped property."""
+    """Lift a constraint; no row has to change. What was built for an index stays, and is not extended."""
 
     kind: ClassVar = "drop_constraint"
 
@@ -240,7 +276,40 @@ class DropConstraint(_SafeStep):
 
     def describe(self) -> str:
         """Return the step as a line of text."""
-        return f"drop constraint {self.constraint} of {self.type_name} with its property"
+        return f"drop constraint {self.constraint} of {self.type_name}"
+
+
+@record
+class ChangeCardinality:
+    """Let a source node have more or fewer edges; ``validate`` if the new bounds leave out what the old ones allow."""
+
+    kind: ClassVar = "change_cardinality"
+    code: ClassVar[StepCode | None] = None
+
+    type_kind: TypeKind
+    type_name: str
+    old_rule: CardinalityRule
+    new_rule: CardinalityRule
+
+    @property
+    def validate(self) -> bool:
+        """Whether existing edges could be too many or too few."""
+        return not self.new_rule.includes(self.old_rule)
+
+    @property
+    def tier(self) -> Tier | None:
+        """Whether the edges have to be looked at."""
+        return Tier.VALIDATED if self.validate else Tier.SAFE
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        owner = {"kind": self.kind, "type_kind": self.type_kind, "type_name": self.type_name}
+        bounds = {"from": str(self.old_rule), "to": str(self.new_rule)}
+        return {**owner, **bounds, **({"validate": True} if self.validate else {})}
+
+    def describe(self) -> str:
+        """Return the step as a line of text."""
+        return f"change cardinality of {self.type_name} from {self.old_rule} to {self.new_rule}{_mark(self)}"
 
 
 @record
@@ -376,9 +445,11 @@ Step = (
     | RenameProperty
     | MakeNullable
     | MakeRequired
+    | WidenProperty
     | ExtendEnum
     | AddConstraint
     | DropConstraint
+    | ChangeCardinality
     | UpdateTypeMetadata
     | UpdatePropertyMetadata
     | DropType
@@ -388,7 +459,13 @@ Step = (
 
 
 def _property_json(
-    step: AddProperty | MakeNullable | MakeRequired | ExtendEnum | UpdatePropertyMetadata | DropProperty,
+    step: AddProperty
+    | MakeNullable
+    | MakeRequired
+    | WidenProperty
+    | ExtendEnum
+    | UpdatePropertyMetadata
+    | DropProperty,
 ) -> dict[str, Any]:
     return {
         "kind": step.kind,
@@ -401,6 +478,14 @@ def _property_json(
 def _constraint_json(step: AddConstraint | DropConstraint) -> dict[str, Any]:
     owner = {"kind": step.kind, "type_kind": step.type_kind, "type_name": step.type_name}
     return {**owner, "constraint": step.constraint.to_json()}
+
+
+def _default_json(default: str | None) -> dict[str, Any]:
+    return {} if default is None else {"default": default}
+
+
+def _filled(default: str | None) -> str:
+    return "" if default is None else f", {quote_string(default)} where rows have no value"
 
 
 def _code_json(code: StepCode | None) -> dict[str, Any]:

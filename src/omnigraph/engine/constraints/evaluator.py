@@ -290,6 +290,18 @@ def find_violations(
     return found.finish()
 
 
+def find_miscounted(edge: EdgeType, rows: pa.Table, view: GraphView, limit: int = 100) -> Violations:
+    """Return the sources that have too many or too few edges when ``rows`` are all the edges of the type."""
+    found = ViolationList(limit=max(limit, 1))
+    part = TypeChange(type=edge, rows=rows, replaces_all=True)
+    change = GraphChange(types={edge.table_key: part})
+    with Kernel() as kernel:
+        image = image_of(part, kernel)
+        run = Evaluation(change=change, view=view, kernel=kernel, images={edge.table_key: image}, found=found)
+        check_cardinality(run, edge, image)
+    return found.finish()
+
+
 def _in_order(change: GraphChange) -> list[TypeChange]:
     return sorted(change.types.values(), key=lambda part: (isinstance(part.type, EdgeType), part.type.name.encode()))
 

@@ -29,6 +29,7 @@ from omnigraph.catalog.model import (
 from omnigraph.engine.constraints.violations import RowPlace, describe_row
 from omnigraph.errors import ConstraintRule, Violation
 from omnigraph.records import record
+from omnigraph.values.names import enum_word
 
 
 def below(column: pa.Array | pa.ChunkedArray, bound: float) -> pa.Array | pa.ChunkedArray:
@@ -123,15 +124,13 @@ def _searches(owner: NodeType | EdgeType, rows: pa.Table) -> Iterator[Iterator[R
         if not prop.type.nullable:
             word = _SHAPE_WORDS.get(prop.type.scalar, "property")
             yield _required(owner.name, prop.name, word, rows.column(prop.name))
-    ranges = owner.ranges if isinstance(owner, NodeType) else ()
-    checks = owner.checks if isinstance(owner, NodeType) else ()
-    ranged = {rule.property for rule in ranges}
+    ranged = {rule.property for rule in owner.ranges}
     for prop in owner.properties:
         yield _items_missing(owner.name, prop, rows.column(prop.name))
         yield _not_finite(owner.name, prop, rows.column(prop.name), says_nan=prop.name not in ranged)
-    for range_rule in ranges:
+    for range_rule in owner.ranges:
         yield _out_of_range(owner, range_rule, rows.column(range_rule.property))
-    for check_rule in checks:
+    for check_rule in owner.checks:
         yield _unmatched(owner, check_rule, rows.column(check_rule.property))
     for prop in owner.properties:
         yield _outside_enum(owner.name, prop, rows.column(prop.name))
@@ -266,7 +265,7 @@ def _outside_enum(type_name: str, prop: PropertyDef, column: pa.ChunkedArray) ->
     at, values = items.offenders(pc.invert(pc.is_in(items.values, value_set=known)))
     if not len(at):
         return
-    expected = ", ".join(prop.type.enum_values)
+    expected = ", ".join(map(enum_word, prop.type.enum_values))
 
     def message(value: str) -> str:
         return f"invalid enum value '{value}' for {type_name}.{prop.name} (expected: {expected})"

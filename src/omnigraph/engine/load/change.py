@@ -18,6 +18,7 @@ from omnigraph.engine.load.options import LoadMode
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.load.spool import Spool
 from omnigraph.engine.rows import RowProblem
+from omnigraph.engine.rows.columns import default_scalar
 from omnigraph.engine.rows.decoder import required_problem
 from omnigraph.engine.view import GraphChange, TypeChange
 from omnigraph.errors import KeyExistsError, Violation
@@ -43,20 +44,29 @@ def columns_left_out(owner: NodeType | EdgeType, patches: pa.Table) -> list[str]
 
 
 def complete(owner: NodeType | EdgeType, patches: pa.Table, stored: pa.Table) -> Patched:
-    """Return patches as whole rows: what a patch does not give is taken from the stored row of its id, else null.
+    """Return patches as whole rows: what a patch does not give is taken from the stored row of its id.
+
+    Without a stored row it is the property's default, else null.
 
     Args:
         owner: the type of the rows.
         patches: spooled rows with their flags.
         stored: the stored rows of these ids, at least the columns that some patch leaves out.
     """
-    old = stored.take(one_array(pc.index_in(patches.column("id"), value_set=stored.column("id"))))
+    places = one_array(pc.index_in(patches.column("id"), value_set=stored.column("id")))
+    old = stored.take(places)
     rows = patches
     problems: dict[int, tuple[int, RowProblem]] = {}
     for name in columns_left_out(owner, patches):
         field = patches.schema.field(name)
         given = one_array(patches.column(f"{GIVEN}{name}"))
-        column = choose(given, one_array(patches.column(name)), one_array(old.column(name)).cast(field.type))
+        before = one_array(old.column(name)).cast(field.type)
+        prop = owner.get(name)
+        default = None if prop is None else default_scalar(prop)
+        if default is not None and places.null_count:
+            # Of rows that are stored a null is what they hold.
+            before = pc.if_else(places.is_null(), default, before)
+        column = choose(given, one_array(patches.column(name)), before)
         rows = rows.set_column(rows.schema.get_field_index(name), field, column)
     for prop in owner.properties:
         column = rows.column(prop.name)

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.defaults import default_value
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.embedding.settings import configure_hint
 from omnigraph.errors import BadValue, Diagnostic, ExternalBlobError, QueryMeaningError, ValueFormatError
@@ -115,15 +116,16 @@ def _decoded(value: Any) -> Any:
 
 
 def whole_row(owner: NodeType | EdgeType, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of every property; what is not assigned is NULL.
+    """Return the values of every property; what is not assigned has its default, or is NULL.
 
     Raises:
         QueryMeaningError: a required property is missing, which only a vector that nothing computes can be here.
     """
+    whole = {prop.name: values[prop.name] if prop.name in values else default_value(prop) for prop in owner.properties}
     for prop in owner.properties:
-        if not prop.type.nullable and values.get(prop.name) is None:
+        if not prop.type.nullable and whole[prop.name] is None:
             raise _missing(owner, prop)
-    return {prop.name: values.get(prop.name) for prop in owner.properties}
+    return whole
 
 
 def rows_of(owner: NodeType | EdgeType, rows: Sequence[Mapping[str, Any]]) -> pa.Table:

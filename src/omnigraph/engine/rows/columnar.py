@@ -28,6 +28,7 @@ from omnigraph.engine.rows.columns import (
     Flavour,
     Mask,
     TypeRows,
+    default_scalar,
     flags_table,
     join,
     json_type,
@@ -58,6 +59,7 @@ class ParsedColumns:
         given: in a patch, which rows say something about a property; None means those that have a value.
         doubt: rows that the reader itself is not sure of.
         numbers: the line of each row.
+        nulls_are_absent: a null stands for a property that the row does not mention; in a table it was written.
     """
 
     values: Mapping[str, pa.Array]
@@ -65,6 +67,7 @@ class ParsedColumns:
     doubt: Mask
     numbers: npt.NDArray[np.int64]
     given: Mapping[str, pa.Array] | None = None
+    nulls_are_absent: bool = False
 
 
 class ColumnChecker:
@@ -75,6 +78,13 @@ class ColumnChecker:
         self._is_patch = is_patch
         self._truncate = truncate
         self._schema = open_schema(owner, is_patch=is_patch)
+        found = {} if is_patch else {prop.name: default_scalar(prop) for prop in owner.properties}
+        self._defaults = {name: default for name, default in found.items() if default is not None}
+
+    @property
+    def has_defaults(self) -> bool:
+        """Whether it matters if a null was written or the property left out."""
+        return bool(self._defaults)
 
     def check(self, parsed: ParsedColumns) -> SureRows:
         """Return the rows that are certainly right."""
@@ -91,6 +101,8 @@ class ColumnChecker:
                 column, bad = read_column(prop, column, flavour, truncate=self._truncate)
             if bad is not None:
                 doubt |= bad
+            if prop.name in self._defaults and (parsed.nulls_are_absent or prop.name not in parsed.values):
+                column = pc.fill_null(column, self._defaults[prop.name])
             if self._is_needed(prop) and column.null_count:
                 doubt |= mask_of(column.is_null())
             columns[prop.name] = column
@@ -200,11 +212,13 @@ class ColumnarReader:
             doubt |= _perhaps_null(lines, text, values["id"], b'"id"')
         if isinstance(self._owner, EdgeType):
             values |= {column: one_array(parsed[field]) for field, column in ENDPOINT_FIELDS.items()}
-        if self._is_patch:
-            # A null that was written and a member that was left out look alike, and a patch must tell them apart.
+        if self._is_patch or self._checker.has_defaults:
+            # A null that was written and a member that was left out look alike, and must be told apart here.
             doubt |= mask_of(pc.match_substring(lines, b"null"))
         flavours = found[1].flavours
-        return self._checker.check(ParsedColumns(values=values, flavours=flavours, doubt=doubt, numbers=numbers))
+        return self._checker.check(
+            ParsedColumns(values=values, flavours=flavours, doubt=doubt, numbers=numbers, nulls_are_absent=True)
+        )
 
     def _parse(self, text: pa.Buffer) -> tuple[pa.Table, _Habits] | None:
         habits = self._habits

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.arrow import arrow_schema, arrow_type
+from omnigraph.catalog.defaults import default_value
 from omnigraph.catalog.model import FLOATS, EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.engine.rows.cells import read_cell, read_temporal
 from omnigraph.engine.rows.decoder import DecodedRow
@@ -84,6 +85,12 @@ def column_of(kind: PropertyType, values: Sequence[Any]) -> pa.Array:
         return pa.array(values, counts).view(arrow_type(kind))
     lists = pa.array(values, pa.list_(pa.field("item", counts)))
     return relist(lists, lists.values.view(arrow_type(kind).value_type), kind)
+
+
+def default_scalar(prop: PropertyDef) -> pa.Scalar | None:
+    """Return the default of a property as its column stores it, or None."""
+    value = default_value(prop)
+    return None if value is None else column_of(prop.type, [value])[0]
 
 
 def relist(lists: pa.Array, values: pa.Array, kind: PropertyType) -> pa.Array:

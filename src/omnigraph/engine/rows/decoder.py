@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from omnigraph.catalog.defaults import default_value, has_default
 from omnigraph.catalog.entity_ids import entity_id
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Scalar
 from omnigraph.engine.rows.cells import RowProblem, kind_of, read_cell, show
@@ -166,6 +167,9 @@ class RowDecoder:
         values: dict[str, Any] = {}
         for prop in owner.properties:
             value = data.get(prop.name)
+            if value is None and prop.name not in data and not self.is_patch and has_default(prop):
+                values[prop.name] = default_value(prop)
+                continue
             if value is None:
                 problem = self._missing(owner, prop, number, is_given=prop.name in data)
                 if problem is not None:

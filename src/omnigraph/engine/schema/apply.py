@@ -18,6 +18,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.migration import (
     AddConstraint,
+    ChangeCardinality,
     DeclaredConstraint,
     HintDiagnostic,
     MakeRequired,
@@ -25,9 +26,18 @@ from omnigraph.catalog.migration import (
     Step,
     plan_migration,
 )
-from omnigraph.catalog.model import ENDPOINTS, CheckRule, NodeType, PropertyDef, PropertyType, RangeRule, Scalar
+from omnigraph.catalog.model import (
+    ENDPOINTS,
+    CheckRule,
+    EdgeType,
+    NodeType,
+    PropertyDef,
+    PropertyType,
+    RangeRule,
+    Scalar,
+)
 from omnigraph.engine.accepted import accept_schema
-from omnigraph.engine.constraints import find_violations
+from omnigraph.engine.constraints import find_miscounted, find_violations
 from omnigraph.engine.schema.lower import Continued, continued_types, dropped_types, lower_schema
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
@@ -58,11 +68,12 @@ _TEXT = PropertyType(scalar=Scalar.STRING)
 
 @record
 class RowsToCheck:
-    """A type with what is to be demanded of the rows it has: values of some properties, and some constraints."""
+    """A type with what is to be demanded of the rows it has: values of some properties, constraints, a cardinality."""
 
     pair: Continued
     required: tuple[MakeRequired, ...]
     constraints: tuple[DeclaredConstraint, ...]
+    counts_edges: bool
 
     @property
     def table_key(self) -> str:
@@ -74,17 +85,27 @@ def rows_to_check(accepted: Catalog, plan: MigrationPlan) -> list[RowsToCheck]:
     """Return the types whose rows must be looked at before ``plan`` may be applied."""
     required: defaultdict[tuple[str, str], list[MakeRequired]] = defaultdict(list)
     constraints: defaultdict[tuple[str, str], list[DeclaredConstraint]] = defaultdict(list)
+    counted: set[tuple[str, str]] = set()
     for step in plan.validated_steps:
         if isinstance(step, MakeRequired):
             required[step.type_kind, step.type_name].append(step)
         elif isinstance(step, AddConstraint):
             constraints[step.type_kind, step.type_name].append(step.constraint)
+        elif isinstance(step, ChangeCardinality):
+            counted.add((step.type_kind, step.type_name))
     found = []
     for pair in continued_types(accepted, plan.catalog):
         kind = "node" if isinstance(pair.after, NodeType) else "edge"
         place = (kind, pair.after.name)
-        if place in required or place in constraints:
-            found.append(RowsToCheck(pair=pair, required=tuple(required[place]), constraints=tuple(constraints[place])))
+        if place in required or place in constraints or place in counted:
+            found.append(
+                RowsToCheck(
+                    pair=pair,
+                    required=tuple(required[place]),
+                    constraints=tuple(constraints[place]),
+                    counts_edges=place in counted,
+                )
+            )
     return found
 
 
@@ -92,17 +113,28 @@ def check_rows(checks: Sequence[RowsToCheck], snapshot: GraphSnapshot, *, limit:
     """Return if the rows of ``snapshot`` keep what is to be demanded of them.
 
     Raises:
-        ConstraintViolationError: some do not; the message is that of the first violation.
+        ConstraintViolationError: some do not; the message is that of the first violation, with its row.
     """
     items: list[Violation] = []
     total = 0
     for check in checks:
-        for found in (*_missing(check, snapshot, limit), _broken(check, snapshot, limit)):
+        for found in (
+            *_missing(check, snapshot, limit),
+            _broken(check, snapshot, limit),
+            _miscounted(check, snapshot, limit),
+        ):
             items += found.items
             total += found.total
     if total:
         details = Violations(items=tuple(items[:limit]), total=total)
-        raise ConstraintViolationError(details.items[0].message, details=details)
+        raise ConstraintViolationError(_told(details.items[0]), details=details)
+
+
+def _told(first: Violation) -> str:
+    row = f"'{first.entity_id}'"
+    if first.entity_id is None or row in first.message:
+        return first.message
+    return f"{first.message}, in {first.type_name} {row}"
 
 
 def _missing(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> list[Violations]:
@@ -135,9 +167,16 @@ def _broken(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violatio
         ranges=tuple(RangeRule(property=one.columns[0], low=one.low, high=one.high) for one in by_kind["Range"]),
         checks=tuple(CheckRule(property=one.columns[0], pattern=one.pattern or "") for one in by_kind["Check"]),
     )
-    stored = [check.pair.origins[column] for column in columns]
-    rows = snapshot.table(check.table_key).read(["id", *stored])
-    return _violations(slim, rows.rename_columns(["id", *columns]), snapshot, limit)
+    rows = check.pair.rows_after(snapshot.table(check.table_key), columns)
+    return _violations(slim, rows, snapshot, limit)
+
+
+def _miscounted(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violations:
+    edge = check.pair.after
+    if not check.counts_edges or not isinstance(edge, EdgeType):
+        return Violations(items=(), total=0)
+    rows = snapshot.table(check.table_key).read(["id", *ENDPOINTS])
+    return find_miscounted(edge, rows, GraphView(snapshot, _NO_TYPES), limit)
 
 
 def _violations(slim: NodeType, rows: pa.Table, snapshot: GraphSnapshot, limit: int) -> Violations:

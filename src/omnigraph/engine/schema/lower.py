@@ -5,11 +5,18 @@ What continues what is told by the numbers that survive renames, so nothing here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.accepted import table_of
+from omnigraph.engine.rows.columns import default_scalar
 from omnigraph.records import record
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableAlter, TableChange, TableDrop
 from omnigraph.values.ids import TypeId
 
@@ -30,6 +37,29 @@ class Continued:
         kept = {prop.name: old_names[prop.id] for prop in self.after.properties if prop.id in old_names}
         system = [field.name for field in arrow_schema(self.after) if self.after.get(field.name) is None]
         return {**{name: name for name in system}, **kept}
+
+    def rows_after(self, table: Table, names: Sequence[str]) -> pa.Table:
+        """Return ``id`` and these columns of the stored rows as they will be."""
+        kept = [name for name in names if name in self.origins]
+        rows = table.read(["id", *(self.origins[name] for name in kept)]).rename_columns(["id", *kept])
+        schema, fills = arrow_schema(self.after), self.fills
+        columns = []
+        for name in ("id", *names):
+            kind = schema.field(name).type
+            column = rows.column(name).cast(kind) if name in ("id", *kept) else pa.nulls(rows.num_rows, kind)
+            columns.append(pc.fill_null(column, fills[name]) if name in fills else column)
+        return pa.table(columns, names=["id", *names])
+
+    @property
+    def fills(self) -> dict[str, pa.Scalar]:
+        """What stored rows get in columns that demand a value, where they have none."""
+        before = {prop.id: prop for prop in self.before.properties}
+        found = {}
+        for prop in self.after.properties:
+            old, default = before.get(prop.id), default_scalar(prop)
+            if default is not None and not prop.type.nullable and (old is None or old.type.nullable):
+                found[prop.name] = default
+        return found
 
     @property
     def drops_columns(self) -> bool:
@@ -68,7 +98,9 @@ def _altered(pair: Continued) -> TableAlter | None:
     new_key = None if pair.before.table_key == pair.after.table_key else pair.after.table_key
     if before.equals(after, check_metadata=True):
         return None if new_key is None else TableAlter(table_key=pair.before.table_key, new_key=new_key)
-    return TableAlter(table_key=pair.before.table_key, new_key=new_key, schema=after, origins=pair.origins)
+    return TableAlter(
+        table_key=pair.before.table_key, new_key=new_key, schema=after, origins=pair.origins, fills=pair.fills
+    )
 
 
 def _by_id(catalog: Catalog) -> dict[TypeId, TableType]:

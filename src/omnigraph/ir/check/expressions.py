@@ -9,6 +9,7 @@ from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import EnumUse, Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
 from omnigraph.lang.gq import ast
+from omnigraph.values.names import enum_word
 
 SIMPLE = (
     ast.StringLiteral,
@@ -305,7 +306,7 @@ def check_enum_literals(of: PropertyType, name: str, value: ast.Expression, scop
             if use not in scope.enum_uses:
                 scope.enum_uses.append(use)
         if isinstance(item, ast.StringLiteral) and item.value not in allowed:
-            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(allowed)}"
+            message = f"'{item.value}' is not a value of '{name}': expected {', '.join(map(enum_word, allowed))}"
             raise scope.violation("T3", message, item.span, suggestion=did_you_mean(item.value, allowed))
 
 

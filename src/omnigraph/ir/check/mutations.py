@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from omnigraph.catalog.defaults import has_default
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
 from omnigraph.ir.check.match import check_block_of_values, check_clauses
@@ -316,14 +317,19 @@ def _check_complete(
         return
     required = list(ENDS.values()) if isinstance(target, EdgeType) else []
     for prop in [*required, *target.properties]:
-        if prop.name in names or prop.type.nullable:
+        if prop.name in names or prop.type.nullable or has_default(prop):
             continue
         # The vector is computed from its source when it is not given.
-        if prop.embed is not None and prop.embed.source in names and not statement.for_each:
+        if prop.embed is not None and _is_known(target, prop.embed.source, names) and not statement.for_each:
             continue
         what = "edge endpoint" if prop.name in ENDS and isinstance(target, EdgeType) else "property"
         message = f"missing required {what} '{prop.name}' of '{target.name}'"
         raise scope.violation("T12", message, statement.type_name.span, suggestion=f"add {prop.name}: …")
+
+
+def _is_known(target: NodeType | EdgeType, name: str, assigned: set[str]) -> bool:
+    prop = target.get(name)
+    return name in assigned or (prop is not None and has_default(prop))
 
 
 def _check_predicate(

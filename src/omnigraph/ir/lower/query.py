@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
+from omnigraph.catalog.defaults import default_value, has_default
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.ir.check.mutations import stored_name, target_columns
 from omnigraph.ir.check.scope import several_types
@@ -35,6 +36,7 @@ from omnigraph.ir.model import (
     Column,
     Compare,
     Condition,
+    Constant,
     DeleteMatchedPlan,
     DeletePlan,
     EntityKind,
@@ -151,19 +153,32 @@ def _lower_insert(statement: CheckedInsert, lowering: Lowering) -> InsertPlan:
     target = statement.target
     mode, for_each = statement.mode, statement.for_each
     if isinstance(target, NodeType):
-        assigns = _assigns(statement.assignments, lowering)
+        assigns = _with_defaults(statement, _assigns(statement.assignments, lowering))
         return InsertPlan(entity="node", type_name=target.name, assigns=assigns, mode=mode, for_each=for_each)
     ends = {item.property.name: item for item in statement.assignments if item.property.name in {"from", "to"}}
+    assigns = _assigns(tuple(item for item in statement.assignments if item not in ends.values()), lowering)
     return InsertPlan(
         entity="edge",
         type_name=target.name,
-        assigns=_assigns(tuple(item for item in statement.assignments if item not in ends.values()), lowering),
+        assigns=_with_defaults(statement, assigns),
         from_id=_end(ends.get("from"), lowering),
         to_id=_end(ends.get("to"), lowering),
         from_type=target.from_type,
         to_type=target.to_type,
         mode=mode,
         for_each=for_each,
+    )
+
+
+def _with_defaults(statement: CheckedInsert, assigns: tuple[Assign, ...]) -> tuple[Assign, ...]:
+    """Add the defaults of what is not assigned; whether an upsert needs them shows when it is run."""
+    if statement.mode == "merge":
+        return assigns
+    named = {assign.property for assign in assigns}
+    left_out = [prop for prop in statement.target.properties if prop.name not in named and has_default(prop)]
+    return assigns + tuple(
+        Assign(property=prop.name, value=Constant(value=default_value(prop), type=prop.type), type=prop.type)
+        for prop in left_out
     )
 
 

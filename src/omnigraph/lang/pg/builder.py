@@ -161,15 +161,17 @@ class SchemaBuilder:
 
     def enum_type(self, children: list[Token]) -> TypeRef:
         """Build an enum type."""
-        keyword, *values, close = children
+        keyword, *written, close = children
+        values = tuple(_enum_value(token) for token in written)
         seen: set[str] = set()
         for value in values:
-            if value in seen:
-                what = f"enum has duplicate values: '{value}'"
-                _refuse("enum_duplicate", what, token_span(value), suggestion="remove the repeated value")
-            seen.add(value)
-        names = tuple(_ident(value) for value in values)
-        return TypeRef(scalar="enum", enum_values=names, span=_between(keyword, close))
+            if value.text in seen:
+                what = f"enum has duplicate values: '{value.text}'"
+                _refuse("enum_duplicate", what, value.span, suggestion="remove the repeated value")
+            if not value.text:
+                _refuse("enum_empty", "an enum value is empty", value.span, suggestion="make the property nullable")
+            seen.add(value.text)
+        return TypeRef(scalar="enum", enum_values=values, span=_between(keyword, close))
 
     def constraint(self, children: list[Any]) -> Constraint:
         """Build a body constraint."""
@@ -206,6 +208,8 @@ class SchemaBuilder:
         if name.text == "card":
             what = "@card(…) is only allowed right after the target type of an edge"
             raise SyntaxFinding(what, span, suggestion="put @card(min..max) before every other annotation")
+        if isinstance(value, Literal) and isinstance(value.value, int | float) and value.value < 0:
+            _refuse_sign(name.text, value.span)
         return Annotation(name=name, value=value, keywords=tuple(keywords), span=span)
 
     def annotation_kwarg(self, children: list[Any]) -> tuple[Ident, Literal]:
@@ -222,12 +226,15 @@ class SchemaBuilder:
         return Literal(value=unquote(children[0]), span=token_span(children[0]))
 
     def unsigned(self, children: list[Token]) -> Literal:
-        """Build a number without the sign that only range bounds may carry."""
+        """Build a number without the sign that only range bounds and defaults may carry."""
         if children[0].startswith("-"):
-            what = "a negative number is only allowed as a bound of @range"
-            hint = "remove the sign, or write the number as a string"
-            raise SyntaxFinding(what, token_span(children[0]), suggestion=hint)
+            _refuse_sign("", token_span(children[0]))
         return self.number(children)
+
+    def signed(self, children: list[Token]) -> Literal:
+        """Build a number that may be negative, if its annotation allows it; zero has no sign."""
+        literal = self.number(children)
+        return self.unsigned(children) if literal.value == 0 else literal
 
     def true(self, children: list[Token]) -> Literal:
         """Build ``true``."""
@@ -255,6 +262,12 @@ def _check_reserved(items: list[Any] | tuple[Any, ...], reserved: frozenset[str]
         if isinstance(item, Property) and item.name.text in reserved:
             what = f"property name '{item.name.text}' is reserved for the system"
             _refuse("reserved_name", what, item.name.span, suggestion="choose another property name")
+
+
+def _refuse_sign(annotation: str, span: Span) -> None:
+    if annotation != "default":
+        what = "a negative number is only allowed as a bound of @range and as a @default"
+        raise SyntaxFinding(what, span, suggestion="remove the sign, or write the number as a string")
 
 
 def _refuse_negative(token: Token, what: str) -> None:
@@ -294,6 +307,11 @@ def _annotated_name(token: Token) -> Ident:
 
 def _ident(token: Token) -> Ident:
     return Ident(text=str(token), span=token_span(token))
+
+
+def _enum_value(token: Token) -> Ident:
+    text = unquote(token) if token.type == "STRING" else str(token)
+    return Ident(text=text, span=token_span(token))
 
 
 def _between(first: Token, last: Token) -> Span:

@@ -23,6 +23,7 @@ from omnigraph.lang.pg.ast import (
     TypeRef,
 )
 from omnigraph.lang.source import Ident, Span
+from omnigraph.values.names import enum_word
 
 MAX_COLUMNS = 100
 
@@ -49,7 +50,7 @@ def format_type(type_ref: TypeRef) -> str:
     if type_ref.dimension is not None:
         scalar = f"{scalar}({type_ref.dimension})"
     elif type_ref.enum_values:
-        scalar = f"{scalar}({', '.join(value.text for value in type_ref.enum_values)})"
+        scalar = f"{scalar}({', '.join(enum_word(value.text) for value in type_ref.enum_values)})"
     return f"{f'[{scalar}]' if type_ref.is_list else scalar}{'?' if type_ref.nullable else ''}"
 
 
@@ -116,13 +117,13 @@ class _SchemaWriter:
         closing = f"){'?' if member.type.nullable else ''}{annotations}"
         opening = f"{member.name.text}: enum("
         if item.inside is None:
-            return [opening, *_filled([value.text for value in member.type.enum_values]), closing]
+            return [opening, *_filled([enum_word(value.text) for value in member.type.enum_values]), closing]
         return self._commented_enum(opening, member.type.enum_values, item.inside, closing)
 
     def _commented_enum(self, opening: str, values: Sequence[Ident], inside: Span, closing: str) -> list[str]:
         last = len(values) - 1
         items = [
-            Item(value=f"{value.text}{',' if index < last else ''}", span=value.span)
+            Item(value=f"{enum_word(value.text)}{',' if index < last else ''}", span=value.span)
             for index, value in enumerate(values)
         ]
         woven = self._weaver.weave(items, inside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from omnigraph.errors import InternalError
 from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
 from omnigraph.store.staging.change import carry_row_ids, deletion_files, field_ids, sentinel_of
+from omnigraph.store.staging.columns import MadeColumns, holds_all
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_at, staged_on
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.pins import TablePin, fragment_from_json
@@ -99,33 +101,39 @@ def stage_columns(
     table: Table,
     schema: pa.Schema,
     origins: Mapping[str, str],
+    fills: Mapping[str, pa.Scalar] = MappingProxyType({}),
     *,
     operation_id: str,
     runtime: Runtime,
 ) -> StagedCommit:
-    """Stage a version that has exactly the columns of ``schema``; nothing is uploaded, row ids and row order stay.
+    """Stage a version that has exactly the columns of ``schema``; row ids and row order stay.
 
-    Indexes of columns that go on stay in use under their names; those of dropped columns leave with them.
+    Nothing is uploaded but columns whose values change: those of another type, and those that are filled. Indexes of
+    the other columns that go on stay in use under their names; the rest leave with their columns.
 
     Args:
         table: the version to build on.
-        schema: the columns afterwards. One that goes on keeps its type; that no row holds null in a column that
-            becomes required is for the caller to know.
+        schema: the columns afterwards. One that goes on keeps its type or gets one that holds all of its values; that
+            no row holds null in a column that becomes required is for the caller to know.
         origins: for every column that goes on, its name in ``table``. The others are added, null in every row.
+        fills: for columns of ``schema``, what rows hold that would hold null.
         operation_id: written into the commit, so that recovery knows it as ours.
         runtime: where the commit's uuid comes from.
     """
-    _refuse_impossible(table, schema, origins)
+    _refuse_impossible(table, schema, origins, fills)
+    made = MadeColumns.of(table, schema, origins, fills)
     metadata, messages = _parts(table.handle.lance_schema)
     groups = {
         name: (field_id, group)
         for (field_id, name), group in zip(table.fields, _grouped(table.handle.lance_schema, messages), strict=True)
     }
     protos: list[bytes] = []
-    following = table.handle.max_field_id + 1
+    following = made.next_field_id
     with translating("change columns", table.pin.location):
         for field in schema:
-            if field.name in origins:
+            if field.name in made.field_ids:
+                protos += _protos(field, made.field_ids[field.name])
+            elif field.name in origins:
                 field_id, group = groups[origins[field.name]]
                 stored = table.handle.schema.field(origins[field.name])
                 wanted = _restated(stored, table.schema.field(origins[field.name]), field)
@@ -135,6 +143,16 @@ def stage_columns(
                 protos += added
                 following += len(added)
         lance_schema = LanceSchema._from_protos(metadata, *protos)  # noqa: SLF001 - the only way that keeps field ids
+    origin = Origin(operation_id=operation_id, runtime=runtime)
+    if made.fragments:
+        return staged_on(
+            table,
+            LanceOperation.Merge(list(made.fragments), lance_schema),
+            kind="columns",
+            origin=origin,
+            row_count=table.row_count,
+            files=made.files,
+        )
     keeps_nullability = all(
         table.schema.field(old).nullable == schema.field(new).nullable for new, old in origins.items()
     )
@@ -142,13 +160,15 @@ def stage_columns(
         table,
         LanceOperation.Project(lance_schema, preserves_nullability=keeps_nullability),
         kind="project",
-        origin=Origin(operation_id=operation_id, runtime=runtime),
+        origin=origin,
         row_count=table.row_count,
         files=(),
     )
 
 
-def _refuse_impossible(table: Table, schema: pa.Schema, origins: Mapping[str, str]) -> None:
+def _refuse_impossible(
+    table: Table, schema: pa.Schema, origins: Mapping[str, str], fills: Mapping[str, pa.Scalar]
+) -> None:
     location = table.pin.location
     names = schema.names
     if len(set(names)) != len(names) or len(set(origins.values())) != len(origins):
@@ -157,9 +177,11 @@ def _refuse_impossible(table: Table, schema: pa.Schema, origins: Mapping[str, st
         raise InternalError(f"'{location}' has no columns {missing}")
     for field in schema:
         if field.name not in origins:
-            if not field.nullable:
+            if not field.nullable and field.name not in fills and table.fragments:
                 raise InternalError(f"added column '{field.name}' of '{location}' must be nullable")
-        elif field.type != table.schema.field(origins[field.name]).type:
+        elif field.type != (stored := table.schema.field(origins[field.name]).type) and not holds_all(
+            field.type, stored
+        ):
             raise InternalError(f"column '{field.name}' of '{location}' cannot change its type")
 
 

@@ -59,7 +59,7 @@ _NO_ROW = f"{ROW_ID} < 0"
 # Reading back so few takes no longer than the publish that it runs beside.
 _WARMED_FRAGMENTS = 2
 # Lance lands these on top of any other commit, so that the head must be looked at first.
-_REBASING = frozenset({"index", "compaction", "project"})
+_REBASING = frozenset({"index", "compaction", "project", "columns"})
 
 
 class TableStore:

@@ -311,6 +311,7 @@ class Stager:
                     table,
                     table.schema if change.schema is None else change.schema,
                     change.origins,
+                    change.fills,
                     operation_id=operation_id,
                     runtime=self._world,
                 )

@@ -8,6 +8,7 @@ from omnigraph.catalog.migration import (
     AddConstraint,
     AddProperty,
     AddType,
+    ChangeCardinality,
     DeclaredConstraint,
     DropConstraint,
     DropProperty,
@@ -22,9 +23,10 @@ from omnigraph.catalog.migration import (
     UnsupportedChange,
     UpdatePropertyMetadata,
     UpdateTypeMetadata,
+    WidenProperty,
 )
 from omnigraph.catalog.migration import codes as table
-from omnigraph.catalog.model import AnnotationValue, PropertyType, Scalar
+from omnigraph.catalog.model import AnnotationValue, CardinalityRule, PropertyType, Scalar
 
 PERSON = {"type_kind": "node", "type_name": "Person"}
 UNIQUE = DeclaredConstraint(kind="Unique", columns=("a", "b"))
@@ -50,6 +52,30 @@ LINES = [
         "make property Person.a required [OG-MF-104, validated]",
     ),
     (
+        WidenProperty(
+            **PERSON,
+            property_name="a",
+            old_type=PropertyType(scalar=Scalar.I32),
+            new_type=PropertyType(scalar=Scalar.I64),
+        ),
+        Tier.SAFE,
+        "widen property Person.a from I32 to I64",
+    ),
+    (
+        ChangeCardinality(
+            type_kind="edge", type_name="Knows", old_rule=CardinalityRule(maximum=1), new_rule=CardinalityRule()
+        ),
+        Tier.SAFE,
+        "change cardinality of Knows from 0..1 to 0..*",
+    ),
+    (
+        ChangeCardinality(
+            type_kind="edge", type_name="Knows", old_rule=CardinalityRule(), new_rule=CardinalityRule(minimum=2)
+        ),
+        Tier.VALIDATED,
+        "change cardinality of Knows from 0..* to 2..* [validated]",
+    ),
+    (
         ExtendEnum(**PERSON, property_name="a", added_values=("x", "y")),
         Tier.SAFE,
         "extend enum Person.a with x, y",
@@ -63,7 +89,7 @@ LINES = [
     (
         DropConstraint(**PERSON, constraint=UNIQUE),
         Tier.SAFE,
-        "drop constraint @unique(a, b) of Person with its property",
+        "drop constraint @unique(a, b) of Person",
     ),
     (
         UpdateTypeMetadata(

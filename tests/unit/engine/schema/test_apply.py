@@ -217,3 +217,16 @@ def test_rows_with_an_index_are_found_after_their_column_was_renamed(session):
     assert read_graph(session)["node:Person"]["Ada"]["years"] == 37
     table = session.snapshot().table("node:Person")
     assert {index.columns for index in table.indexes()} == {("id",), ("years",)}
+
+
+def test_numbers_are_widened_on_a_branch_while_main_keeps_them(session):
+    wide = SCHEMA.replace("age: I32?", "age: I64? @index")
+    session.store.create_branch(BranchName("wide"))
+    session.mutate('query q() { insert Person { name: "Big", age: 7 } }')
+    before = read_graph(session)
+    result = session.apply_schema(wide, branch="wide")
+    assert [step.kind for step in result.steps] == ["widen_property", "add_constraint"]
+    session.mutate('query q() { insert Person { name: "Big", age: 5000000000 } }', branch="wide")
+    assert read_graph(session) == before
+    assert read_graph(session, "wide")["node:Person"]["Ada"]["age"] == 36
+    assert read_graph(session, "wide")["node:Person"]["Big"]["age"] == 5_000_000_000

@@ -42,8 +42,13 @@ class _Aliased(LazyGroup):
 
 
 app = new_group(
-    "Show, plan and apply schemas.",
+    "Show, propose, plan and apply schemas.",
     {
+        "infer": Entry(
+            app=f"{__name__}:infer_app",
+            summary="Propose a schema for files.",
+            capability="local",
+        ),
         "plan": Entry(
             app=f"{__name__}:plan_app",
             summary="Show the steps of a migration.",
@@ -62,6 +67,47 @@ app = new_group(
     },
     _Aliased,
 )
+
+
+infer_app = new_app()
+
+
+@infer_app.command()
+@expand_options
+def infer(
+    *,
+    files: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILES]...", help="JSONL, CSV and Parquet files, folders and globs.")
+    ] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Option("--table", metavar="TYPE=FILE", help="A CSV or Parquet file of one type; may be repeated."),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", metavar="N", min=1, help="Look at so many rows of each file.")] = (
+        100_000
+    ),
+    as_json: AsJson = False,
+) -> int:
+    """Propose a schema for files: types, nullability, keys and edges, each guess explained in a comment.
+
+    Writes the schema to standard output and changes nothing. Check it before you use it.
+    """
+    # Reading files takes Arrow, which the other commands about schemas can do without.
+    from omnigraph.engine.infer import propose_schema, sample_files  # noqa: PLC0415 - see above
+    from omnigraph.engine.load.sources import Source  # noqa: PLC0415 - see above
+
+    if not files and not tables:
+        raise usage_error("no input given", expected="FILES or --table TYPE=FILE")
+    sources = [Source(path=path) for path in files or ()]
+    for text in tables or ():
+        owner, equals, path = text.partition("=")
+        if not (equals and owner and path):
+            raise usage_error(f"invalid --table '{text}'", value=text, expected="TYPE=FILE")
+        sources.append(Source(path=path, type_name=owner))
+    proposal = propose_schema(sample_files(sources, rows=rows))
+    lines = proposal.text.removesuffix("\n").split("\n")
+    choose_output(as_json=as_json).show(PlainReport(document=proposal.to_json(), lines=lines))
+    return 0
 
 
 apply_app = new_app()

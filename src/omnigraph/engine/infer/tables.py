@@ -1,0 +1,246 @@
+"""The first rows of files and tables, column by column, before anybody knows their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import field
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.engine.load.csv import BrokenQuote, iter_records
+from omnigraph.engine.load.jsonl import iter_chunks
+from omnigraph.engine.load.options import LoadSettings
+from omnigraph.engine.load.sources import Source, expand_sources, open_source, reading
+from omnigraph.engine.rows.cells import RowProblem
+from omnigraph.engine.rows.decoder import read_object
+from omnigraph.errors import BadRowsError, BadValue, UsageError, Violations
+from omnigraph.records import record
+
+DEFAULT_ROWS = 100_000
+_BATCH_ROWS = 10_000
+_PLAIN = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_CHUNK_BYTES = 4 << 20
+# Of cells without a type the text decides; JSON says what a value is; Arrow what a column is.
+Written = Literal["text", "json", "arrow"]
+
+
+@record
+class SampledColumn:
+    """One column: its values, None where a row has none; ``arrow_type`` where the column has a type of its own."""
+
+    name: str
+    values: Sequence[Any] = field(repr=False)
+    written: Written
+    arrow_type: pa.DataType | None = None
+
+
+@record
+class SampledTable:
+    """The rows of one type that were looked at.
+
+    Args:
+        name: what the rows are called: the type in a file of the load format, else the name of the file.
+        origin: where they come from.
+        columns: their columns.
+        rows: how many were looked at.
+        is_whole: there are no others.
+        kind: whether they are nodes or edges, where the input says so.
+    """
+
+    name: str
+    origin: str
+    columns: tuple[SampledColumn, ...]
+    rows: int
+    is_whole: bool
+    kind: Literal["node", "edge"] | None = None
+
+
+def sample_files(sources: Sequence[Source | str], *, rows: int = DEFAULT_ROWS) -> list[SampledTable]:
+    """Return the tables that files hold; of each file at most ``rows`` are looked at.
+
+    Raises:
+        FileMissingError, FileAccessError: a file is not there, or cannot be read.
+        BadRowsError: a file breaks its own format.
+        UsageError: the extension of a file does not tell its format.
+    """
+    found: list[SampledTable] = []
+    for source in expand_sources(sources):
+        match source.kind:
+            case "parquet":
+                found.append(_parquet(source, rows))
+            case "csv":
+                found.append(_csv(source, rows))
+            case "jsonl":
+                found += _jsonl(source, rows)
+    return found
+
+
+def table_of_rows(name: str, data: Any, *, rows: int = DEFAULT_ROWS) -> SampledTable:
+    """Return a DataFrame, an Arrow table or a list of dictionaries as a table to look at.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if isinstance(data, Sequence | Iterator) and not isinstance(data, str | bytes):
+        listed = list(data)
+        if all(isinstance(row, Mapping) for row in listed):
+            return SampledTable(
+                name=name,
+                origin=name,
+                columns=_json_columns(listed[:rows]),
+                rows=min(len(listed), rows),
+                is_whole=len(listed) <= rows,
+            )
+    try:
+        table = pa.table(data)
+    except (TypeError, ValueError, pa.ArrowException) as problem:
+        shown = type(data).__name__
+        details = BadValue(what="data", value=shown, expected="a DataFrame, an Arrow table or a list of dictionaries")
+        raise UsageError(f"'{name}' cannot be read as a table: {shown}", details=details) from problem
+    return SampledTable(
+        name=name,
+        origin=name,
+        columns=_arrow_columns(table.slice(0, rows)),
+        rows=min(table.num_rows, rows),
+        is_whole=table.num_rows <= rows,
+    )
+
+
+def _parquet(source: Source, rows: int) -> SampledTable:
+    with reading(source.name), source.open() as raw, closing(pq.ParquetFile(raw)) as file:
+        batches: list[pa.RecordBatch] = []
+        for batch in file.iter_batches(_BATCH_ROWS):
+            batches.append(batch)
+            if sum(one.num_rows for one in batches) >= rows:
+                break
+        table = pa.Table.from_batches(batches, file.schema_arrow).slice(0, rows)
+        total = file.metadata.num_rows
+    return SampledTable(
+        name=_name(source),
+        origin=source.name,
+        columns=_arrow_columns(table),
+        rows=table.num_rows,
+        is_whole=table.num_rows == total,
+    )
+
+
+def _arrow_columns(table: pa.Table) -> tuple[SampledColumn, ...]:
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        # Only what can be a key, a reference or an enum is looked at value by value.
+        is_plain = any(test(kind) for test in _PLAIN)
+        values = column.to_pylist() if is_plain else column.is_valid().to_pylist()
+        if not is_plain:
+            values = [True if one else None for one in values]
+        columns.append(SampledColumn(name=name, values=values, written="arrow", arrow_type=kind))
+    return tuple(columns)
+
+
+def _csv(source: Source, rows: int) -> SampledTable:
+    header: list[str] = []
+    columns: list[list[str | None]] = []
+    is_whole = True
+    with open_source(source) as stream:
+        for block in iter_records(stream, source.name, max_record_bytes=LoadSettings().max_line_bytes):
+            if isinstance(block, BrokenQuote):
+                raise _refused(source, RowProblem(line=block.line, rule="csv", message=block.message))
+            cells, start = _decoded(source, block.cells.to_pylist(), block.lines), 0
+            for width, line in zip(block.widths.tolist(), block.lines.tolist(), strict=True):
+                record_cells, start = cells[start : start + width], start + width
+                if not header:
+                    header = [cell or "" for cell in record_cells]
+                    columns = [[] for _ in header]
+                elif width != len(header):
+                    message = f"the record has {width} cells, the header has {len(header)}"
+                    raise _refused(source, RowProblem(line=line, rule="csv", message=message))
+                elif len(columns[0]) < rows:
+                    for column, cell in zip(columns, record_cells, strict=True):
+                        column.append(cell)
+                else:
+                    is_whole = False
+            if not is_whole:
+                break
+    return SampledTable(
+        name=_name(source),
+        origin=source.name,
+        columns=tuple(
+            SampledColumn(name=name, values=values, written="text")
+            for name, values in zip(header, columns, strict=True)
+        ),
+        rows=len(columns[0]) if columns else 0,
+        is_whole=is_whole,
+    )
+
+
+def _decoded(source: Source, cells: Iterable[bytes | None], lines: Any) -> list[str | None]:
+    try:
+        return [None if cell is None else cell.decode() for cell in cells]
+    except UnicodeDecodeError as problem:
+        bad = RowProblem(line=int(lines[0]), rule="csv", message="invalid UTF-8 in a cell")
+        raise _refused(source, bad) from problem
+
+
+def _jsonl(source: Source, rows: int) -> list[SampledTable]:
+    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    is_whole = True
+    for number, row in _objects(source):
+        if number > rows:
+            is_whole = False
+            break
+        kind, name, data = _unwrapped(source, row)
+        found.setdefault((kind, name), []).append(data)
+    kinds: dict[str, Literal["node", "edge"] | None] = {"node": "node", "edge": "edge", "": None}
+    return [
+        SampledTable(
+            name=name,
+            origin=source.name,
+            columns=_json_columns(members),
+            rows=len(members),
+            is_whole=is_whole,
+            kind=kinds[kind],
+        )
+        for (kind, name), members in found.items()
+    ]
+
+
+def _objects(source: Source) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    settings, number = LoadSettings(), 0
+    with open_source(source) as stream:
+        for chunk in iter_chunks(stream, source.name, chunk_bytes=_CHUNK_BYTES, max_line_bytes=settings.max_line_bytes):
+            for at, line in enumerate(chunk.data.splitlines()):
+                if not line.strip():
+                    continue
+                row = read_object(line, chunk.first_line + at)
+                if isinstance(row, RowProblem):
+                    raise _refused(source, row)
+                number += 1
+                yield number, row
+
+
+def _unwrapped(source: Source, row: Mapping[str, Any]) -> tuple[str, str, Mapping[str, Any]]:
+    """Return what a line of the load format holds; another object is a row of the file's own type."""
+    data = row.get("data", {})
+    if isinstance(data, Mapping) and isinstance(row.get("type"), str) and set(row) <= {"type", "data"}:
+        return "node", row["type"], data
+    if isinstance(data, Mapping) and isinstance(row.get("edge"), str) and set(row) <= {"edge", "from", "to", "data"}:
+        return "edge", row["edge"], {"from": row.get("from"), "to": row.get("to"), **data}
+    return "", _name(source), row
+
+
+def _json_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[SampledColumn, ...]:
+    names = dict.fromkeys(str(name) for row in rows for name in row)
+    return tuple(SampledColumn(name=name, values=[row.get(name) for row in rows], written="json") for name in names)
+
+
+def _name(source: Source) -> str:
+    return source.type_name or source.stem
+
+
+def _refused(source: Source, problem: RowProblem) -> BadRowsError:
+    violation = problem.violation(source.name)
+    details = Violations(items=(violation,), total=1)
+    return BadRowsError(f"{source.name}:{problem.line}: {problem.message}", details=details)

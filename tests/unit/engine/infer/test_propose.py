@@ -1,0 +1,170 @@
+"""A proposed schema compiles, and the files that it was made for can be loaded with it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.load_graph import export, load_files, make_graph
+
+import omnigraph
+from omnigraph.engine.load import Source
+from omnigraph.errors import BadRowsError, FileMissingError, UsageError
+
+PEOPLE = """slug,Full Name,age,joined,zip,active,seen,ratio,empty
+ada,Ada L,36,2020-01-02,01234,true,2020-01-02T10:00:00Z,0.5,
+bob,"Bob, B",,2021-03-04,12345,false,2020-01-02T11:30:00+01:00,2,
+"""
+LINES = """
+{"type": "Doc", "data": {"slug": "d1", "id": "d1", "tags": ["a", "b"], "size": 9223372036854775808, "v": VECTOR}}
+{"type": "Doc", "data": {"slug": "d2", "id": "d2", "tags": [], "v": VECTOR}}
+
+{"edge": "Cites", "from": "d1", "to": "d2", "data": {"weight": 1}}
+{"edge": "Cites", "from": "d1", "to": "d2", "data": {"weight": 0.5}}
+""".replace("VECTOR", "[0.1, 1, 2, 3, 4, 5, 6, 7]")
+
+
+def load_proposed(proposal, graph, folder):
+    """Load what was looked at as the comments say."""
+    files = {}
+    for one in proposal.types:
+        if one.origin.endswith(".jsonl"):
+            files[one.origin] = one.origin
+            continue
+        columns = {prop.name: prop.column for prop in one.properties if prop.kind and prop.name != prop.column}
+        if one.end_columns and set(one.end_columns) not in ({"from", "to"}, {"src", "dst"}):
+            columns |= dict(zip(("from", "to"), one.end_columns, strict=True))
+        files[one.origin] = Source(path=one.origin, type_name=one.name, columns=columns)
+    return load_files(graph, list(files.values()), "append")
+
+
+def test_files_of_every_format_are_loaded_with_the_schema_that_is_proposed_for_them(tmp_path):
+    (tmp_path / "Person.csv").write_text(PEOPLE)
+    (tmp_path / "docs.jsonl").write_text(LINES)
+    companies = pa.table(
+        {
+            "id": pa.array([7, 8], pa.int64()),
+            "kind": pa.array(["a", "b"]).dictionary_encode(),
+            "rate": pa.array([1.5, None], pa.float32()),
+            "day": pa.array([1, 2], pa.date32()),
+            "at": pa.array([1000, 2000], pa.timestamp("us", "UTC")),
+            "owner": ["ada", "bob"],
+            "raw": pa.array([b"x", None], pa.binary()),
+        }
+    )
+    pq.write_table(companies, tmp_path / "big companies.parquet")
+    (tmp_path / "works_at.csv").write_text("source,target,share\nada,7,0.5\nbob,7,1\n")
+    proposal = omnigraph.infer_schema(tmp_path)
+    assert [(one.name, one.ends) for one in proposal.types] == [
+        ("Person", None),
+        ("BigCompanies", None),
+        ("Doc", None),
+        ("Cites", ("Doc", "Doc")),
+        ("WorksAt", ("Person", "BigCompanies")),
+    ]
+    person, company, doc = (proposal.catalog.nodes[name] for name in ("Person", "BigCompanies", "Doc"))
+    assert [f"{prop.name}: {prop.type}" for prop in person.properties] == [
+        "slug: String",
+        "full_name: String",
+        "age: I64?",
+        "joined: Date",
+        "zip: String",
+        "active: Bool",
+        "seen: DateTime",
+        "ratio: F64",
+        "empty: String?",
+    ]
+    assert (person.key, company.key, doc.key) == (("slug",), ("bigCompanies_id",), ("slug",))
+    assert [str(prop.type) for prop in company.properties] == [
+        "I64",
+        "String",
+        "F32?",
+        "Date",
+        "DateTime",
+        "String",
+        "Blob?",
+    ]
+    assert [f"{prop.name}: {prop.type}" for prop in doc.properties] == [
+        "slug: String",
+        "tags: [String]",
+        "size: U64?",
+        "v: Vector(8)",
+    ]
+    assert proposal.catalog.edges["Cites"].key is None
+    assert proposal.catalog.edges["WorksAt"].key == ("src", "dst")
+    for reason in (
+        "the key: its name, and all 2 values differ",
+        "1 of 2 rows has no value",
+        "numbers with leading zeros stay text",
+        "every value is an id of Person: an edge to it could take its place",
+        "every list has 8 numbers",
+        "source: 2 of 2 different values are ids of Person",
+        "--column 'Person.full_name=Full Name'",
+    ):
+        assert reason in proposal.text
+    with make_graph(tmp_path / "graph", proposal.text) as graph:
+        result = load_proposed(proposal, graph, tmp_path)
+        assert dict(result.nodes_loaded) == {"BigCompanies": 2, "Doc": 2, "Person": 2}
+        assert dict(result.edges_loaded) == {"Cites": 2, "WorksAt": 2}
+        assert {row["to"] for row in export(graph) if row.get("edge") == "WorksAt"} == {"7"}
+
+
+def test_frames_tables_and_lists_of_dictionaries_are_looked_at_alike(tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    columns = {"code": ["a", "b"], "n": [1, 2]}
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    for data in (pandas.DataFrame(columns), polars.DataFrame(columns), pa.table(columns), rows, iter(rows)):
+        proposal = omnigraph.infer_schema({"Thing": data})
+        thing = proposal.catalog.nodes["Thing"]
+        assert [str(prop.type) for prop in thing.properties] == ["String", "I64"]
+        assert thing.key == ("code",)
+        assert str(proposal) == proposal.text
+        assert repr(proposal) == "<SchemaProposal: 1 node type, 0 edge types>"
+        assert proposal._repr_html_().startswith("<pre>// Proposed")
+    with pytest.raises(UsageError, match="cannot be read as a table"):
+        omnigraph.infer_schema({"Thing": 5})
+    with pytest.raises(UsageError, match="rows"):
+        omnigraph.infer_schema({"Thing": rows}, rows=0)
+
+
+def test_closed_sets_of_texts_are_enums_and_rows_beyond_the_limit_are_not_looked_at():
+    rows = [{"state": "in progress" if at % 2 else "done", "n": at} for at in range(40)] + [{"state": None, "n": "x"}]
+    proposal = omnigraph.infer_schema({"Task": rows}, rows=40)
+    assert 'state: enum(done, "in progress")' in proposal.text
+    assert "Task: the first 40 rows" in proposal.text
+    assert "no key" in proposal.text
+
+
+def test_names_that_the_language_does_not_have_are_changed_and_what_no_type_holds_is_left_out():
+    rows = [{"id": 1, "First Name": "a", "first_name": "b", "2x": 1, "é": 2, "src": 3, "obj": {"a": 1}, "mix": 1}]
+    rows.append({"id": 2, "mix": "x", "deep": [[1]], "line\nbreak */ //": 1})
+    proposal = omnigraph.infer_schema({"my things": rows, "42": [], "my_things": [{"a": True}]})
+    assert list(proposal.catalog.nodes) == ["MyThings", "MyThings_2", "T42"]
+    names = [prop.name for prop in proposal.catalog.nodes["MyThings"].properties]
+    assert names == ["myThings_id", "first_name", "first_name_2", "_2x", "column", "myThings_src", "line_break"]
+    assert "obj is left out: no type holds values of these kinds: dict" in proposal.text
+    assert "mix is left out" in proposal.text
+    assert "deep is left out" in proposal.text
+
+
+def test_edges_whose_ends_are_ids_of_nothing_are_nodes():
+    proposal = omnigraph.infer_schema({"A": [{"name": "x"}], "E": [{"from": "y", "to": "z"}]})
+    assert (list(proposal.catalog.nodes), list(proposal.catalog.edges)) == (["A", "E"], [])
+
+
+def test_files_that_break_their_format_are_refused_with_their_place(tmp_path):
+    (tmp_path / "T.csv").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(BadRowsError, match=r"T\.csv:3: the record has 1 cells, the header has 2"):
+        omnigraph.infer_schema(tmp_path / "T.csv")
+    (tmp_path / "T.csv").write_bytes(b"a\n\xff\n")
+    with pytest.raises(BadRowsError, match="invalid UTF-8"):
+        omnigraph.infer_schema(tmp_path / "T.csv")
+    (tmp_path / "T.csv").write_text('a\n"x\n')
+    with pytest.raises(BadRowsError, match="never closed"):
+        omnigraph.infer_schema(tmp_path / "T.csv")
+    (tmp_path / "t.jsonl").write_text('{"a": 1}\n{"a": }\n')
+    with pytest.raises(BadRowsError, match=r"t\.jsonl:2: invalid strict JSON"):
+        omnigraph.infer_schema(tmp_path / "t.jsonl")
+    with pytest.raises(FileMissingError):
+        omnigraph.infer_schema(tmp_path / "none.csv")
+    assert omnigraph.infer_schema([]).catalog.nodes == {}
