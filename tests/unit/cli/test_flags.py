@@ -45,6 +45,7 @@ MATRIX = {
     "snapshot": READS,
     "lint": READS,
     "fmt": NOTHING,
+    "schema infer": NOTHING,
     "schema plan": READS,
     "schema apply": WRITES,
     "schema show": READS,
