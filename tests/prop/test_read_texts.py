@@ -18,7 +18,7 @@ from tests.query_oracle.texts import seeded_text
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 COUNT = 5_000 if LONG else 500
-# Text and vector search are written by the generator of the first edition.
+# Text search is written by the generator of the first edition.
 UNWRITTEN = {"TextSearch"}
 
 
