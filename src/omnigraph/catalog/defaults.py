@@ -120,7 +120,7 @@ def _stored(kind: PropertyType, text: str) -> Any:
 
 
 def _is_written_as(annotation: Annotation, kind: PropertyType) -> bool:
-    """Whether the literal is of the kind that the type is written with: 5 is no text, and "5" no number."""
+    """Whether the literal is of the kind that the type is written with: 5 is not a text, and "5" is not a number."""
     value = annotation.value
     if not isinstance(value, Literal):
         return kind.enum_values is not None

@@ -186,7 +186,7 @@ _LEGEND = (
 
 
 # What people who know Git, SQL or earlier versions try first.
-_NO_WORKTREE = "there is no working copy: load and mutate commit at once"
+_NO_WORKTREE = "a graph has no working copy: load and mutate commit at once"
 _NO_REMOTE = "a graph has no remote copy: every command works on the storage that GRAPH or --store names"
 _FOREIGN: Mapping[str, str] = {
     "add": _NO_WORKTREE,

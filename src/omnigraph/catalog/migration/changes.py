@@ -29,7 +29,6 @@ from omnigraph.catalog.migration.steps import (
     UpdateTypeMetadata,
     WidenProperty,
 )
-from omnigraph.catalog.migration.widening import is_wider
 from omnigraph.catalog.model import (
     AnnotationValue,
     EdgeType,
@@ -281,7 +280,7 @@ def _type_changes(pair: TypePair, before: PropertyType, prop: PropertyDef) -> It
         added = _added_enum_values(same, after)
         if added:
             yield ExtendEnum(type_kind=pair.kind, type_name=type_name, property_name=name, added_values=added)
-        elif is_wider(before, after) and not _rewrites_ids(pair, name, before, after):
+        elif _is_wider(before, after) and not _rewrites_ids(pair, name, before, after):
             yield WidenProperty(
                 type_kind=pair.kind, type_name=type_name, property_name=name, old_type=before, new_type=after
             )
@@ -301,7 +300,7 @@ def _rewrites_ids(pair: TypePair, name: str, before: PropertyType, after: Proper
 
 
 def _refuse_type(pair: TypePair, name: str, before: PropertyType, after: PropertyType) -> UnsupportedChange:
-    why = ": the ids of entities derive from the key" if is_wider(before, after) else ""
+    why = ": the ids of entities derive from the key" if _is_wider(before, after) else ""
     return UnsupportedChange(
         entity=f"{pair.entity}.{name}",
         reason=f"{reasons.PROPERTY_TYPE} is not supported: from {before} to {after}{why}",
@@ -351,3 +350,22 @@ def _drop(pair: TypePair, prop: PropertyDef) -> Step:
         mode=pair.drop_mode,
         code=None if pair.kind == "interface" else code,
     )
+
+
+# A double holds every integer of 32 bits, and none of the 64-bit types as a whole.
+_WIDER: Mapping[Scalar, frozenset[Scalar]] = {
+    Scalar.I32: frozenset({Scalar.I64, Scalar.F64}),
+    Scalar.U32: frozenset({Scalar.U64, Scalar.I64, Scalar.F64}),
+    Scalar.F32: frozenset({Scalar.F64}),
+}
+
+
+def _is_wider(before: PropertyType, after: PropertyType) -> bool:
+    """Whether every value of ``before`` is one of ``after``, exactly; nullability does not count.
+
+    >>> i32, i64 = PropertyType(scalar=Scalar.I32), PropertyType(scalar=Scalar.I64, nullable=True)
+    >>> _is_wider(i32, i64), _is_wider(i64, i32)
+    (True, False)
+    """
+    moved = replace(before, scalar=after.scalar, nullable=after.nullable)
+    return moved == after and after.scalar in _WIDER.get(before.scalar, frozenset())

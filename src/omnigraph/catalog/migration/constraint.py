@@ -41,7 +41,7 @@ class DeclaredConstraint:
         return replace(self, columns=tuple(sorted(names.get(column, column) for column in self.columns)))
 
     def follows_from(self, other: DeclaredConstraint) -> bool:
-        """Whether rows that obey ``other`` obey this one too, so that nobody has to look at them.
+        """Whether rows that obey ``other`` obey this one too, so that they need not be checked.
 
         >>> narrow = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=10)
         >>> wide = DeclaredConstraint(kind="Range", columns=("age",), low=0, high=None)

@@ -7,8 +7,9 @@ is still not needed after that. Nothing that appeared meanwhile is ever looked a
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ import msgspec
 
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.maintenance.garbage import Ages, Garbage, NeedsReader, Survey, find_garbage
-from omnigraph.engine.maintenance.lineage import unused_lineage
 from omnigraph.engine.maintenance.retention import KeptVersions, LineHistory, Retention, decide_kept, read_histories
 from omnigraph.errors import (
     BranchMissingError,
@@ -35,8 +35,10 @@ from omnigraph.store.control import StoredObject
 from omnigraph.store.inventory import Inventory
 from omnigraph.store.scratch import SCRATCH_PREFIX
 from omnigraph.txn.branches.incarnation import BranchIncarnation
+from omnigraph.txn.branches.records import DEPENDANTS_PREFIX
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.file import LOCATION
+from omnigraph.txn.manifest.merged import MERGES_PREFIX, is_merge, merge_key
 from omnigraph.txn.manifest.rows import FloorChange, ManifestState, TableEntry
 from omnigraph.txn.publish.retention import record_floor
 from omnigraph.txn.recovery.classify import observe_table
@@ -210,7 +212,7 @@ class Cleanup:
         old = [item for run in runs.values() if _is_old(run, ages) for item in run]
         ended = {*self._store.open_branches.refs.leftovers(), *self._store.tags.leftovers()}
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
-        old += [item for item in unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
+        old += [item for item in _unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
         for item in old:
             folder = item.key.partition("/")[0]
             found.setdefault(folder, Garbage(location=folder)).files.append(item)
@@ -308,3 +310,31 @@ def _swept(item: KeptVersions, inventory: Inventory, ages: Ages) -> int:
 def _with_forgotten(change: FloorChange, forgotten: frozenset[str], state: ManifestState) -> FloorChange:
     stones = tuple(stone.object_id for stone in state.tombstones if stone.object_id in forgotten)
     return msgspec.structs.replace(change, forgotten=stones)
+
+
+# The name of the record of a merge.
+_RECORD = re.compile(r"[0-9A-Z]{26}\.[0-9]{1,18}\.json")
+
+
+def _unused_lineage(store: GraphStore, kept: Sequence[KeptVersions], inventory: Inventory) -> Iterator[StoredObject]:
+    """Yield records of merges and marks that nothing needs; how old they are is for the caller to look at.
+
+    Records stay as long as the merge is in a history, as its commit does; only attempts that were not published leave
+    some behind. What merged branches have merged themselves is found only by reading records, so these are read when
+    there is one that no live branch names.
+    """
+    merges = [made.merge for item in kept for made in item.history.own if made.merge is not None]
+    named = {merge_key(merge.id, merge.manifest_version) for merge in merges}
+    unnamed = [
+        item
+        for item in inventory.below(MERGES_PREFIX)
+        if item.key not in named and _RECORD.fullmatch(item.key.rpartition("/")[2])
+    ]
+    if unnamed:
+        inner = (one.commit for one in store.merges.iter_all(merges))
+        named |= {merge_key(commit.id, commit.manifest_version) for commit in inner if is_merge(commit)}
+    yield from (item for item in unnamed if item.key not in named)
+    lines = {item.history.line.incarnation for item in kept}
+    yield from (
+        item for item in inventory.below(DEPENDANTS_PREFIX) if item.key.split("/")[1].rpartition("~")[2] not in lines
+    )

@@ -141,7 +141,7 @@ def baseline(
 def _write(path: Path, records: Iterator[dict[str, Any]]) -> dict[str, Any]:
     """Write the entities next to the file and put them in its place; return the record that came last.
 
-    That one says where the feed goes on. It is no entity, and so no part of the file.
+    That one says where the feed goes on. It is not an entity, so it is not written to the file.
     """
     partial, held = path.with_name(f"{path.name}.partial"), dict[str, Any]()
     with _writing(path), _locked(path.with_name(f"{path.name}.lock")):
