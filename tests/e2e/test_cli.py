@@ -58,7 +58,7 @@ class TestUsage:
         [
             ("log", "use `commit list`"),
             ("checkout", "commands name their branch with --branch; use `branch create` for a new one"),
-            ("add", "there is no working copy: load and mutate commit at once"),
+            ("add", "a graph has no working copy: load and mutate commit at once"),
             ("push", "a graph has no remote copy: every command works on the storage that GRAPH or --store names"),
         ],
     )
