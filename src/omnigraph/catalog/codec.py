@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from omnigraph.catalog.identity import is_unused
 from omnigraph.catalog.model import (
     ENDPOINTS,
     AnnotationValue,
@@ -44,8 +45,8 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Root of the records."""
 
 
-class PropertyRecord(Record, frozen=True, kw_only=True):
-    """A property; ``embed`` is the source property and the model."""
+class PropertyRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A property; ``embed`` is the source property and the model. ``aliases`` are left out where there are none."""
 
     name: str
     id: Number
@@ -58,18 +59,20 @@ class PropertyRecord(Record, frozen=True, kw_only=True):
     embed: tuple[str, str | None] | None
     declared_directly: bool
     satisfies: Columns
+    aliases: tuple[Number, ...] = ()
 
 
-class InterfaceRecord(Record, frozen=True, kw_only=True):
+class InterfaceRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """An interface."""
 
     name: str
     id: Number
     properties: tuple[PropertyRecord, ...]
     constraints: tuple[tuple[str, str], ...]
+    aliases: tuple[Number, ...] = ()
 
 
-class NodeRecord(Record, frozen=True, kw_only=True):
+class NodeRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     """A node type. Range bounds are texts, so that no reader rounds them."""
 
     name: str
@@ -83,6 +86,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     ranges: Ranges
     checks: tuple[tuple[str, str], ...]
     annotations: Annotations
+    aliases: tuple[Number, ...] = ()
 
 
 class EdgeRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,6 +108,7 @@ class EdgeRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
     annotations: Annotations
     ranges: Ranges = ()
     checks: tuple[tuple[str, str], ...] = ()
+    aliases: tuple[Number, ...] = ()
 
 
 class CatalogRecord(Record, frozen=True, kw_only=True):
@@ -177,16 +182,21 @@ def _bad_columns(owner: NodeType | EdgeType, extra: tuple[str, ...]) -> Iterator
 def _bad_numbers(catalog: Catalog) -> Iterator[str]:
     numbers: Counter[int] = Counter()
     for interface in catalog.interfaces.values():
-        numbers.update([interface.id, *(prop.id for prop in interface.properties)])
+        numbers.update([interface.id, *interface.aliases, *_property_numbers(interface)])
     tables: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
     for table in tables:
-        numbers.update([table.id, table.incarnation, *(prop.id for prop in table.properties)])
+        numbers.update([table.id, table.incarnation, *table.aliases, *_property_numbers(table)])
     if not catalog.identity_domain:
         yield from ("ids without an identity domain" for number in numbers if number != 0)
         return
     for number, count in numbers.items():
-        if count > 1 or not 0 < number < catalog.next_identity:
+        # What other branches have drawn lies in blocks of their own.
+        if count > 1 or not number or is_unused(number, catalog.next_identity):
             yield f"id {number} is used {count} times below {catalog.next_identity}"
+
+
+def _property_numbers(owner: InterfaceType | NodeType | EdgeType) -> Iterator[int]:
+    return (number for prop in owner.properties for number in (prop.id, *prop.aliases))
 
 
 def _bad_order(catalog: Catalog) -> Iterator[str]:
@@ -299,6 +309,7 @@ def _property_records(properties: tuple[PropertyDef, ...]) -> tuple[PropertyReco
             embed=None if prop.embed is None else (prop.embed.source, prop.embed.model),
             declared_directly=prop.declared_directly,
             satisfies=prop.satisfies,
+            aliases=prop.aliases,
         )
         for prop in properties
     )
@@ -310,7 +321,11 @@ def _annotation_records(annotations: tuple[AnnotationValue, ...]) -> Annotations
 
 def _interface_record(one: InterfaceType) -> InterfaceRecord:
     return InterfaceRecord(
-        name=one.name, id=one.id, properties=_property_records(one.properties), constraints=one.constraints
+        name=one.name,
+        id=one.id,
+        properties=_property_records(one.properties),
+        constraints=one.constraints,
+        aliases=one.aliases,
     )
 
 
@@ -327,6 +342,7 @@ def _node_record(one: NodeType) -> NodeRecord:
         ranges=_range_records(one),
         checks=tuple((rule.property, rule.pattern) for rule in one.checks),
         annotations=_annotation_records(one.annotations),
+        aliases=one.aliases,
     )
 
 
@@ -349,6 +365,7 @@ def _edge_record(one: EdgeType) -> EdgeRecord:
         annotations=_annotation_records(one.annotations),
         ranges=_range_records(one),
         checks=tuple((rule.property, rule.pattern) for rule in one.checks),
+        aliases=one.aliases,
     )
 
 
@@ -379,6 +396,7 @@ def _properties(records: tuple[PropertyRecord, ...]) -> tuple[PropertyDef, ...]:
             embed=None if one.embed is None else Embed(source=one.embed[0], model=one.embed[1]),
             declared_directly=one.declared_directly,
             satisfies=one.satisfies,
+            aliases=tuple(map(PropertyId, one.aliases)),
         )
         for one in records
     )
@@ -390,7 +408,11 @@ def _annotations(records: Annotations) -> tuple[AnnotationValue, ...]:
 
 def _interface(one: InterfaceRecord) -> InterfaceType:
     return InterfaceType(
-        name=one.name, id=TypeId(one.id), properties=_properties(one.properties), constraints=one.constraints
+        name=one.name,
+        id=TypeId(one.id),
+        properties=_properties(one.properties),
+        constraints=one.constraints,
+        aliases=tuple(map(TypeId, one.aliases)),
     )
 
 
@@ -407,6 +429,7 @@ def _node(one: NodeRecord) -> NodeType:
         ranges=_ranges(one.ranges),
         checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
+        aliases=tuple(map(TypeId, one.aliases)),
     )
 
 
@@ -429,6 +452,7 @@ def _edge(one: EdgeRecord) -> EdgeType:
         ranges=_ranges(one.ranges),
         checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
+        aliases=tuple(map(TypeId, one.aliases)),
     )
 
 

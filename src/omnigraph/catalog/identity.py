@@ -1,12 +1,17 @@
 """Stable ids: numbers that name types, properties and tables through every rename, and are never used twice.
 
-All of them are drawn from one counter per graph. The order of drawing is fixed, so that two processes that accept
-the same schema into the same state give the same ids: types (interfaces, nodes, edges, each by name), then
-properties by owner id and name, then one incarnation per table by type id.
+Main draws them from one counter, and every other branch from a block that is its own, so that what two branches add
+stays apart when they are merged. The order of drawing is fixed, so that two processes that accept the same schema into
+the same state give the same ids: types (interfaces, nodes, edges, each by name), then properties by owner id and name,
+then one incarnation per table by type id.
+
+What two branches added alike is one thing once they are merged: it keeps the id that the target of the merge gave it,
+and the other one becomes an alias of it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from typing import Literal, cast
@@ -16,6 +21,37 @@ from omnigraph.records import record
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 TypeKind = Literal["interface", "node", "edge"]
+
+# A number of a branch: this bit, 42 bits that tell branches apart, and 20 bits to count with.
+_OF_A_BRANCH = 1 << 62
+_BLOCK_BITS = 20
+
+
+def with_own_numbers(catalog: Catalog, incarnation: str | None) -> Catalog:
+    """Return the catalog so that what is added to it gets numbers of the branch that accepts it.
+
+    Args:
+        catalog: an accepted schema, which may be that of another branch.
+        incarnation: the one life of a branch that the numbers are for; None for main.
+    """
+    if incarnation is None:
+        return catalog
+    digest = int.from_bytes(hashlib.sha256(incarnation.encode()).digest()[:8], "big")
+    first = _OF_A_BRANCH | ((digest % _OF_A_BRANCH) >> _BLOCK_BITS << _BLOCK_BITS)
+    return catalog if _block(catalog.next_identity) == _block(first) else replace(catalog, next_identity=first)
+
+
+def is_unused(number: int, next_identity: int) -> bool:
+    """Whether no id can be ``number`` yet, as far as the counter that stands at ``next_identity`` tells.
+
+    >>> is_unused(7, 7), is_unused(6, 7), is_unused(7, _OF_A_BRANCH)
+    (True, False, False)
+    """
+    return _block(number) == _block(next_identity) and number >= next_identity
+
+
+def _block(number: int) -> int:
+    return number >> _BLOCK_BITS if number >= _OF_A_BRANCH else 0
 
 
 @record
@@ -49,7 +85,12 @@ def carry_identities(desired: Catalog, accepted: Catalog, matches: IdentityMatch
     """
     numbers = _draw_numbers(desired, accepted, matches)
     interfaces = {
-        name: replace(one, id=numbers.types["interface", name], properties=numbers.number("interface", name, one))
+        name: replace(
+            one,
+            id=numbers.types["interface", name],
+            properties=numbers.number("interface", name, one),
+            aliases=numbers.type_aliases["interface", name],
+        )
         for name, one in desired.interfaces.items()
     }
     nodes: dict[str, NodeType] = {}
@@ -62,6 +103,7 @@ def carry_identities(desired: Catalog, accepted: Catalog, matches: IdentityMatch
             incarnation=numbers.incarnations["node", name],
             properties=properties,
             key=_in_accepted_key_order(node.key, properties, old),
+            aliases=numbers.type_aliases["node", name],
         )
     edges: dict[str, EdgeType] = {}
     for name, edge in desired.edges.items():
@@ -73,6 +115,7 @@ def carry_identities(desired: Catalog, accepted: Catalog, matches: IdentityMatch
             incarnation=numbers.incarnations["edge", name],
             properties=properties,
             key=_in_accepted_key_order(edge.key, properties, before),
+            aliases=numbers.type_aliases["edge", name],
         )
     return replace(
         desired,
@@ -89,10 +132,19 @@ class _Numbers:
     types: Mapping[tuple[TypeKind, str], TypeId]
     properties: Mapping[tuple[TypeKind, str, str], PropertyId]
     incarnations: Mapping[tuple[TypeKind, str], IncarnationId]
+    type_aliases: Mapping[tuple[TypeKind, str], tuple[TypeId, ...]]
+    property_aliases: Mapping[tuple[TypeKind, str, str], tuple[PropertyId, ...]]
     next_identity: int
 
     def number(self, kind: TypeKind, name: str, owner: _AnyType) -> tuple[PropertyDef, ...]:
-        return tuple(replace(prop, id=self.properties[kind, name, prop.name]) for prop in owner.properties)
+        return tuple(
+            replace(
+                prop,
+                id=self.properties[kind, name, prop.name],
+                aliases=self.property_aliases[kind, name, prop.name],
+            )
+            for prop in owner.properties
+        )
 
 
 _AnyType = InterfaceType | NodeType | EdgeType
@@ -106,24 +158,35 @@ def _draw_numbers(desired: Catalog, accepted: Catalog, matches: IdentityMatches)
     }
     following = accepted.next_identity
     types: dict[tuple[TypeKind, str], TypeId] = {}
+    type_aliases: dict[tuple[TypeKind, str], tuple[TypeId, ...]] = {}
     for kind, one in _each_type(desired):
         old = continued[kind, one.name]
         types[kind, one.name] = TypeId(following) if old is None else old.id
+        type_aliases[kind, one.name] = () if old is None else old.aliases
         following += old is None
     properties: dict[tuple[TypeKind, str, str], PropertyId] = {}
+    property_aliases: dict[tuple[TypeKind, str, str], tuple[PropertyId, ...]] = {}
     for kind, one in sorted(_each_type(desired), key=lambda item: types[item[0], item[1].name]):
-        kept = {prop.name: prop.id for prop in _properties(continued[kind, one.name])}
+        kept = {prop.name: prop for prop in _properties(continued[kind, one.name])}
         for prop in sorted(one.properties, key=lambda item: item.name):
             place = (kind, one.name, prop.name)
-            old_id = kept.get(matches.properties.get(place, ""))
-            properties[place] = PropertyId(following) if old_id is None else old_id
-            following += old_id is None
+            was = kept.get(matches.properties.get(place, ""))
+            properties[place] = PropertyId(following) if was is None else was.id
+            property_aliases[place] = () if was is None else was.aliases
+            following += was is None
     incarnations: dict[tuple[TypeKind, str], IncarnationId] = {}
     for kind, name in sorted((key for key in types if key[0] != "interface"), key=lambda key: types[key]):
         table = cast("NodeType | EdgeType | None", continued[kind, name])
         incarnations[kind, name] = IncarnationId(following) if table is None else table.incarnation
         following += table is None
-    return _Numbers(types=types, properties=properties, incarnations=incarnations, next_identity=following)
+    return _Numbers(
+        types=types,
+        properties=properties,
+        incarnations=incarnations,
+        type_aliases=type_aliases,
+        property_aliases=property_aliases,
+        next_identity=following,
+    )
 
 
 def _each_type(catalog: Catalog) -> Iterator[tuple[TypeKind, _AnyType]]:

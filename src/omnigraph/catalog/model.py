@@ -163,6 +163,12 @@ class PropertyDef:
     declared_directly: bool = True
     # "Interface.property" of every interface property this one satisfies, sorted.
     satisfies: tuple[str, ...] = ()
+    # Ids that merged branches knew the same property by, sorted.
+    aliases: tuple[PropertyId, ...] = ()
+
+    def continues(self, other: PropertyDef) -> bool:
+        """Whether both are one property, by whatever ids their branches know it."""
+        return not {self.id, *self.aliases}.isdisjoint((other.id, *other.aliases))
 
 
 @record
@@ -176,6 +182,8 @@ class InterfaceType:
     properties: tuple[PropertyDef, ...]
     id: TypeId = NO_TYPE_ID
     constraints: tuple[tuple[str, str], ...] = ()
+    # Ids that merged branches knew the same interface by, sorted.
+    aliases: tuple[TypeId, ...] = ()
 
 
 @record
@@ -193,6 +201,8 @@ class NodeType:
     ranges: tuple[RangeRule, ...] = ()
     checks: tuple[CheckRule, ...] = ()
     annotations: tuple[AnnotationValue, ...] = ()
+    # Ids that merged branches knew the same type by, sorted.
+    aliases: tuple[TypeId, ...] = ()
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -225,6 +235,8 @@ class EdgeType:
     ranges: tuple[RangeRule, ...] = ()
     checks: tuple[CheckRule, ...] = ()
     annotations: tuple[AnnotationValue, ...] = ()
+    # Ids that merged branches knew the same type by, sorted.
+    aliases: tuple[TypeId, ...] = ()
     _by_name: Mapping[str, PropertyDef] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -70,13 +70,17 @@ class TableReplace:
 
 @record
 class TableRegister:
-    """Add a type's table, with its first rows if there are any."""
+    """Add a type's table, with its first rows if there are any.
+
+    ``outcome``: a table of main that already has these rows; a branch names it instead of writing them again.
+    """
 
     table_key: str
     object_id: str
     folder: str
     schema: pa.Schema
     rows: pa.Table | None = None
+    outcome: TableEntry | None = None
 
 
 @record
@@ -97,6 +101,7 @@ class TableAlter:
         origins: for every column of ``schema`` that goes on, its name before; the others are added. One whose type
             changes keeps its values, which the new type holds.
         fills: for columns of ``schema``, what rows without a value get; without it they hold null.
+        rows: changes of rows in the columns afterwards, under the name before, that happen in the same commit.
     """
 
     table_key: str
@@ -104,6 +109,12 @@ class TableAlter:
     schema: pa.Schema | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
     fills: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    rows: RowChange | None = None
+
+    @property
+    def outcome(self) -> TableEntry | None:
+        """A table of main that already is the result, columns and rows."""
+        return None if self.rows is None else self.rows.outcome
 
 
 @record

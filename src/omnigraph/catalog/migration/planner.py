@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import Any, assert_never
 
 from omnigraph.catalog.compile import compile_schema
-from omnigraph.catalog.identity import TypeKind, assign_identities, carry_identities
+from omnigraph.catalog.identity import IdentityMatches, TypeKind, assign_identities, carry_identities
 from omnigraph.catalog.migration import codes
 from omnigraph.catalog.migration import codes as reasons
 from omnigraph.catalog.migration.changes import TypePair, property_changes, type_changes
 from omnigraph.catalog.migration.codes import Tier
 from omnigraph.catalog.migration.resolve import (
     KINDS,
+    AnyType,
     HintDiagnostic,
     Resolution,
     inert_hint,
@@ -98,6 +99,33 @@ def plan_migration(accepted: Catalog, desired: SchemaFile, *, allow_data_loss: b
     if not steps and compiled.shape_hash != accepted.shape_hash:
         steps.append(UnsupportedChange(entity="schema", reason=f"{reasons.UNCLASSIFIED} change of the schema's shape"))
     return MigrationPlan(steps=tuple(steps), diagnostics=resolution.diagnostics, catalog=catalog)
+
+
+def plan_between(accepted: Catalog, desired: Catalog) -> MigrationPlan:
+    """Plan how a graph that holds ``accepted`` comes to hold ``desired``, which has its ids already.
+
+    What continues what is told by the ids alone; every drop is a soft one.
+    """
+    types: dict[tuple[TypeKind, str], str] = {}
+    properties: dict[tuple[TypeKind, str, str], str] = {}
+    for kind in KINDS:
+        old_types = types_of(accepted, kind).values()
+        for name, owner in types_of(desired, kind).items():
+            old = next((one for one in old_types if not _ids(one).isdisjoint(_ids(owner))), None)
+            if old is None:
+                continue
+            types[kind, name] = old.name
+            for prop in owner.properties:
+                was = next((one for one in old.properties if prop.continues(one)), None)
+                if was is not None:
+                    properties[kind, name, prop.name] = was.name
+    resolution = Resolution(matches=IdentityMatches(types=types, properties=properties), diagnostics=())
+    steps = [step for kind in KINDS for step in _kind_steps(kind, accepted, desired, resolution, "soft")]
+    return MigrationPlan(steps=tuple(steps), diagnostics=(), catalog=desired)
+
+
+def _ids(owner: AnyType) -> set[int]:
+    return {owner.id, *owner.aliases}
 
 
 def plan_creation(desired: SchemaFile, identity_domain: str) -> MigrationPlan:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_type
+from omnigraph.catalog.identity import with_own_numbers
 from omnigraph.catalog.migration import (
     AddConstraint,
     ChangeCardinality,
@@ -269,7 +270,7 @@ def apply_schema(
     tree = parse_schema(source, source_name)
     branch_writer, _ = store.current(branch)
     txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
-    accepted = catalog_of(txn.snapshot.state.schema)
+    accepted = with_own_numbers(catalog_of(txn.snapshot.state.schema), branch_writer.services.line.born_as)
     plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)
     _refuse_unsupported(plan)
     if not plan.is_empty:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef
 from omnigraph.engine.accepted import table_of
 from omnigraph.engine.rows.columns import default_scalar
 from omnigraph.records import record
+from omnigraph.store.staging.columns import rows_in_columns
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import TableAlter, TableChange, TableDrop
 from omnigraph.values.ids import TypeId
@@ -33,30 +33,37 @@ class Continued:
     @property
     def origins(self) -> dict[str, str]:
         """The columns that go on: the name of each afterwards, and before."""
-        old_names = {prop.id: prop.name for prop in self.before.properties}
-        kept = {prop.name: old_names[prop.id] for prop in self.after.properties if prop.id in old_names}
+        kept = {prop.name: was.name for prop, was in self._properties if was is not None}
         system = [field.name for field in arrow_schema(self.after) if self.after.get(field.name) is None]
         return {**{name: name for name in system}, **kept}
 
     def rows_after(self, table: Table, names: Sequence[str]) -> pa.Table:
         """Return ``id`` and these columns of the stored rows as they will be."""
-        kept = [name for name in names if name in self.origins]
-        rows = table.read(["id", *(self.origins[name] for name in kept)]).rename_columns(["id", *kept])
-        schema, fills = arrow_schema(self.after), self.fills
-        columns = []
-        for name in ("id", *names):
-            kind = schema.field(name).type
-            column = rows.column(name).cast(kind) if name in ("id", *kept) else pa.nulls(rows.num_rows, kind)
-            columns.append(pc.fill_null(column, fills[name]) if name in fills else column)
-        return pa.table(columns, names=["id", *names])
+        return self.translated(table.read(self.columns_before(names)), names)
+
+    def columns_before(self, names: Sequence[str]) -> list[str]:
+        """Return the stored columns that ``id`` and these columns come from."""
+        origins = self.origins
+        return list(dict.fromkeys(["id", *(origins[name] for name in names if name in origins)]))
+
+    def translated(self, rows: pa.Table, names: Sequence[str]) -> pa.Table:
+        """Return ``id`` and these columns of rows that were read as :meth:`columns_before` says, as they will be."""
+        schema = arrow_schema(self.after)
+        wanted = pa.schema([schema.field(name) for name in dict.fromkeys(("id", *names))])
+        return rows_in_columns(rows, wanted, self.origins, self.fills)
+
+    @property
+    def _properties(self) -> list[tuple[PropertyDef, PropertyDef | None]]:
+        """The properties afterwards, each with the one that it continues."""
+        before = self.before.properties
+        return [(prop, next((one for one in before if prop.continues(one)), None)) for prop in self.after.properties]
 
     @property
     def fills(self) -> dict[str, pa.Scalar]:
         """What stored rows get in columns that demand a value, where they have none."""
-        before = {prop.id: prop for prop in self.before.properties}
         found = {}
-        for prop in self.after.properties:
-            old, default = before.get(prop.id), default_scalar(prop)
+        for prop, old in self._properties:
+            default = default_scalar(prop)
             if default is not None and not prop.type.nullable and (old is None or old.type.nullable):
                 found[prop.name] = default
         return found
@@ -64,7 +71,7 @@ class Continued:
     @property
     def drops_columns(self) -> bool:
         """Whether a property of the type goes."""
-        return not {prop.id for prop in self.before.properties} <= {prop.id for prop in self.after.properties}
+        return len(self.before.properties) > sum(old is not None for _, old in self._properties)
 
 
 def lower_schema(accepted: Catalog, desired: Catalog) -> list[TableChange]:

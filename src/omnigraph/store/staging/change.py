@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
+from lance.schema import LanceSchema
 
 from omnigraph.errors import Effect, ExistingKeys, InternalError, KeyExistsError
 from omnigraph.records import record
@@ -165,11 +166,16 @@ def stage_change(
 
 def field_ids(table: Table) -> list[int]:
     """Return the ids of all fields of a table, nested ones too."""
+    return field_numbers(table.handle.lance_schema)
+
+
+def field_numbers(schema: LanceSchema) -> list[int]:
+    """Return the ids of all fields of a schema, nested ones too."""
 
     def walk(fields: Sequence[Any]) -> list[int]:
         return [number for field in fields for number in (field.id(), *walk(field.children()))]
 
-    return walk(table.handle.lance_schema.fields())
+    return walk(schema.fields())
 
 
 def deletion_files(fragments: Sequence[FragmentMetadata]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ A fragment gets one more data file with the new columns; its other files, its ro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,9 +59,17 @@ class MadeColumns:
 
     @classmethod
     def of(
-        cls, table: Table, schema: pa.Schema, origins: Mapping[str, str], fills: Mapping[str, pa.Scalar]
+        cls,
+        table: Table,
+        schema: pa.Schema,
+        origins: Mapping[str, str],
+        fills: Mapping[str, pa.Scalar],
+        without: Collection[int] = (),
     ) -> MadeColumns:
-        """Make the columns of ``schema`` that get another type or a value where they would hold null."""
+        """Make the columns of ``schema`` that get another type or a value where they would hold null.
+
+        Fragments whose numbers are in ``without`` are left out.
+        """
         wanted = [field for field in schema if _is_made(table, field, origins, fills)]
         first_id = table.handle.max_field_id + 1
         field_ids, following = _numbers(wanted, first_id)
@@ -74,6 +82,8 @@ class MadeColumns:
             metered(table.handle, stages=UPLOAD_STAGES),
         ):
             for fragment in table.handle.get_fragments():
+                if fragment.fragment_id in without:
+                    continue
                 known = set(data_paths(fragment.metadata))
                 metadata, found = fragment.merge_columns(maker.make, columns=list(maker.reads))
                 _check_numbers(found, first_id, maker.names)
@@ -109,6 +119,18 @@ class _Maker:
             return pa.repeat(fill, batch.num_rows)
         stored = batch.column(self.origins[field.name]).cast(field.type)
         return stored if fill is None else pc.fill_null(stored, fill)
+
+
+def rows_in_columns(
+    rows: pa.Table, schema: pa.Schema, origins: Mapping[str, str], fills: Mapping[str, pa.Scalar]
+) -> pa.Table:
+    """Return stored rows as they are with the columns of ``schema``; raises what a cast that loses something does."""
+    columns = []
+    for field in schema:
+        old = origins.get(field.name)
+        column = pa.nulls(rows.num_rows, field.type) if old is None else rows.column(old).cast(field.type)
+        columns.append(pc.fill_null(column, fills[field.name]) if field.name in fills else column)
+    return pa.table(columns, names=schema.names)
 
 
 def _is_made(table: Table, field: pa.Field, origins: Mapping[str, str], fills: Mapping[str, pa.Scalar]) -> bool:

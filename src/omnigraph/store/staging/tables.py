@@ -8,22 +8,26 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from lance import LanceOperation
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
 from omnigraph.errors import InternalError
+from omnigraph.records import record
 from omnigraph.runtime import Runtime
 from omnigraph.store.datasets import DatasetStore
-from omnigraph.store.staging.change import carry_row_ids, deletion_files, field_ids, sentinel_of
-from omnigraph.store.staging.columns import MadeColumns, holds_all
+from omnigraph.store.staging.change import carry_row_ids, deletion_files, field_ids, field_numbers, sentinel_of
+from omnigraph.store.staging.columns import MadeColumns, holds_all, rows_in_columns
 from omnigraph.store.staging.commit import Origin, StagedCommit, data_files, moved_since, staged_at, staged_on
-from omnigraph.store.tables.pinned import ROW_ID
-from omnigraph.store.tables.pins import TablePin, fragment_from_json
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
+from omnigraph.store.tables.pins import TablePin, fragment_from_json, with_field_numbers
 from omnigraph.store.tables.table import Table
 from omnigraph.store.tables.tail import BlockKey, block_of_rows
-from omnigraph.store.tables.writing import BLOB_ENCODING, fit, write_into, write_new
+from omnigraph.store.tables.writing import BLOB_ENCODING, blob_columns, fit, write_into, write_new, write_over
 from omnigraph.store.translate import translating
 
 CREATE = "create"
@@ -103,6 +107,8 @@ def stage_columns(
     origins: Mapping[str, str],
     fills: Mapping[str, pa.Scalar] = MappingProxyType({}),
     *,
+    upserts: pa.Table | None = None,
+    deletes: Sequence[str] = (),
     operation_id: str,
     runtime: Runtime,
 ) -> StagedCommit:
@@ -117,11 +123,17 @@ def stage_columns(
             no row holds null in a column that becomes required is for the caller to know.
         origins: for every column that goes on, its name in ``table``. The others are added, null in every row.
         fills: for columns of ``schema``, what rows hold that would hold null.
+        upserts: whole rows in these columns, with distinct ids, that are written in the same commit. Fragments that
+            they or the deletes touch are written anew, and the version has no indexes then.
+        deletes: ids to delete in the same commit.
         operation_id: written into the commit, so that recovery knows it as ours.
         runtime: where the commit's uuid comes from.
     """
-    _refuse_impossible(table, schema, origins, fills)
-    made = MadeColumns.of(table, schema, origins, fills)
+    rewritten: Rewritten | None = None
+    if upserts is not None or deletes:
+        rewritten = Rewritten.of(table, schema, origins, fills, upserts, deletes)
+    _refuse_impossible(table, schema, origins, {**fills, **({} if rewritten is None else _unfilled(schema))})
+    made = MadeColumns.of(table, schema, origins, fills, () if rewritten is None else rewritten.replaced)
     metadata, messages = _parts(table.handle.lance_schema)
     groups = {
         name: (field_id, group)
@@ -144,6 +156,8 @@ def stage_columns(
                 following += len(added)
         lance_schema = LanceSchema._from_protos(metadata, *protos)  # noqa: SLF001 - the only way that keeps field ids
     origin = Origin(operation_id=operation_id, runtime=runtime)
+    if rewritten is not None:
+        return _stage_rewritten(table, schema, lance_schema, made, rewritten, origin)
     if made.fragments:
         return staged_on(
             table,
@@ -163,6 +177,100 @@ def stage_columns(
         origin=origin,
         row_count=table.row_count,
         files=(),
+    )
+
+
+def _unfilled(schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """Whether rows lack a value is for whoever writes them to know; storage refuses one that does."""
+    return {field.name: pa.scalar(None, field.type) for field in schema}
+
+
+@record
+class Rewritten:
+    """The rows that a change of columns and rows at once has to write.
+
+    Args:
+        replaced: the fragments that go; all of their rows that stay are among ``rows``.
+        rows: what to write, those that keep a row id first.
+        row_ids: these row ids.
+        row_count: how many rows the table has afterwards.
+    """
+
+    replaced: frozenset[int]
+    rows: pa.Table
+    row_ids: npt.NDArray[np.uint64]
+    row_count: int
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        schema: pa.Schema,
+        origins: Mapping[str, str],
+        fills: Mapping[str, pa.Scalar],
+        upserts: pa.Table | None,
+        deletes: Sequence[str],
+    ) -> Rewritten:
+        """Read what has to be written again: a strict overwrite lists no fragment that has lost rows."""
+        plain = pa.schema([pa.field(field.name, field.type) for field in schema])
+        written = plain.empty_table() if upserts is None else upserts.select(schema.names).cast(plain)
+        ids = pa.concat_arrays([pa.array([], pa.string()), *written.column(KEY).chunks])
+        found = table.lookup(pa.concat_arrays([ids, pa.array(deletes, pa.string())]), ())
+        touched = set(np.unique(found[ROW_ADDRESS].to_numpy() >> 32).tolist())
+        # A blob is numbered by what was written of it, so that files of both kinds do not go together.
+        is_whole = bool(table.blobs or blob_columns(schema))
+        replaced = frozenset(
+            item.metadata.id
+            for item in table.fragments
+            if is_whole or item.metadata.id in touched or item.metadata.deletion_file is not None
+        )
+        kept, row_ids = plain.empty_table(), np.array([], dtype=np.uint64)
+        if replaced:
+            stored = table.read([*table.schema.names, ROW_ID], fragment_ids=sorted(replaced))
+            stored = stored.filter(pc.invert(pc.is_in(stored[KEY], value_set=pc.unique(found[KEY]))))
+            kept = rows_in_columns(stored, schema, origins, fills).cast(plain)
+            row_ids = stored[ROW_ID].to_numpy().astype(np.uint64)
+        places = pc.index_in(ids, value_set=pa.concat_arrays([pa.array([], pa.string()), *found[KEY].chunks]))
+        is_known = pc.is_valid(places)
+        known = found[ROW_ID].to_numpy().astype(np.uint64)[places.drop_null().to_numpy().astype(np.int64)]
+        keeping, carried = pa.concat_tables([kept, written.filter(is_known)]), np.concatenate([row_ids, known])
+        order = np.argsort(carried, kind="stable")
+        rows = pa.concat_tables([keeping.take(pa.array(order)), written.filter(pc.invert(is_known))])
+        inserted = written.num_rows - len(known)
+        return cls(
+            replaced=replaced,
+            rows=rows.combine_chunks(),
+            row_ids=carried[order],
+            row_count=table.row_count + inserted - (found.num_rows - len(known)),
+        )
+
+
+def _stage_rewritten(
+    table: Table,
+    schema: pa.Schema,
+    lance_schema: LanceSchema,
+    made: MadeColumns,
+    rewritten: Rewritten,
+    origin: Origin,
+) -> StagedCommit:
+    """Stage the fragments that no row leaves as they are, with their new columns, and the other rows written anew."""
+    fresh, written_schema = write_over(table.handle, rewritten.rows, table.pin.location, schema)
+    kept = [item.metadata for item in table.fragments if item.metadata.id not in rewritten.replaced]
+    if made.fragments:
+        kept = list(made.fragments)
+    if kept:
+        numbers = dict(zip(field_numbers(written_schema), field_numbers(lance_schema), strict=True))
+        fresh = [with_field_numbers(fragment, numbers) for fragment in fresh]
+    else:
+        lance_schema = written_schema
+    fresh = carry_row_ids(fresh, rewritten.row_ids)
+    return staged_on(
+        table,
+        LanceOperation.Overwrite(lance_schema, [*kept, *fresh]),
+        kind="columns",
+        origin=origin,
+        row_count=rewritten.row_count,
+        files=(*made.files, *data_files(fresh)),
     )
 
 

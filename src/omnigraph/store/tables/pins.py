@@ -80,6 +80,13 @@ def fragment_from_json(data: Mapping[str, Any]) -> FragmentMetadata:
     return FragmentMetadata.from_json(json.dumps(plain))
 
 
+def with_field_numbers(fragment: FragmentMetadata, numbers: Mapping[int, int]) -> FragmentMetadata:
+    """Return a fragment whose files say other numbers for their columns; ``numbers`` maps old ones to new ones."""
+    plain = fragment.to_json()
+    files = [{**file, "fields": [numbers[number] for number in file["fields"]]} for file in plain["files"]]
+    return FragmentMetadata.from_json(json.dumps({**plain, "files": files}))
+
+
 def _pack(meta: Any) -> Any:
     # Lance writes bytes as a list of numbers, four times their size, and plans carry many of them.
     match meta:

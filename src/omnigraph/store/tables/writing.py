@@ -113,6 +113,21 @@ def write_new(
     return written, operation.new_schema
 
 
+def write_over(
+    handle: LanceDataset, rows: pa.Table, location: str, schema: pa.Schema
+) -> tuple[list[FragmentMetadata], LanceSchema]:
+    """Upload rows with other columns beside a dataset; return the fragments and the columns as they were numbered."""
+    with translating("write a fragment", location, effect=Effect.STAGED):
+        fitted = fit(rows, schema)
+        if fitted.num_rows == 0:
+            return [], LanceSchema.from_pyarrow(schema)
+        with metered(handle, stages=UPLOAD_STAGES):
+            operation: Any = write_fragments(
+                fitted, handle, schema=schema, mode="overwrite", return_transaction=True
+            ).operation
+    return list(operation.fragments), operation.new_schema
+
+
 def fit(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """Return the rows with the columns of ``schema``, in its order and types."""
     chosen = rows.select(schema.names)

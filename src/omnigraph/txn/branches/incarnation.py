@@ -37,6 +37,11 @@ class BranchIncarnation:
     incarnation: str
     lance_branch: str | None
 
+    @property
+    def born_as(self) -> str | None:
+        """What tells this life of a branch from all others; None for main, which has one."""
+        return None if self.lance_branch is None else self.incarnation
+
     def owns(self, pin: TablePin) -> bool:
         """Whether a table at this pin is written by this branch alone; any other pin is inherited and must fork."""
         if self.lance_branch is None:

@@ -21,7 +21,7 @@ from omnigraph.errors import (
 from omnigraph.runtime import Counters, Runtime, counting, current_counters, in_context
 from omnigraph.store.staging import StagedCommit
 from omnigraph.store.tables.store import TableStore
-from omnigraph.txn.changes import ExternalChange, RowChange, TableRegister, WrittenRows
+from omnigraph.txn.changes import ExternalChange, RowChange, TableAlter, TableRegister, WrittenRows
 from omnigraph.txn.manifest.file import LoadedManifest, ManifestFile, StagedManifest
 from omnigraph.txn.manifest.rows import ManifestState
 from omnigraph.txn.publish.plan import PublishPlan, RebaseRule, WriteKind
@@ -203,7 +203,8 @@ def _refuse_cleaned(txn: WriteTxn, newer: ManifestState) -> None:
     base, head = txn.snapshot.state.version, newer.head
     for change in txn.changes.values():
         is_swept = isinstance(change, ExternalChange) and base < head.orphan_floor
-        if is_swept or (isinstance(change, RowChange) and change.outcome is not None and base < head.last_cleanup):
+        adopts = isinstance(change, RowChange | TableAlter | TableRegister) and change.outcome is not None
+        if is_swept or (adopts and base < head.last_cleanup):
             raise swept_error(change.table_key, base, head.last_cleanup)
 
 

@@ -215,6 +215,8 @@ class Stager:
     ) -> StagedTable | None:
         match change:
             case TableRegister():
+                if change.outcome is not None and self._line.lance_branch is not None:
+                    return _adopted(change.table_key, change.outcome)
                 return self._register(change, operation_id)
             case TableDrop():
                 entry = snapshot.entry(change.table_key)
@@ -238,7 +240,11 @@ class Stager:
                 assert_never(change)
 
     def _alter(self, snapshot: GraphSnapshot, change: TableAlter, operation_id: OperationId) -> StagedTable:
-        staged = None if change.schema is None else self._stage_existing(snapshot, change, operation_id)
+        staged = None
+        if change.schema is not None:
+            staged = self._stage_existing(snapshot, change, operation_id)
+        elif change.rows is not None:
+            staged = self._stage_existing(snapshot, change.rows, operation_id)
         if staged is None:
             # What only changes its name stays where and as it is.
             staged = StagedTable(action=TableAction(kind=ActionKind.ALTER, table_key=change.table_key))
@@ -254,10 +260,9 @@ class Stager:
         operation_id: OperationId,
     ) -> StagedTable | None:
         entry = snapshot.entry(change.table_key)
-        if isinstance(change, RowChange) and change.outcome is not None and not self._line.owns(entry.pin):
-            # What lies on main is named as it is; the next write to it forks from there.
-            action = TableAction(kind=ActionKind.ADOPT, table_key=change.table_key)
-            return StagedTable(action=action, entry=change.outcome)
+        outcome = change.outcome if isinstance(change, RowChange | TableAlter) else None
+        if outcome is not None and not self._line.owns(entry.pin):
+            return _adopted(change.table_key, outcome)
         table = self._tables.open(self.place(entry.pin, operation_id))
         commit = self._stage_commit(table, change, operation_id)
         return self._staged(entry, _action_kind(change), commit)
@@ -312,6 +317,8 @@ class Stager:
                     table.schema if change.schema is None else change.schema,
                     change.origins,
                     change.fills,
+                    upserts=None if change.rows is None else change.rows.written,
+                    deletes=() if change.rows is None else change.rows.deletes,
                     operation_id=operation_id,
                     runtime=self._world,
                 )
@@ -343,6 +350,11 @@ class Stager:
         self._syncing.before_landing(commit)
         self._tables.commit(commit)
         self._syncing.after_landing(commit)
+
+
+def _adopted(table_key: str, outcome: TableEntry) -> StagedTable:
+    """What lies on main is named as it is; the next write to it forks from there."""
+    return StagedTable(action=TableAction(kind=ActionKind.ADOPT, table_key=table_key), entry=outcome)
 
 
 def _action_kind(change: RowChange | TableReplace | TableAlter | IndexBuilds | Compaction) -> ActionKind:

@@ -1,0 +1,503 @@
+"""The three-way merge of schemas: what two branches made of the schema that both come from, as one schema.
+
+Facts that one side changed are taken from it, equal changes of both are one, and what both added stands side by side.
+Anything else is a conflict. A conflict is data; all of them are found. The planner has the last word: the result must
+be a schema that compiles, and one that the rows of both sides can be brought to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from omnigraph.catalog.compile import compile_schema
+from omnigraph.catalog.declare import property_text, schema_text, type_text
+from omnigraph.catalog.identity import TypeKind
+from omnigraph.catalog.migration.atoms import (
+    ABSENT,
+    Atom,
+    Facts,
+    Numbers,
+    catalog_of_facts,
+    columns_in,
+    each_type,
+    facts_of,
+)
+from omnigraph.catalog.migration.codes import ADD_REQUIRED_PROPERTY
+from omnigraph.catalog.migration.planner import MigrationPlan, plan_between
+from omnigraph.catalog.migration.resolve import KINDS, AnyType, types_of
+from omnigraph.catalog.migration.steps import UnsupportedChange
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
+from omnigraph.errors import SchemaCheckError
+from omnigraph.lang.pg import parse_schema
+from omnigraph.records import record
+from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
+
+Side = Literal["source", "target"]
+_OTHER: Mapping[Side, Side] = {"source": "target", "target": "source"}
+_WORDS = {
+    "name": "the name",
+    "implements": "the interfaces",
+    "ends": "the ends",
+    "cardinality": "the @card",
+    "key": "the @key",
+    "type": "the type",
+    "nullable": "whether a value is required",
+    "enum": "the values",
+    "embed": "the @embed",
+    "origin": "where it is declared",
+}
+
+
+@record
+class SchemaConflict:
+    """Something that both sides changed in ways that do not go together.
+
+    ``type_key`` is the kind and the name that the target has for the type, or the source if only that has it; None if
+    the schema as a whole is meant. ``base``, ``source`` and ``target`` are declarations, None where there is none.
+    """
+
+    message: str
+    type_key: str | None = None
+    property_name: str | None = None
+    base: str | None = None
+    source: str | None = None
+    target: str | None = None
+
+
+@record
+class Loss:
+    """A type or a property that one side dropped and the other one left as it was: its rows may have changed there.
+
+    The numbers are those of :meth:`MergedSchema.find`.
+    """
+
+    by: Side
+    owner: int
+    prop: int | None
+
+    @property
+    def kept_by(self) -> Side:
+        """The side that has it."""
+        return _OTHER[self.by]
+
+
+@record
+class MergedSchema:
+    """What became of two schemas.
+
+    Args:
+        catalog: the schema of both, with ids: those of the target where it has any. That of the target while there are
+            conflicts.
+        text: the same as text.
+        conflicts: what could not be decided.
+        losses: what goes because one side dropped it.
+        plans: the steps from each side to the result.
+    """
+
+    catalog: Catalog
+    text: str
+    conflicts: tuple[SchemaConflict, ...]
+    losses: tuple[Loss, ...]
+    plans: Mapping[Side, MigrationPlan]
+
+
+def merge_schemas(
+    base: Catalog,
+    source: Catalog,
+    target: Catalog,
+    prefer: Side | None = None,
+    kept: Collection[Loss] = (),
+) -> MergedSchema:
+    """Merge the schemas of two branches.
+
+    Args:
+        base: the schema that both come from.
+        source: the schema of the branch to merge.
+        target: the schema of the branch to merge into; ids that have to be made up are drawn from its counter.
+        prefer: the side that decides conflicts, where that gives a valid schema.
+        kept: losses that are not to happen.
+    """
+    return _Merge(base, source, target, prefer, kept).run()
+
+
+class _Merge:
+    def __init__(
+        self, base: Catalog, source: Catalog, target: Catalog, prefer: Side | None, kept: Collection[Loss]
+    ) -> None:
+        self._catalogs = {"base": base, "source": source, "target": target}
+        self._prefer = prefer
+        self._kept = {(loss.owner, loss.prop) for loss in kept}
+        self._numbers = Numbers((target, source, base))
+        _join_alike(self._numbers, base, source, target)
+        self._facts = {name: facts_of(catalog, self._numbers) for name, catalog in self._catalogs.items()}
+        self._by_owner: dict[int, set[Atom]] = {}
+        for facts in self._facts.values():
+            for atom in facts:
+                self._by_owner.setdefault(atom.owner, set()).add(atom)
+        self._merged: Facts = {}
+        self._clashes: dict[tuple[int, int | None], list[Atom]] = {}
+        self._conflicts: list[SchemaConflict] = []
+        self._losses: list[Loss] = []
+
+    def run(self) -> MergedSchema:
+        for owner in sorted(self._by_owner):
+            self._merge_type(owner)
+        self._report_clashes()
+        self._part_names()
+        self._check_ends()
+        merged = None if self._conflicts else self._compiled()
+        plans: dict[Side, MigrationPlan] = {}
+        if merged is not None:
+            plans = {
+                "source": plan_between(self._catalogs["source"], merged),
+                "target": plan_between(self._catalogs["target"], merged),
+            }
+            for side, plan in plans.items():
+                self._refuse_unreachable(side, plan)
+        is_decided = merged is not None and not self._conflicts
+        catalog = merged if is_decided and merged is not None else self._catalogs["target"]
+        return MergedSchema(
+            catalog=catalog,
+            text=schema_text(catalog),
+            conflicts=tuple(self._conflicts),
+            losses=tuple(self._losses),
+            plans=plans,
+        )
+
+    # One type, one property, one fact at a time.
+
+    def _merge_type(self, owner: int) -> None:
+        there = {name: Atom(owner, None, "kind") in facts for name, facts in self._facts.items()}
+        if there["source"] != there["target"]:
+            self._merge_alone(owner, None, "source" if there["source"] else "target", is_new=not there["base"])
+            return
+        if not there["source"]:
+            return
+        self._merge_facts(owner, None)
+        for prop in sorted({atom.prop for atom in self._by_owner[owner] if atom.prop is not None}):
+            has = {name: Atom(owner, prop, "name") in facts for name, facts in self._facts.items()}
+            if has["source"] != has["target"]:
+                self._merge_alone(owner, prop, "source" if has["source"] else "target", is_new=not has["base"])
+            elif has["source"]:
+                self._merge_facts(owner, prop)
+        self._drop_constraints(owner)
+
+    def _merge_facts(self, owner: int, prop: int | None) -> None:
+        for atom in sorted((atom for atom in self._by_owner[owner] if atom.prop == prop), key=str):
+            self._merge_fact(atom)
+
+    def _part(self, side: str, owner: int, prop: int | None) -> Facts:
+        """Return what a side says of a type with all of its properties, or of one of them."""
+        facts = self._facts[side]
+        chosen = (atom for atom in self._by_owner[owner] if atom in facts and (prop is None or atom.prop == prop))
+        return {atom: facts[atom] for atom in chosen}
+
+    def _merge_alone(self, owner: int, prop: int | None, side: Side, *, is_new: bool) -> None:
+        """Decide about what only one side has: it added it, or the other one dropped it."""
+        found = self._part(side, owner, prop)
+        if is_new:
+            self._merged.update(found)
+            return
+        dropped_by = _OTHER[side]
+        is_changed = found != self._part("base", owner, prop)
+        if (owner, prop) in self._kept or (is_changed and self._prefer == side):
+            self._merged.update(found)
+        elif is_changed and self._prefer is None:
+            what = f"the {dropped_by} dropped {self._called(owner, prop)}, which the {side} changed"
+            self._add(what, owner, prop)
+        else:
+            self._losses.append(Loss(by=dropped_by, owner=owner, prop=prop))
+
+    def _merge_fact(self, atom: Atom) -> None:
+        base: Any = self._facts["base"].get(atom, ABSENT)
+        source: Any = self._facts["source"].get(atom, ABSENT)
+        target: Any = self._facts["target"].get(atom, ABSENT)
+        if source in (base, target):
+            chosen = target
+        elif base == target:
+            chosen = source
+        elif atom.what == "enum" and base is not ABSENT and base <= source & target:
+            chosen = source | target
+        else:
+            chosen = source if self._prefer == "source" else target
+            if self._prefer is None and not self._is_inherited(atom):
+                self._clashes.setdefault((atom.owner, atom.prop), []).append(atom)
+        if chosen is not ABSENT:
+            self._merged[atom] = chosen
+
+    def _is_inherited(self, atom: Atom) -> bool:
+        """Whether an interface says it, where it is a conflict already."""
+        origin = Atom(atom.owner, atom.prop, "origin")
+        return any(origin in facts and not facts[origin][0] for facts in self._facts.values())
+
+    def _drop_constraints(self, owner: int) -> None:
+        """Let constraints go with the properties they are over, unless a side added one."""
+        losses = {loss.prop: loss for loss in self._losses if loss.owner == owner}
+        for atom in [atom for atom in self._by_owner[owner] if atom in self._merged]:
+            gone = [losses[prop] for prop in columns_in(atom, self._merged[atom]) if prop in losses]
+            if not gone:
+                continue
+            is_added = atom not in self._facts["base"]
+            if is_added and self._prefer == gone[0].kept_by:
+                for loss in gone:
+                    self._losses.remove(losses.pop(loss.prop))
+                    self._merged.update(self._part(loss.kept_by, owner, loss.prop))
+                continue
+            if is_added and self._prefer is None:
+                words, prop = _worded(atom, self._column_names(owner)), gone[0].prop
+                self._add(
+                    f"the {gone[0].kept_by} added {words} over {self._called(owner, prop)},"
+                    f" which the {gone[0].by} dropped",
+                    owner,
+                    prop,
+                )
+            del self._merged[atom]
+
+    # What cannot be seen in one fact.
+
+    def _report_clashes(self) -> None:
+        for (owner, prop), atoms in self._clashes.items():
+            names = self._column_names(owner)
+            words = " and ".join(dict.fromkeys(_worded(atom, names) for atom in atoms))
+            was = any(Atom(owner, prop, "name") == atom for atom in self._facts["base"])
+            if was:
+                message = f"both sides changed {words} of {self._called(owner, prop)}"
+            else:
+                message = f"both sides added {self._called(owner, prop)}, with differences in {words}"
+            self._add(message, owner, prop)
+
+    def _part_names(self) -> None:
+        """Find types, and properties of a type, that would share a name."""
+        for _ in range(2):
+            found = list(self._same_names())
+            if not found or self._prefer is None:
+                break
+            # The side that does not decide takes back the name that it gave.
+            for atoms in found:
+                for atom in atoms:
+                    name = self._facts[self._prefer].get(atom)
+                    if name is not None:
+                        self._merged[atom] = name
+        for atoms in self._same_names():
+            first, second = atoms[:2]
+            name = self._merged[first]
+            what = "types" if first.prop is None else f"properties of {self._called(first.owner, None)}"
+            pair = [self._called(atom.owner, atom.prop) for atom in (first, second)]
+            told = f"two {what} would be called '{name}': {pair[0]} and {pair[1]}"
+            self._add(told, second.owner, second.prop)
+
+    def _same_names(self) -> Iterator[list[Atom]]:
+        found: dict[tuple[Any, ...], list[Atom]] = {}
+        for atom, value in self._merged.items():
+            if atom.what != "name":
+                continue
+            kind = self._merged[Atom(atom.owner, None, "kind")]
+            # Edges are found by their names in any letter case.
+            is_edge = kind == "edge" and atom.prop is None
+            place = (kind,) if atom.prop is None else (atom.owner, "property")
+            found.setdefault((*place, value.lower() if is_edge else value), []).append(atom)
+        yield from (sorted(atoms) for atoms in found.values() if len(atoms) > 1)
+
+    def _check_ends(self) -> None:
+        """Find edges that one side added to a type that the other one dropped."""
+        for atom, value in list(self._merged.items()):
+            if atom.what != "ends":
+                continue
+            for end in sorted(set(value)):
+                loss = next((one for one in self._losses if one.owner == end and one.prop is None), None)
+                if loss is not None and self._prefer == loss.kept_by:
+                    self._losses.remove(loss)
+                    self._merged.update(self._part(loss.kept_by, end, None))
+                elif Atom(end, None, "kind") not in self._merged:
+                    edge, node = self._called(atom.owner, None), self._called(end, None)
+                    self._add(f"{edge} ends at {node}, which one side dropped", atom.owner, None)
+
+    # The result.
+
+    def _compiled(self) -> Catalog | None:
+        """Return the merged catalog with its ids; None if the schema contradicts itself."""
+        order: dict[int, int] = {}
+        for name in ("target", "source", "base"):
+            for _, owner in each_type(self._catalogs[name]):
+                for prop in owner.properties:
+                    order.setdefault(self._numbers.of(prop.id), len(order))
+        draft = catalog_of_facts(self._merged, order)
+        try:
+            compiled = compile_schema(parse_schema(schema_text(draft), "<merged schema>"))
+        except SchemaCheckError as error:
+            self._conflicts.append(SchemaConflict(message=f"the schemas do not go together: {error.message}"))
+            return None
+        return self._numbered(compiled)
+
+    def _numbered(self, compiled: Catalog) -> Catalog:
+        ids = self._numbers.ids()
+        types = {
+            (self._merged[Atom(atom.owner, None, "kind")], name): atom.owner
+            for atom, name in self._merged.items()
+            if atom.what == "name" and atom.prop is None
+        }
+        properties = {
+            (atom.owner, name): atom.prop
+            for atom, name in self._merged.items()
+            if atom.what == "name" and atom.prop is not None
+        }
+        drawn = _Counter(self._catalogs["target"].next_identity)
+        made: dict[TypeKind, dict[str, Any]] = {kind: {} for kind in KINDS}
+        for kind, owner in each_type(compiled):
+            at = types[kind, owner.name]
+            found = []
+            for prop in owner.properties:
+                # What an interface hands to a type that the other side added is born here.
+                number = properties.get((at, prop.name))
+                own, aliases = (drawn.next(), ()) if number is None else ids[number]
+                found.append(replace(prop, id=PropertyId(own), aliases=tuple(map(PropertyId, aliases))))
+            own, aliases = ids[at]
+            numbered = replace(
+                owner,
+                id=TypeId(own),
+                properties=self._in_order(kind, at, found),
+                aliases=tuple(map(TypeId, aliases)),
+            )
+            if isinstance(numbered, NodeType | EdgeType):
+                numbered = replace(numbered, incarnation=self._incarnation(at, drawn))
+            made[kind][owner.name] = numbered
+        return replace(
+            compiled,
+            interfaces=made["interface"],
+            nodes=made["node"],
+            edges=made["edge"],
+            identity_domain=self._catalogs["target"].identity_domain,
+            next_identity=drawn.following,
+        )
+
+    def _in_order(self, kind: TypeKind, at: int, properties: Sequence[PropertyDef]) -> tuple[PropertyDef, ...]:
+        """Keep the columns of the target's table where they are."""
+        owner = self._type("target", at)
+        places = {} if owner is None else {prop.id: place for place, prop in enumerate(owner.properties)}
+        if kind == "interface":
+            return tuple(properties)
+        return tuple(sorted(properties, key=lambda prop: places.get(prop.id, len(places))))
+
+    def _incarnation(self, at: int, drawn: _Counter) -> IncarnationId:
+        target, source = self._type("target", at), self._type("source", at)
+        if isinstance(target, NodeType | EdgeType):
+            return target.incarnation
+        if isinstance(source, NodeType | EdgeType) and self._type("base", at) is None:
+            return source.incarnation
+        # The target had the table and dropped it; one that comes back is another one.
+        return IncarnationId(drawn.next())
+
+    def _refuse_unreachable(self, side: Side, plan: MigrationPlan) -> None:
+        for step in plan.steps:
+            # Whether rows lack a value that is required is for the rows to say.
+            if isinstance(step, UnsupportedChange) and step.code is not ADD_REQUIRED_PROPERTY:
+                self._add(f"rows of the {side} cannot follow: {step.reason}", *self._place(step.entity))
+
+    def _place(self, entity: str) -> tuple[int, int | None]:
+        """Return the numbers of what a step of a plan names: a type of the result, or a property of it."""
+        key, _, name = entity.partition(".")
+        known = {atom: value for facts in (*self._facts.values(), self._merged) for atom, value in facts.items()}
+        kinds = {atom.owner: value for atom, value in known.items() if atom.what == "kind"}
+        names = {atom: value for atom, value in known.items() if atom.what == "name"}
+        owner = next(
+            atom.owner for atom, value in names.items() if atom.prop is None and f"{kinds[atom.owner]}:{value}" == key
+        )
+        inside = (atom.prop for atom, value in names.items() if atom.owner == owner and value == name)
+        return owner, next((prop for prop in inside if prop is not None), None)
+
+    # Words.
+
+    def _add(self, message: str, owner: int, prop: int | None) -> None:
+        texts = {name: self._text(name, owner, prop) for name in self._catalogs}
+        called = self._called(owner, prop)
+        self._conflicts.append(
+            SchemaConflict(
+                message=message,
+                type_key=called.partition(".")[0],
+                property_name=called.partition(".")[2] or None,
+                base=texts["base"],
+                source=texts["source"],
+                target=texts["target"],
+            )
+        )
+
+    def _called(self, owner: int, prop: int | None) -> str:
+        """Return what a thing is called in the target, or else in the source, or else in the base."""
+        for name in ("target", "source", "base"):
+            facts = self._facts[name]
+            if Atom(owner, prop, "name") in facts:
+                key = f"{facts[Atom(owner, None, 'kind')]}:{facts[Atom(owner, None, 'name')]}"
+                return key if prop is None else f"{key}.{facts[Atom(owner, prop, 'name')]}"
+        return "an unknown type"
+
+    def _column_names(self, owner: int) -> dict[Any, str]:
+        found: dict[Any, str] = {"src": "src", "dst": "dst"}
+        for name in ("base", "source", "target"):
+            facts = self._facts[name].items()
+            found |= {atom.prop: text for atom, text in facts if atom.owner == owner and atom.what == "name"}
+        return found
+
+    def _type(self, name: str, owner: int) -> AnyType | None:
+        return next((one for _, one in each_type(self._catalogs[name]) if self._numbers.of(one.id) == owner), None)
+
+    def _text(self, name: str, owner: int, prop: int | None) -> str | None:
+        found = self._type(name, owner)
+        if found is None:
+            return None
+        if prop is None:
+            return type_text(self._catalogs[name], found)
+        return next((property_text(one) for one in found.properties if self._numbers.of(one.id) == prop), None)
+
+
+class _Counter:
+    """Draws ids."""
+
+    def __init__(self, following: int) -> None:
+        self.following = following
+
+    def next(self) -> int:
+        self.following += 1
+        return self.following - 1
+
+
+def _join_alike(numbers: Numbers, base: Catalog, source: Catalog, target: Catalog) -> None:
+    """Take types, and properties of one type, that both sides added under one name for one thing."""
+    known = {numbers.of(owner.id) for _, owner in each_type(base)}
+    both = {numbers.of(owner.id) for _, owner in each_type(source)} & {
+        numbers.of(owner.id) for _, owner in each_type(target)
+    }
+    for kind in KINDS:
+        for name, ours in types_of(target, kind).items():
+            theirs = types_of(source, kind).get(name)
+            if theirs is not None and not {numbers.of(ours.id), numbers.of(theirs.id)} & (known | both):
+                numbers.join(ours.id, theirs.id)
+    pairs = {numbers.of(owner.id): owner for _, owner in each_type(source)}
+    olds = {numbers.of(prop.id) for _, owner in each_type(base) for prop in owner.properties}
+    for _, ours in each_type(target):
+        theirs = pairs.get(numbers.of(ours.id))
+        if theirs is None:
+            continue
+        shared = {numbers.of(prop.id) for prop in ours.properties} & {numbers.of(prop.id) for prop in theirs.properties}
+        added = {prop.name: prop for prop in theirs.properties if numbers.of(prop.id) not in olds | shared}
+        for prop in ours.properties:
+            if prop.name in added and numbers.of(prop.id) not in olds | shared:
+                numbers.join(prop.id, added[prop.name].id)
+
+
+def _worded(atom: Atom, names: Mapping[Any, str]) -> str:
+    detail: Any = atom.detail
+    match atom.what:
+        case "annotation":
+            return f"@{detail}"
+        case "unique" | "index":
+            return f"@{atom.what}({', '.join(sorted(names[column] for column in detail))})"
+        case "range":
+            return f"the @range of {names[detail]}"
+        case "check":
+            return f"the @check of {names[detail[0]]}"
+        case "word":
+            return f"@{detail[1]} of {names[detail[0]]}"
+        case _:
+            return _WORDS[atom.what]
