@@ -17,7 +17,8 @@ class MergeConflict(Details):
     """One conflict that a merge cannot resolve by itself.
 
     ``kind`` is the stable word of the conflict. ``properties`` names what both sides changed, if known. ``base``,
-    ``source`` and ``target`` are the row in the common base and on each side; None where the row does not exist.
+    ``source`` and ``target`` are the row in the common base and on each side; None where the row does not exist. Where
+    schemas are in conflict they hold one ``declaration`` each.
     """
 
     kind: str
@@ -32,6 +33,8 @@ class MergeConflict(Details):
     def __str__(self) -> str:
         """The conflict, then a line for each side of the row: what differs, or that the row does not exist there."""
         subject = " ".join(filter(None, ((self.type_key or "").rpartition(":")[2], self.entity_id)))
+        if self._is_about_declarations:
+            subject = ".".join((subject, *self.properties))
         sides = (("base", self.base), ("source", self.source), ("target", self.target))
         known = any(row is not None for _, row in sides)
         lines = [f"  {name}: {self._side(row)}" for name, row in sides] if known else []
@@ -39,9 +42,15 @@ class MergeConflict(Details):
             [f"{self.kind} {subject}: {self.message}" if subject else f"{self.kind}: {self.message}", *lines]
         )
 
+    @property
+    def _is_about_declarations(self) -> bool:
+        return any(row is not None and "declaration" in row for row in (self.base, self.source, self.target))
+
     def _side(self, row: dict[str, Any] | None) -> str:
         if row is None:
-            return "no row"
+            return "not declared" if self._is_about_declarations else "no row"
+        if self._is_about_declarations:
+            return "\n    ".join(str(row["declaration"]).splitlines())
         values = {**row.get("endpoints", {}), **row.get("properties", {})}
         shown = self.properties or tuple(values)
         return ", ".join(f"{name} = {json.dumps(values.get(name), ensure_ascii=False, default=str)}" for name in shown)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from omnigraph.catalog.compile import compile_schema
 from omnigraph.catalog.declare import property_text, schema_text, type_text
-from omnigraph.catalog.identity import TypeKind
+from omnigraph.catalog.identity import TypeKind, is_unused, with_own_numbers
 from omnigraph.catalog.migration.atoms import (
     ABSENT,
     Atom,
@@ -32,6 +32,7 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.records import record
+from omnigraph.values.counts import counted
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 Side = Literal["source", "target"]
@@ -70,17 +71,39 @@ class SchemaConflict:
 class Loss:
     """A type or a property that one side dropped and the other one left as it was: its rows may have changed there.
 
-    The numbers are those of :meth:`MergedSchema.find`.
+    Args:
+        by: who dropped it.
+        owner: the number of the type, while schemas are merged.
+        prop: the number of the property, None if the type went.
+        base_key: the kind and name of the type in the base.
+        kept_key: the same on the side that has it.
+        property_name: what the property is called on both.
+        declaration: what went.
     """
 
     by: Side
     owner: int
     prop: int | None
+    base_key: str
+    kept_key: str
+    property_name: str | None
+    declaration: str
 
     @property
     def kept_by(self) -> Side:
         """The side that has it."""
         return _OTHER[self.by]
+
+    def conflict(self, changed: int) -> SchemaConflict:
+        """Return the conflict that it is if the other side changed rows of it."""
+        called = self.kept_key if self.property_name is None else f"{self.kept_key}.{self.property_name}"
+        sides = {"base": self.declaration, self.kept_by: self.declaration}
+        return SchemaConflict(
+            message=f"the {self.by} dropped {called}, which the {self.kept_by} wrote to in {counted(changed, 'row')}",
+            type_key=self.kept_key,
+            property_name=self.property_name,
+            **sides,
+        )
 
 
 @record
@@ -109,26 +132,37 @@ def merge_schemas(
     target: Catalog,
     prefer: Side | None = None,
     kept: Collection[Loss] = (),
+    *,
+    born_as: str | None = None,
 ) -> MergedSchema:
     """Merge the schemas of two branches.
 
     Args:
         base: the schema that both come from.
         source: the schema of the branch to merge.
-        target: the schema of the branch to merge into; ids that have to be made up are drawn from its counter.
+        target: the schema of the branch to merge into.
         prefer: the side that decides conflicts, where that gives a valid schema.
         kept: losses that are not to happen.
+        born_as: the life of the target whose ids are used where some have to be made up; None for main.
     """
-    return _Merge(base, source, target, prefer, kept).run()
+    counter = _Counter(with_own_numbers(target, born_as).next_identity)
+    return _Merge(base, source, target, prefer, {(loss.owner, loss.prop) for loss in kept}, counter).run()
 
 
 class _Merge:
     def __init__(
-        self, base: Catalog, source: Catalog, target: Catalog, prefer: Side | None, kept: Collection[Loss]
+        self,
+        base: Catalog,
+        source: Catalog,
+        target: Catalog,
+        prefer: Side | None,
+        kept: Collection[tuple[int, int | None]],
+        counter: _Counter,
     ) -> None:
         self._catalogs = {"base": base, "source": source, "target": target}
         self._prefer = prefer
-        self._kept = {(loss.owner, loss.prop) for loss in kept}
+        self._kept = kept
+        self._counter = counter
         self._numbers = Numbers((target, source, base))
         _join_alike(self._numbers, base, source, target)
         self._facts = {name: facts_of(catalog, self._numbers) for name, catalog in self._catalogs.items()}
@@ -208,7 +242,23 @@ class _Merge:
             what = f"the {dropped_by} dropped {self._called(owner, prop)}, which the {side} changed"
             self._add(what, owner, prop)
         else:
-            self._losses.append(Loss(by=dropped_by, owner=owner, prop=prop))
+            self._losses.append(self._loss(dropped_by, owner, prop))
+
+    def _loss(self, by: Side, owner: int, prop: int | None) -> Loss:
+        keys = [self._key_in(name, owner) for name in ("base", _OTHER[by])]
+        return Loss(
+            by=by,
+            owner=owner,
+            prop=prop,
+            base_key=keys[0],
+            kept_key=keys[1],
+            property_name=None if prop is None else self._facts["base"][Atom(owner, prop, "name")],
+            declaration=self._text("base", owner, prop) or "",
+        )
+
+    def _key_in(self, name: str, owner: int) -> str:
+        facts = self._facts[name]
+        return f"{facts[Atom(owner, None, 'kind')]}:{facts[Atom(owner, None, 'name')]}"
 
     def _merge_fact(self, atom: Atom) -> None:
         base: Any = self._facts["base"].get(atom, ABSENT)
@@ -343,7 +393,7 @@ class _Merge:
             for atom, name in self._merged.items()
             if atom.what == "name" and atom.prop is not None
         }
-        drawn = _Counter(self._catalogs["target"].next_identity)
+        drawn = self._counter
         made: dict[TypeKind, dict[str, Any]] = {kind: {} for kind in KINDS}
         for kind, owner in each_type(compiled):
             at = types[kind, owner.name]
@@ -363,14 +413,15 @@ class _Merge:
             if isinstance(numbered, NodeType | EdgeType):
                 numbered = replace(numbered, incarnation=self._incarnation(at, drawn))
             made[kind][owner.name] = numbered
-        return replace(
+        merged = replace(
             compiled,
             interfaces=made["interface"],
             nodes=made["node"],
             edges=made["edge"],
             identity_domain=self._catalogs["target"].identity_domain,
-            next_identity=drawn.following,
+            next_identity=drawn.following if drawn.was_used else self._catalogs["target"].next_identity,
         )
+        return _with_free_numbers(merged, drawn.following)
 
     def _in_order(self, kind: TypeKind, at: int, properties: Sequence[PropertyDef]) -> tuple[PropertyDef, ...]:
         """Keep the columns of the target's table where they are."""
@@ -428,7 +479,7 @@ class _Merge:
         for name in ("target", "source", "base"):
             facts = self._facts[name]
             if Atom(owner, prop, "name") in facts:
-                key = f"{facts[Atom(owner, None, 'kind')]}:{facts[Atom(owner, None, 'name')]}"
+                key = self._key_in(name, owner)
                 return key if prop is None else f"{key}.{facts[Atom(owner, prop, 'name')]}"
         return "an unknown type"
 
@@ -456,10 +507,28 @@ class _Counter:
 
     def __init__(self, following: int) -> None:
         self.following = following
+        self.was_used = False
 
     def next(self) -> int:
         self.following += 1
+        self.was_used = True
         return self.following - 1
+
+
+def _with_free_numbers(catalog: Catalog, following: int) -> Catalog:
+    """Return a catalog whose counter stands behind all numbers that it has; those of main may be new to a branch."""
+    for free in (catalog.next_identity, following):
+        if not any(is_unused(number, free) for number in _all_numbers(catalog)):
+            return replace(catalog, next_identity=free)
+    return replace(catalog, next_identity=max(_all_numbers(catalog)) + 1)
+
+
+def _all_numbers(catalog: Catalog) -> Iterator[int]:
+    for _, owner in each_type(catalog):
+        yield from (owner.id, *owner.aliases)
+        if isinstance(owner, NodeType | EdgeType):
+            yield owner.incarnation
+        yield from (number for prop in owner.properties for number in (prop.id, *prop.aliases))
 
 
 def _join_alike(numbers: Numbers, base: Catalog, source: Catalog, target: Catalog) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -110,25 +110,55 @@ def rows_to_check(accepted: Catalog, plan: MigrationPlan) -> list[RowsToCheck]:
     return found
 
 
+class RowsAfter(Protocol):
+    """The rows that a schema is about to hold for, in the columns that it gives them."""
+
+    @property
+    def snapshot(self) -> GraphSnapshot:
+        """The published state that they are in, or that they come upon."""
+
+    def lacking(self, check: RowsToCheck, column: str) -> pa.Table:
+        """Return the ids of the rows without a value in a column."""
+
+    def read(self, check: RowsToCheck, columns: Sequence[str]) -> pa.Table:
+        """Return ``id`` and these columns of all rows."""
+
+
+@record
+class StoredRowsAfter:
+    """The rows of a published state."""
+
+    snapshot: GraphSnapshot
+
+    def lacking(self, check: RowsToCheck, column: str) -> pa.Table:
+        """Return the ids of the rows without a value in a column."""
+        return self.snapshot.table(check.table_key).read(["id"], f"`{check.pair.origins[column]}` IS NULL")
+
+    def read(self, check: RowsToCheck, columns: Sequence[str]) -> pa.Table:
+        """Return ``id`` and these columns of all rows."""
+        return check.pair.rows_after(self.snapshot.table(check.table_key), columns)
+
+
 def check_rows(checks: Sequence[RowsToCheck], snapshot: GraphSnapshot, *, limit: int = 100) -> None:
     """Return if the rows of ``snapshot`` keep what is to be demanded of them.
 
     Raises:
         ConstraintViolationError: some do not; the message is that of the first violation, with its row.
     """
+    found = find_broken_rows(checks, StoredRowsAfter(snapshot=snapshot), limit=limit)
+    if found.total:
+        raise ConstraintViolationError(_told(found.items[0]), details=found)
+
+
+def find_broken_rows(checks: Sequence[RowsToCheck], rows: RowsAfter, *, limit: int = 100) -> Violations:
+    """Return the rows that do not keep what is to be demanded of them."""
     items: list[Violation] = []
     total = 0
     for check in checks:
-        for found in (
-            *_missing(check, snapshot, limit),
-            _broken(check, snapshot, limit),
-            _miscounted(check, snapshot, limit),
-        ):
+        for found in (*_missing(check, rows, limit), _broken(check, rows, limit), _miscounted(check, rows, limit)):
             items += found.items
             total += found.total
-    if total:
-        details = Violations(items=tuple(items[:limit]), total=total)
-        raise ConstraintViolationError(_told(details.items[0]), details=details)
+    return Violations(items=tuple(items[:limit]), total=total)
 
 
 def _told(first: Violation) -> str:
@@ -138,22 +168,21 @@ def _told(first: Violation) -> str:
     return f"{first.message}, in {first.type_name} {row}"
 
 
-def _missing(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> list[Violations]:
+def _missing(check: RowsToCheck, after: RowsAfter, limit: int) -> list[Violations]:
     found = []
-    table = snapshot.table(check.table_key)
     for step in check.required:
         column = step.property_name
         prop = _property(check.pair, column)
-        rows = table.read(["id"], f"`{check.pair.origins[column]}` IS NULL")
+        rows = after.lacking(check, column)
         rows = rows.append_column(column, pa.nulls(rows.num_rows, arrow_type(prop.type)))
         slim = NodeType(name=check.pair.after.name, properties=(prop,))
-        violations = _violations(slim, rows, snapshot, limit)
+        violations = _violations(slim, rows, after.snapshot, limit)
         coded = tuple(replace(item, message=f"[{step.code}] {item.message}") for item in violations.items)
         found.append(replace(violations, items=coded))
     return found
 
 
-def _broken(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violations:
+def _broken(check: RowsToCheck, after: RowsAfter, limit: int) -> Violations:
     columns = sorted({column for constraint in check.constraints for column in constraint.columns})
     if not columns:
         return Violations(items=(), total=0)
@@ -168,16 +197,14 @@ def _broken(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violatio
         ranges=tuple(RangeRule(property=one.columns[0], low=one.low, high=one.high) for one in by_kind["Range"]),
         checks=tuple(CheckRule(property=one.columns[0], pattern=one.pattern or "") for one in by_kind["Check"]),
     )
-    rows = check.pair.rows_after(snapshot.table(check.table_key), columns)
-    return _violations(slim, rows, snapshot, limit)
+    return _violations(slim, after.read(check, columns), after.snapshot, limit)
 
 
-def _miscounted(check: RowsToCheck, snapshot: GraphSnapshot, limit: int) -> Violations:
+def _miscounted(check: RowsToCheck, after: RowsAfter, limit: int) -> Violations:
     edge = check.pair.after
     if not check.counts_edges or not isinstance(edge, EdgeType):
         return Violations(items=(), total=0)
-    rows = snapshot.table(check.table_key).read(["id", *ENDPOINTS])
-    return find_miscounted(edge, rows, GraphView(snapshot, _NO_TYPES), limit)
+    return find_miscounted(edge, after.read(check, ENDPOINTS), GraphView(after.snapshot, _NO_TYPES), limit)
 
 
 def _violations(slim: NodeType, rows: pa.Table, snapshot: GraphSnapshot, limit: int) -> Violations:

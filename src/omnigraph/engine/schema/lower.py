@@ -88,10 +88,10 @@ def lower_schema(accepted: Catalog, desired: Catalog) -> list[TableChange]:
 
 def continued_types(accepted: Catalog, desired: Catalog) -> list[Continued]:
     """Return the types that stay, nodes before edges, by the name they have afterwards."""
-    before = _by_id(accepted)
-    return [
-        Continued(before=before[number], after=owner) for number, owner in _by_id(desired).items() if number in before
-    ]
+    # A type that came by a merge is known to other branches by its aliases.
+    before = {number: owner for owner in _by_id(accepted).values() for number in (owner.id, *owner.aliases)}
+    found = ((next((before[n] for n in (one.id, *one.aliases) if n in before), None), one) for one in _tables(desired))
+    return [Continued(before=old, after=owner) for old, owner in found if old is not None]
 
 
 def dropped_types(accepted: Catalog, desired: Catalog) -> list[TableType]:
@@ -111,5 +111,8 @@ def _altered(pair: Continued) -> TableAlter | None:
 
 
 def _by_id(catalog: Catalog) -> dict[TypeId, TableType]:
-    owners: list[TableType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    return {owner.id: owner for owner in owners}
+    return {owner.id: owner for owner in _tables(catalog)}
+
+
+def _tables(catalog: Catalog) -> list[TableType]:
+    return [*catalog.nodes.values(), *catalog.edges.values()]

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.equality import columns_equal
+from omnigraph.engine.schema.lower import Continued, continued_types
 from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
 from omnigraph.history.diff.selection import deleted_offsets
@@ -25,7 +28,7 @@ from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.merged import is_merge
-from omnigraph.txn.manifest.rows import Commit, TableEntry
+from omnigraph.txn.manifest.rows import AcceptedSchema, Commit, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, check_whole
 
@@ -59,7 +62,7 @@ def blame(
     line = store.refs.line_of(state.snapshot)
     # A publish may have made later commits visible together with this one.
     newest = line.position_of(state.commit.id)
-    entity = _Entity(store, state.snapshot.entry(table_key), entity_id)
+    entity = _Entity(store, state.snapshot, table_key, entity_id)
     way = FirstParents.of_line(store, line, 0 if newest is None else newest)
     entity.know(state.commit.id, state.snapshot)
     return _Blame(entity, way, limit).history(table_key)
@@ -151,13 +154,20 @@ class _Change:
 
 
 class _Entity:
-    """One entity in any state of the graph; what was opened for it is kept while its history is read."""
+    """One entity in any state of the graph; what was opened for it is kept while its history is read.
 
-    def __init__(self, store: GraphStore, entry: TableEntry, entity_id: str) -> None:
+    Its type and its properties are known by their ids, and called and typed as the newest state has them.
+    """
+
+    def __init__(self, store: GraphStore, newest: GraphSnapshot, table_key: str, entity_id: str) -> None:
         self._store = store
-        self._object_id = entry.object_id
+        self._schema = newest.state.schema
+        self._object_id = newest.entry(table_key).object_id
+        self._key = table_key
         self.id = entity_id
-        self.is_edge = entry.table_key.startswith("edge:")
+        self.is_edge = table_key.startswith("edge:")
+        self._catalogs = CatalogCache()
+        self._pairs: dict[str, Continued | None] = {}
         self._snapshots: dict[CommitId, GraphSnapshot] = {}
         self._tables: dict[CommitId, Table | None] = {}
 
@@ -177,10 +187,33 @@ class _Entity:
         commit_id = way.commit(place).id
         if commit_id not in self._tables:
             snapshot = self.snapshot(way, place)
-            entries = snapshot.state.tables.values()
-            entry = next((item for item in entries if item.object_id == self._object_id), None)
+            entry = self._entry(snapshot)
             self._tables[commit_id] = None if entry is None else snapshot.table(entry.table_key)
         return self._tables[commit_id]
+
+    def row(self, way: FirstParents, place: int, table: Table) -> pa.Table | None:
+        """Return the entity's row in a state, in the words of the newest one; None where there is no row."""
+        rows = table.lookup([self.id], table.schema.names)
+        if not rows.num_rows:
+            return None
+        schema = self.snapshot(way, place).state.schema
+        pair = None if schema.hash == self._schema.hash else self._pair(schema)
+        return rows if pair is None else _in_newest_words(rows, pair)
+
+    def _entry(self, snapshot: GraphSnapshot) -> TableEntry | None:
+        schema, tables = snapshot.state.schema, snapshot.state.tables
+        if schema.hash == self._schema.hash:
+            return next((item for item in tables.values() if item.object_id == self._object_id), None)
+        pair = self._pair(schema)
+        return None if pair is None else tables.get(pair.before.table_key)
+
+    def _pair(self, schema: AcceptedSchema) -> Continued | None:
+        """Return the type in an older schema and in the newest one."""
+        if schema.hash not in self._pairs:
+            older, newest = (self._catalogs.get(one) for one in (schema, self._schema))
+            found = continued_types(older, newest)
+            self._pairs[schema.hash] = next((pair for pair in found if pair.after.table_key == self._key), None)
+        return self._pairs[schema.hash]
 
     def authors(self, way: FirstParents, change: _Change, names: Collection[str]) -> dict[str, Commit | None]:
         """Return the commit that wrote each of the columns which a change set; None where no state tells any more."""
@@ -244,8 +277,7 @@ class _Walk:
             table = self._entity.table(self.way, place)
             if table is None:
                 return _Found(place=place, table=None, row=None)
-            rows = table.lookup([self._entity.id], table.schema.names)
-            return _Found(place=place, table=table, row=rows if rows.num_rows else None)
+            return _Found(place=place, table=table, row=self._entity.row(self.way, place, table))
 
     def _last_unchanged(self, place: int, here: _Found) -> int:
         """Return the oldest place that is known to hold the same row: by doubling steps, then by halving them."""
@@ -286,6 +318,20 @@ def _holds(table: Table | None, here: _Found) -> bool:
         return False
     deleted = deleted_offsets(table, [theirs])[theirs.metadata.id]
     return not bool((deleted == offset).any())
+
+
+def _in_newest_words(row: pa.Table, pair: Continued) -> pa.Table:
+    """Return a row with the names and types that its properties came to have; those that went keep theirs."""
+    origins, schema = pair.origins, arrow_schema(pair.after)
+    going_on = {old: new for new, old in origins.items()}
+    columns = {}
+    for name in row.column_names:
+        new = going_on.get(name)
+        if new is not None:
+            columns[new] = row.column(name).cast(schema.field(new).type)
+        elif name not in schema.names:
+            columns[name] = row.column(name)
+    return pa.table(columns)
 
 
 def _is_taken(after: pa.Table | None, source: pa.Table | None, name: str) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
     BadValue,
     BranchMissingError,
@@ -28,6 +26,7 @@ from omnigraph.history.merge.conflicts import (
     RevertResult,
     TableCounts,
     conflicts_error,
+    schema_conflict,
 )
 from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.planning import (
@@ -37,6 +36,7 @@ from omnigraph.history.merge.planning import (
     Sides,
     find_rule_conflicts,
     plan_merge,
+    refused_plan,
 )
 from omnigraph.history.merge.three_way import Resolution, check_resolution
 from omnigraph.records import record
@@ -69,7 +69,6 @@ def publish(
     txn: WriteTxn,
     sides: Sides,
     plan: MergePlan,
-    catalog: Catalog,
     *,
     what: str,
     hooks: PublishHooks | None = None,
@@ -81,7 +80,6 @@ def publish(
         txn: a transaction on the state that the plan was made for.
         sides: the states that it was made from.
         plan: what to write.
-        catalog: the schema of all of them.
         what: how conflicts call the operation.
         hooks: what else happens right before anything takes effect.
 
@@ -96,8 +94,7 @@ def publish(
     def check(view: CommitView) -> None:
         if hooks is not None:
             hooks.before_rules()
-        seen = GraphView.of_commit(view, catalog)
-        found = find_rule_conflicts(plan, sides, seen)
+        found = find_rule_conflicts(plan, sides, view.snapshot)
         if found:
             raise conflicts_error(found, what)
         if hooks is not None:
@@ -105,6 +102,8 @@ def publish(
 
     for change in plan.changes:
         txn.change(change)
+    if plan.schemas is not None and plan.schemas.accepted is not None:
+        txn.set_schema(plan.schemas.accepted)
     for table_key in sorted(plan.reads):
         txn.read_table(table_key)
     txn.add_check(check)
@@ -201,9 +200,8 @@ def preview_merge(
     conflicts: tuple[MergeConflict, ...] = ()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
         relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
-        view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, ours)
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -230,7 +228,6 @@ class _Merging:
     ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
-        catalog = self.graph.catalog_at(txn.snapshot)
         try:
             relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
@@ -243,7 +240,7 @@ class _Merging:
             before_rules=self._expect_source, after_rules=lambda newest: self._record(relation.found, newest)
         )
         try:
-            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", hooks=hooks)
+            done = publish(self.branch_writer, txn, sides, plan, what="merge", hooks=hooks)
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
@@ -312,12 +309,12 @@ def _plan(
     Raises:
         BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
     """
-    catalog = graph.catalog_at(target)
+    born_as = target.manifest.life.line.born_as
     gone: set[CommitId] = set()
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes))
+            return relation, sides, plan_merge(sides, graph.catalog_at, resolve, Budget(memory_bytes), born_as)
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -396,9 +393,8 @@ def revert_commit(
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
-        catalog = graph.catalog_at(txn.snapshot)
-        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes))
-    done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
+        plan = _plan_revert(graph, sides, resolve, memory_bytes)
+    done = publish(branch_writer, txn, sides, plan, what="revert")
     return RevertResult(
         branch=name,
         reverted=wanted,
@@ -407,6 +403,13 @@ def revert_commit(
         manifest_version=done.manifest_version,
         cost=done.cost,
     )
+
+
+def _plan_revert(graph: OpenGraph, sides: Sides, resolve: Resolution | None, memory_bytes: int) -> MergePlan:
+    if sides.base.state.schema.hash != sides.source.state.schema.hash:
+        conflict = schema_conflict("the commit changed the schema, which a revert does not undo")
+        return refused_plan(graph.catalog_at(sides.target), (conflict,))
+    return plan_merge(sides, graph.catalog_at, resolve, Budget(memory_bytes), sides.target.manifest.life.line.born_as)
 
 
 def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> Sides:

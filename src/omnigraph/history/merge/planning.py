@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,18 +15,26 @@ from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.evaluator import find_violations
 from omnigraph.engine.results.encodings import json_texts
+from omnigraph.engine.schema.apply import find_broken_rows
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
     BranchMissingError,
     LimitExceeded,
     MemoryBudgetError,
     MergeConflict,
-    ReadSetChange,
-    ReadSetChangedError,
     Violation,
 )
-from omnigraph.history.diff.rows import TableDelta, table_delta
-from omnigraph.history.merge.conflicts import TableCounts, row_message, schema_conflict, violation_conflict
+from omnigraph.history.diff.rows import TableDelta
+from omnigraph.history.merge.conflicts import TableCounts, row_message, violation_conflict
+from omnigraph.history.merge.schemas import (
+    MergedRowsAfter,
+    MergedView,
+    SettledSchemas,
+    SideName,
+    SideTable,
+    settle_schemas,
+    side_delta,
+)
 from omnigraph.history.merge.three_way import (
     Resolution,
     RowConflicts,
@@ -36,8 +44,7 @@ from omnigraph.history.merge.three_way import (
     merge_rows,
     resolve_rows,
 )
-from omnigraph.txn.changes import RowChange, id_array
-from omnigraph.txn.manifest.rows import TableEntry
+from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.snapshot import GraphSnapshot
 
 DEFAULT_MEMORY_BYTES = 4 << 30
@@ -105,9 +112,22 @@ class Sides:
     target: GraphSnapshot
 
     @property
-    def all(self) -> tuple[GraphSnapshot, GraphSnapshot, GraphSnapshot]:
+    def by_name(self) -> dict[SideName, GraphSnapshot]:
         """Base, source, target."""
-        return self.base, self.source, self.target
+        return {"base": self.base, "source": self.source, "target": self.target}
+
+    @property
+    def share_a_schema(self) -> bool:
+        """Whether no side changed the schema."""
+        return len({side.state.schema.hash for side in self.by_name.values()}) == 1
+
+    def table(self, name: SideName, table_key: str, schemas: SettledSchemas | None) -> SideTable | None:
+        """Return the table that a side has for one of the schema that the merge leads to."""
+        snapshot = self.by_name[name]
+        if schemas is not None:
+            return schemas.find(name, snapshot, table_key)
+        entry = snapshot.state.table(table_key)
+        return None if entry is None else SideTable(snapshot=snapshot, entry=entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,97 +135,117 @@ class MergePlan:
     """What a merge does to the target.
 
     Args:
-        changes: per touched table the rows to write and the ids to remove.
+        catalog: the schema that it leads to.
+        schemas: how the schemas of the sides became that one; None when all of them have it.
+        changes: per touched table of the target what happens to it.
+        rows: the rows to write and the ids to remove, per table of the schema that the merge leads to.
         change: the same for the rules of the schema to judge.
-        reads: the tables that the plan and its validation depend on.
+        reads: the tables of the target that the plan and its validation depend on.
         tables: the counts of every table that has anything to count.
         conflicts: what could not be decided, by type and id; nothing may be published while there are any.
     """
 
-    changes: tuple[RowChange, ...]
+    catalog: Catalog
+    schemas: SettledSchemas | None
+    changes: tuple[TableChange, ...]
+    rows: Mapping[str, RowChange]
     change: GraphChange
     reads: frozenset[str]
     tables: tuple[TableCounts, ...]
     conflicts: tuple[MergeConflict, ...]
 
+    def view(self, snapshot: GraphSnapshot) -> GraphView:
+        """Return a state of the target as the schema has it that the merge leads to, the merge not applied."""
+        return GraphView(snapshot, self.catalog) if self.schemas is None else MergedView(snapshot, self.schemas)
 
-def plan_merge(sides: Sides, catalog: Catalog, resolve: Resolution | None, budget: Budget) -> MergePlan:
-    """Decide every row that the source changed since the base.
+
+def plan_merge(
+    sides: Sides,
+    catalog_at: Callable[[GraphSnapshot], Catalog],
+    resolve: Resolution | None,
+    budget: Budget,
+    born_as: str | None = None,
+) -> MergePlan:
+    """Decide about the schema, and about every row that the source changed since the base.
 
     Tables that the source left as the base has them, or that are the same on both sides, are not read.
 
+    Args:
+        sides: what is merged.
+        catalog_at: decodes the schema of a state.
+        resolve: how to decide what both sides changed.
+        budget: how much memory there is.
+        born_as: the life of the target, for ids that a merged schema has to make up; None for main.
+
     Raises:
-        ReadSetChangedError: a table is not the same table on every side.
         BranchMissingError: a branch was deleted.
         HistoryGoneError: the base was reclaimed.
         MemoryBudgetError: what the source changed does not fit the budget.
     """
-    diverged = _schema_divergence(sides)
-    if diverged is not None:
-        return _plan({}, {}, (diverged,), catalog)
+    schemas: SettledSchemas | None = None
+    if not sides.share_a_schema:
+        schemas = settle_schemas(sides.by_name, catalog_at, resolve, born_as, budget.check)
+        if schemas.conflicts:
+            return refused_plan(schemas.catalog, schemas.conflicts)
+    catalog = catalog_at(sides.target) if schemas is None else schemas.catalog
     merges, counts, conflicts = {}, {}, list[MergeConflict]()
-    keys = sorted({key for side in sides.all for key in side.state.tables})
-    for owner, key in ((_owner(catalog, key), key) for key in keys):
+    owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    for owner in sorted(owners, key=lambda one: one.table_key):
+        key = owner.table_key
         with sides.base.reading(), sides.target.reading(), sides.source.reading():
-            merged = _merge_table(sides, key, budget)
+            merged = _merge_table(sides, key, schemas, budget)
         if merged is None:
             continue
         decided = merged if resolve is None else resolve_rows(merged, resolve)
         merges[key], counts[key] = decided, _counts(key, merged, decided)
         conflicts += _described(owner, key, decided.conflicts)
-    return _plan(merges, counts, conflicts, catalog)
+    return _plan(sides, catalog, schemas, merges, counts, conflicts)
 
 
-def _schema_divergence(sides: Sides) -> MergeConflict | None:
-    base, source, target = (side.state.schema.hash for side in sides.all)
-    if base == source == target:
-        return None
-    if source == target:
-        return schema_conflict("both sides changed the schema since their common base")
-    changed = [name for name, found in (("source", source), ("target", target)) if found != base]
-    return schema_conflict(f"{' and '.join(changed)} changed the schema since the common base")
-
-
-def _merge_table(sides: Sides, key: str, budget: Budget) -> TableMerge | None:
-    """Return what happens to one table, None when the source has nothing for it."""
-    base, source, target = (side.state.table(key) for side in sides.all)
-    _expect_one_table(key, base, source, target)
-    if _is_same(source, target) or _is_same(base, source):
-        return None
-    delta = table_delta(
-        None if base is None else sides.base.table(key),
-        None if source is None else sides.source.table(key),
-        budget.check,
+def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergePlan:
+    """Return the plan of a merge that does nothing because schemas are in the way."""
+    return MergePlan(
+        catalog=catalog,
+        schemas=None,
+        changes=(),
+        rows={},
+        change=GraphChange(types={}),
+        reads=frozenset(),
+        tables=(),
+        conflicts=tuple(conflicts),
     )
-    budget.keep(sum(rows.nbytes for rows in (delta.inserted, delta.deleted, delta.before, delta.after)))
-    if _is_same(base, target):
+
+
+def _merge_table(sides: Sides, key: str, schemas: SettledSchemas | None, budget: Budget) -> TableMerge | None:
+    """Return what happens to one table, None when the source has nothing for it."""
+    base, source, target = (sides.table(name, key, schemas) for name in ("base", "source", "target"))
+    if source is None or _is_same(source, target) or (_is_same(base, source) and target is not None):
+        return None
+    # A table that the target lost comes back with all of its rows.
+    delta = side_delta(None if target is None else base, source, budget.check)
+    budget.keep(delta.size_bytes)
+    if target is None or _is_same(base, target):
         # Only what lies on main outlives every branch, so only that may be named by another one.
-        is_on_main = source is not None and source.pin.branch is None
-        return adopt(delta, source if is_on_main else None)
-    rows = _rows_of_target(sides.target, key, delta)
+        is_on_main = source.entry.pin.branch is None and source.can_adopt
+        return adopt(delta, source.entry if is_on_main else None)
+    rows = _rows_of_target(target, delta)
     budget.keep(rows.nbytes)
     return merge_rows(delta, rows)
 
 
-def _rows_of_target(target: GraphSnapshot, key: str, delta: TableDelta) -> pa.Table:
-    columns = delta.inserted.schema
+def _rows_of_target(target: SideTable, delta: TableDelta) -> pa.Table:
+    # Rows of the target may lack what the source has come to require.
+    columns = pa.schema([field.with_nullable(True) for field in delta.inserted.schema])
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
-    found = target.table(key).lookup(ids, columns.names)
-    return found.select(columns.names).cast(columns)
+    return target.lookup(ids).select(columns.names).cast(columns)
 
 
-def _expect_one_table(key: str, *entries: TableEntry | None) -> None:
-    found = {None if entry is None else (entry.object_id, entry.pin.location) for entry in entries}
-    if len(found) > 1:
-        names = [("none" if entry is None else entry.object_id) for entry in entries]
-        details = ReadSetChange(member=f"branch_merge_dataset_identity:{key}", expected=names[0], actual=names[-1])
-        raise ReadSetChangedError(f"table '{key}' is not the same on every side", details=details)
-
-
-def _is_same(one: TableEntry | None, other: TableEntry | None) -> bool:
+def _is_same(one: SideTable | None, other: SideTable | None) -> bool:
+    """Whether two sides have one table with the same rows; its columns may be read in different ways."""
     if one is None or other is None:
         return one is other
-    return (one.object_id, one.pin, one.row_count) == (other.object_id, other.pin, other.row_count)
+    ours, theirs = one.entry, other.entry
+    return (ours.object_id, ours.pin, ours.row_count) == (theirs.object_id, theirs.pin, theirs.row_count)
 
 
 def _counts(key: str, found: TableMerge, decided: TableMerge) -> TableCounts:
@@ -246,20 +286,31 @@ def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflict
 
 
 def _plan(
+    sides: Sides,
+    catalog: Catalog,
+    schemas: SettledSchemas | None,
     merges: dict[str, TableMerge],
     counts: dict[str, TableCounts],
     conflicts: Sequence[MergeConflict],
-    catalog: Catalog,
 ) -> MergePlan:
     changes = {key: _row_change(key, merge) for key, merge in merges.items() if not merge.is_empty}
+    adopted = {key: merge.outcome for key, merge in merges.items() if merge.outcome is not None}
+    reads = frozenset(merges) | _validated_by(changes, catalog)
+    if schemas is not None:
+        reads |= {check.pair.after.table_key for check in schemas.checks}
+    known = ((key, sides.table("target", key, schemas)) for key in reads)
     types = {
         key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes)
         for key, change in changes.items()
     }
     return MergePlan(
-        changes=tuple(changes.values()),
+        catalog=catalog,
+        schemas=schemas,
+        changes=tuple(changes.values()) if schemas is None else schemas.combined(changes, adopted),
+        rows=changes,
         change=GraphChange(types=types),
-        reads=frozenset(merges) | _validated_by(changes, catalog),
+        # A type that is new to the target has no table there that could move.
+        reads=frozenset(found.entry.table_key for _, found in known if found is not None),
         tables=tuple(counts[key] for key in sorted(counts) if not counts[key].is_empty),
         conflicts=tuple(conflicts),
     )
@@ -295,17 +346,32 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> tuple[MergeConflict, ...]:
+def find_rule_conflicts(plan: MergePlan, sides: Sides, newest: GraphSnapshot) -> tuple[MergeConflict, ...]:
     """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
 
     Args:
         plan: the merge.
         sides: where the images of the rows come from.
-        view: the state of the target that the merge is to be published on.
+        newest: the state of the target that the merge is to be published on.
     """
-    found = find_violations(plan.change, view, limit=sys.maxsize)
-    conflicts = [_conflict(violation, view.catalog) for violation in found.items]
-    return tuple(_with_images(conflicts, sides, view.catalog))
+    found = list(find_violations(plan.change, plan.view(newest), limit=sys.maxsize).items)
+    if plan.schemas is not None and plan.schemas.checks:
+        found += _broken_rows(plan, plan.schemas, newest)
+    conflicts = dict.fromkeys(_conflict(violation, plan.catalog) for violation in found)
+    return tuple(_with_images(tuple(conflicts), sides, plan))
+
+
+def _broken_rows(plan: MergePlan, schemas: SettledSchemas, newest: GraphSnapshot) -> list[Violation]:
+    """Return the rows of the target that the merge leaves alone, and that break what the source has come to demand."""
+    values = [replace(check, counts_edges=False) for check in schemas.checks]
+    counts = [replace(check, required=(), constraints=()) for check in schemas.checks]
+    left = MergedRowsAfter(view=MergedView(newest, schemas), written=plan.rows)
+    # Edges are counted as they will be, and those that the merge writes are among them.
+    after = MergedRowsAfter(view=MergedView(newest, schemas, plan.rows))
+    return [
+        *find_broken_rows(values, left, limit=sys.maxsize).items,
+        *find_broken_rows(counts, after, limit=sys.maxsize).items,
+    ]
 
 
 def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
@@ -314,15 +380,15 @@ def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
     return violation_conflict(violation, owner.table_key, edge)
 
 
-def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, catalog: Catalog) -> list[MergeConflict]:
+def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, plan: MergePlan) -> list[MergeConflict]:
     wanted: dict[str, set[str]] = {}
     for conflict in conflicts:
         if conflict.type_key is not None and conflict.entity_id is not None:
             wanted.setdefault(conflict.type_key, set()).add(conflict.entity_id)
     images = {
-        (key, name): _images(side, key, ids, catalog)
+        (key, name): _images(sides.table(name, key, plan.schemas), ids, _owner(plan.catalog, key))
         for key, ids in wanted.items()
-        for name, side in (("base", sides.base), ("source", sides.source), ("target", sides.target))
+        for name in sides.by_name
     }
     return [
         replace(
@@ -335,13 +401,12 @@ def _with_images(conflicts: Sequence[MergeConflict], sides: Sides, catalog: Cata
     ]
 
 
-def _images(side: GraphSnapshot, key: str, ids: set[str], catalog: Catalog) -> Mapping[str, dict[str, Any]]:
-    kind, _, name = key.partition(":")
-    owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+def _images(side: SideTable | None, ids: set[str], owner: NodeType | EdgeType) -> Mapping[str, dict[str, Any]]:
+    if side is None:
+        return {}
     try:
-        with side.reading():
-            table = side.table(key)
-            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names)
+        with side.snapshot.reading():
+            rows = side.lookup(pa.array(sorted(ids), pa.string()))
     except BranchMissingError:
         # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
         return {}
