@@ -24,6 +24,21 @@ query change() {
 }
 """
 ADD_TEAM, DROP_TEAM = 'insert Team { name: "green" }', 'delete Team where name = "green"'
+# A wider type and another name, another type with rows of its own, one that goes, and one that is only renamed.
+DRAFT_SCHEMA = """
+node Person { name: String @key  age: I64?  alias: String? @rename_from("nick") }
+node Group @rename_from("Team") { name: String @key  motto: String? }
+node City { name: String @key }
+edge Knows: Person -> Person { since: Date?  @key(src, dst) }
+"""
+ON_DRAFT = """
+query change() {
+    insert Person { name: "dan", age: 5000000000 }
+    update Person set { alias: "A" } where name = "ann"
+    update Group set { motto: "slower" } where name = "red"
+    insert City { name: "rome" }
+}
+"""
 RENAME = 'update Person set { nick: "ann" } where name = "ann"'
 
 
@@ -99,6 +114,13 @@ def _net_zero_beside_a_change(session):
     _do(session, RENAME, branch=DRAFT)
 
 
+def _schemas_apart(session):
+    _fork(session, DRAFT)
+    session.apply_schema(DRAFT_SCHEMA, branch=DRAFT)
+    _do(session, ON_DRAFT, branch=DRAFT)
+    _do(session, ON_MAIN)
+
+
 def _written_since(session):
     session.mutate(MUTATION, actor=UNDONE)
     _do(session, 'insert Person { name: "later" }')
@@ -138,6 +160,7 @@ MERGE_KINDS = {
             branch=OTHER,
             source=MAIN,
         ),
+        MergeKind(name="merge_of_schemas", tables=4, commits=2, setup=_schemas_apart, write=_merge()),
         MergeKind(name="merge_of_nothing", tables=0, commits=0, setup=_net_zero, write=_merge()),
         MergeKind(name="merge_beside_nothing", tables=1, commits=1, setup=_net_zero_beside_a_change, write=_merge()),
         MergeKind(name="revert", tables=4, commits=4, setup=_written_since, write=_revert, source=None),

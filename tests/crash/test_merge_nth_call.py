@@ -79,6 +79,24 @@ class MergeIntoBranch(Merge):
         super().prepare(session)
 
 
+class MergeOfSchemas(Merge):
+    """A merge that brings columns, rows and a type with a table of its own."""
+
+    def prepare(self, session):
+        session.store.create_branch(BranchName(DRAFT))
+        session.apply_schema(
+            SCHEMA.replace("age: I32?", "age: I64?  nick: String?") + "node City { name: String @key }", branch=DRAFT
+        )
+        _write(session, DRAFT)
+        change(session, 'insert City { name: "rome" }', DRAFT)
+        put(session, PERSON, {"b": {"name": "b", "age": 5}})
+
+    def is_done(self, session):
+        rows = read_graph(session, self.target)
+        assert ("node:City" in rows) == ("nick" in rows[PERSON]["a"]) == ("c" in rows[PERSON]), "half of it is there"
+        return super().is_done(session)
+
+
 class Revert(Merge):
     """A commit of two tables undone, upon a later one."""
 
@@ -114,6 +132,7 @@ class Transaction(Merge):
 OPERATIONS = {
     "merge": Merge(),
     "merge_into_branch": MergeIntoBranch(),
+    "merge_of_schemas": MergeOfSchemas(),
     "revert": Revert(),
     "transaction": Transaction(),
 }
@@ -121,6 +140,7 @@ PLAIN = [
     Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
     Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=29),
     Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
+    Loop(operation="merge_of_schemas", trouble=ERROR_AFTER, goes_on=True, step=53),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
     Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=13),
 ]

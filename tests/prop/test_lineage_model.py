@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ AT_ONCE = MaintenanceSettings(threads=2, auto_every=0, unnamed_age_s=0, settle_s
 BRANCHES = st.sampled_from([MAIN, MAIN, "one", "two", "three", "four"])
 IDS = st.sampled_from(["x", "y", "z"])
 CHANGES = st.dictionaries(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=2)
+CHANGES_OF_SCHEMAS = st.sampled_from(["add", "add", "rename", "widen", "lose"])
 MODES = st.sampled_from([None, "ours", "theirs", "properties", "properties"])
 STEP = st.one_of(
     st.tuples(st.just("write"), BRANCHES, IDS, CHANGES),
@@ -45,6 +47,8 @@ STEP = st.one_of(
     st.tuples(st.just("undo"), BRANCHES, st.integers(0, 4), st.sampled_from([None, "ours", "theirs"])),
     st.tuples(st.just("drop"), BRANCHES),
     st.tuples(st.just("drop"), BRANCHES),
+    st.tuples(st.just("schema"), BRANCHES, CHANGES_OF_SCHEMAS, st.integers(0, 3), st.sampled_from("abcdef")),
+    st.tuples(st.just("schema"), BRANCHES, CHANGES_OF_SCHEMAS, st.integers(0, 3), st.sampled_from("abcdef")),
 )
 
 
@@ -54,21 +58,60 @@ class Twin:
     def __init__(self, root):
         self.session = open_session(root)
         self.store = self.session.store
-        self.model = LineageModel(str(self.store.snapshot(BranchName(MAIN)).state.head.commit))
+        self.model = LineageModel(str(self.store.snapshot(BranchName(MAIN)).state.head.commit), ("name", *"abc"))
 
     def run(self, kind, *what):
         getattr(self, f"do_{kind}")(*what)
 
     def do_write(self, branch, entity_id, changes):
         branch = self._known(branch)
-        rows = self.model.rows(branch)
-        row = {"name": entity_id, "a": None, "b": None, "c": None} | rows.get(entity_id, {}) | changes
+        rows, names = self.model.rows(branch), self._others(branch)
+        # A letter stands for the property of that name, or for some other one where there is none.
+        changes = {
+            letter if letter in names else names[place % len(names)]: value
+            for place, (letter, value) in enumerate(changes.items())
+            if names
+        }
+        row = {"name": entity_id} | dict.fromkeys(names) | rows.get(entity_id, {}) | changes
         self._learn(branch, put(self.session, PERSON, {entity_id: row}, branch).commit, rows | {entity_id: row})
 
     def do_remove(self, branch, entity_id):
         branch = self._known(branch)
         rows = {other: row for other, row in self.model.rows(branch).items() if other != entity_id}
         self._learn(branch, put(self.session, PERSON, {entity_id: None}, branch).commit, rows)
+
+    def do_schema(self, branch, kind, place, letter):
+        """Change the schema of a branch: a property comes, goes, is called otherwise, or gets a wider type."""
+        branch = self._known(branch)
+        names, properties = self._others(branch), dict(self.model.properties(branch))
+        if (kind == "add") == (letter in properties) and kind in ("add", "rename"):
+            return
+        if kind != "add" and not names:
+            return
+        old = None if kind == "add" else names[place % len(names)]
+        hint = {}
+        if kind == "add":
+            properties[letter] = self.model.fresh()
+        elif kind == "lose":
+            del properties[old]
+        elif kind == "widen":
+            properties[old] = replace(properties[old], is_wide=True)
+        elif letter not in properties:
+            properties[letter] = properties.pop(old)
+            hint = {letter: f'@rename_from("{old}")'}
+        else:
+            return
+        lines = [
+            f"{name}: {'I64' if found.is_wide else 'I32'}? {hint.get(name, '')}"
+            for name, found in properties.items()
+            if name != "name"
+        ]
+        text = f"node Person {{ name: String @key  {' '.join(lines)} }}"
+        rows = self.model.commits[self.model.heads[branch]].rows_as(properties)
+        self._learn(branch, self.session.apply_schema(text, branch=branch).commit, rows, properties=properties)
+
+    def _others(self, branch):
+        return sorted(set(self.model.properties(branch)) - {"name"})
 
     def do_fork(self, source, name):
         source = self._known(source)
@@ -85,15 +128,15 @@ class Twin:
             done = merge_branch(self.session, source, target, resolve=resolve)
         except MergeConflictsError:
             bases = self.model.best_bases(*heads)
-            assert not all(self.model.merged_rows(base, *heads, resolve)[1] for base in bases)
+            assert not all(self.model.merged_rows(base, *heads, resolve)[2] for base in bases)
             return
         assert done.base in self.model.best_bases(*heads)
-        rows, is_decided = self.model.merged_rows(done.base, *heads, resolve)
-        assert is_decided
         if done.commit is None:
             assert heads[0] in self.model.ancestors(heads[1])
-        else:
-            self._learn(target, done.commit, rows, merged=heads[0])
+            return
+        rows, properties, is_decided = self.model.merged_rows(done.base, *heads, resolve)
+        assert is_decided
+        self._learn(target, done.commit, rows, merged=heads[0], properties=properties)
 
     def do_undo(self, branch, steps, resolve):
         branch = self._known(branch)
@@ -105,8 +148,8 @@ class Twin:
             done = revert_commit(self.session, undone, branch, resolve=resolve)
         except (MergeConflictsError, RevertRefusedError):
             return
-        rows, _ = self.model.merged_rows(undone, before, head, resolve)
-        self._learn(branch, done.commit, rows)
+        rows, properties, _ = self.model.merged_rows(undone, before, head, resolve)
+        self._learn(branch, done.commit, rows, properties=properties)
 
     def do_drop(self, name):
         if name == MAIN or name not in self.model.heads:
@@ -120,9 +163,9 @@ class Twin:
     def _known(self, branch):
         return branch if branch in self.model.heads else MAIN
 
-    def _learn(self, branch, commit, rows, merged=None):
+    def _learn(self, branch, commit, rows, merged=None, properties=None):
         if commit is not None:
-            self.model.commit(branch, str(commit.id), rows, merged)
+            self.model.commit(branch, str(commit.id), rows, merged, properties)
         assert str(self.store.snapshot(BranchName(branch)).state.head.commit) == self.model.heads[branch]
 
     def check(self, session, *, is_whole):
@@ -158,7 +201,10 @@ class Twin:
         assert is_whole == (found.known_since is None) or not is_whole
         for one in found.properties:
             author, merge = self.model.commits[self.model.heads[branch]].written[entity_id][one.name]
-            if is_whole or one.author is not None:
+            if author is None:
+                # The row is older than the property, or than its coming back: no commit set the value.
+                assert row[one.name] is None
+            elif is_whole or one.author is not None:
                 assert (str(one.author.id), None if one.merge is None else str(one.merge.id)) == (author, merge)
         for event in found.events:
             assert [one.name for one in event.authors] == list(event.changed)
@@ -235,6 +281,30 @@ def template(tmp_path_factory):
         ("drop", "one"),
     ],
     keep=3,
+)
+@example(
+    # Both sides change the schema, meet, go on with it, and meet again in the other direction.
+    steps=[
+        ("write", MAIN, "x", {"a": 1, "b": 2}),
+        ("fork", MAIN, "one"),
+        ("schema", "one", "add", 0, "d"),
+        ("schema", MAIN, "add", 0, "d"),
+        ("schema", "one", "rename", 0, "e"),
+        ("write", "one", "x", {"e": 3}),
+        ("write", MAIN, "x", {"b": 4}),
+        ("write", MAIN, "y", {"a": 2, "d": 1}),
+        ("schema", MAIN, "widen", 1, "a"),
+        ("merge", "one", MAIN, "properties"),
+        ("write", "one", "z", {"d": 2}),
+        ("schema", "one", "lose", 0, "a"),
+        ("write", MAIN, "y", {"e": 5}),
+        ("merge", MAIN, "one", None),
+        ("merge", MAIN, "one", "theirs"),
+        ("undo", MAIN, 0, None),
+        ("merge", "one", MAIN, "ours"),
+        ("drop", "one"),
+    ],
+    keep=2,
 )
 @given(steps=st.lists(STEP, min_size=8, max_size=26), keep=st.integers(1, 4))
 def test_states_logs_and_authors_are_those_of_the_model(template, steps, keep):

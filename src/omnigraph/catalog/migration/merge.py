@@ -27,7 +27,7 @@ from omnigraph.catalog.migration.atoms import (
 from omnigraph.catalog.migration.codes import ADD_REQUIRED_PROPERTY
 from omnigraph.catalog.migration.planner import MigrationPlan, plan_between
 from omnigraph.catalog.migration.resolve import KINDS, AnyType, types_of
-from omnigraph.catalog.migration.steps import UnsupportedChange
+from omnigraph.catalog.migration.steps import AddProperty, Step, UnsupportedChange
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.pg import parse_schema
@@ -125,6 +125,23 @@ class MergedSchema:
     losses: tuple[Loss, ...]
     plans: Mapping[Side, MigrationPlan]
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What happens to the schema of the target."""
+        return () if "target" not in self.plans else tuple(map(self._told, self.plans["target"].steps))
+
+    def _told(self, step: Step) -> Step:
+        if not isinstance(step, UnsupportedChange):
+            return step
+        # A property that is required at once comes with rows that have a value.
+        key, _, name = step.entity.partition(".")
+        owner = next(one for kind, one in each_type(self.catalog) if f"{kind}:{one.name}" == key)
+        added = next(prop for prop in owner.properties if prop.name == name)
+        kind: TypeKind = (
+            "edge" if isinstance(owner, EdgeType) else "node" if isinstance(owner, NodeType) else "interface"
+        )
+        return AddProperty(type_kind=kind, type_name=owner.name, property_name=name, property_type=added.type)
+
 
 def merge_schemas(
     base: Catalog,
@@ -179,8 +196,9 @@ class _Merge:
         for owner in sorted(self._by_owner):
             self._merge_type(owner)
         self._report_clashes()
-        self._part_names()
         self._check_ends()
+        self._bring_edges_back()
+        self._part_names()
         merged = None if self._conflicts else self._compiled()
         plans: dict[Side, MigrationPlan] = {}
         if merged is not None:
@@ -262,8 +280,7 @@ class _Merge:
 
     def _merge_fact(self, atom: Atom) -> None:
         base: Any = self._facts["base"].get(atom, ABSENT)
-        source: Any = self._facts["source"].get(atom, ABSENT)
-        target: Any = self._facts["target"].get(atom, ABSENT)
+        source, target = (self._said(name, atom, base) for name in ("source", "target"))
         if source in (base, target):
             chosen = target
         elif base == target:
@@ -277,6 +294,14 @@ class _Merge:
         if chosen is not ABSENT:
             self._merged[atom] = chosen
 
+    def _said(self, side: Side, atom: Atom, base: Any) -> Any:
+        """Return what a side says; about a constraint that fell with a property it says nothing."""
+        facts = self._facts[side]
+        if atom in facts or base is ABSENT:
+            return facts.get(atom, ABSENT)
+        is_fallen = any(Atom(atom.owner, prop, "name") not in facts for prop in columns_in(atom, base))
+        return base if is_fallen else ABSENT
+
     def _is_inherited(self, atom: Atom) -> bool:
         """Whether an interface says it, where it is a conflict already."""
         origin = Atom(atom.owner, atom.prop, "origin")
@@ -285,25 +310,25 @@ class _Merge:
     def _drop_constraints(self, owner: int) -> None:
         """Let constraints go with the properties they are over, unless a side added one."""
         losses = {loss.prop: loss for loss in self._losses if loss.owner == owner}
-        for atom in [atom for atom in self._by_owner[owner] if atom in self._merged]:
-            gone = [losses[prop] for prop in columns_in(atom, self._merged[atom]) if prop in losses]
-            if not gone:
-                continue
-            is_added = atom not in self._facts["base"]
-            if is_added and self._prefer == gone[0].kept_by:
-                for loss in gone:
-                    self._losses.remove(losses.pop(loss.prop))
+        over = {
+            atom: columns_in(atom, self._merged[atom])
+            for atom in sorted(self._by_owner[owner], key=str)
+            if atom in self._merged
+        }
+        for atom, columns in over.items():
+            for loss in (losses[prop] for prop in sorted(columns) if prop in losses):
+                if atom in self._facts["base"]:
+                    continue
+                if self._prefer is None:
+                    words, called = _worded(atom, self._column_names(owner)), self._called(owner, loss.prop)
+                    told = f"the {loss.kept_by} added {words} over {called}, which the {loss.by} dropped"
+                    self._add(told, owner, loss.prop)
+                elif self._prefer == loss.kept_by and loss in self._losses:
+                    self._losses.remove(loss)
                     self._merged.update(self._part(loss.kept_by, owner, loss.prop))
-                continue
-            if is_added and self._prefer is None:
-                words, prop = _worded(atom, self._column_names(owner)), gone[0].prop
-                self._add(
-                    f"the {gone[0].kept_by} added {words} over {self._called(owner, prop)},"
-                    f" which the {gone[0].by} dropped",
-                    owner,
-                    prop,
-                )
-            del self._merged[atom]
+        for atom, columns in over.items():
+            if not all(Atom(owner, prop, "name") in self._merged for prop in columns):
+                del self._merged[atom]
 
     # What cannot be seen in one fact.
 
@@ -363,6 +388,15 @@ class _Merge:
                 elif Atom(end, None, "kind") not in self._merged:
                     edge, node = self._called(atom.owner, None), self._called(end, None)
                     self._add(f"{edge} ends at {node}, which one side dropped", atom.owner, None)
+
+    def _bring_edges_back(self) -> None:
+        """Let edges stay that fell with a node type which stays."""
+        for loss in list(self._losses):
+            ends = self._facts["base"].get(Atom(loss.owner, None, "ends"), ())
+            fell = [end for end in ends if Atom(end, None, "kind") not in self._facts[loss.by]]
+            if loss.prop is None and fell and all(Atom(end, None, "kind") in self._merged for end in ends):
+                self._losses.remove(loss)
+                self._merged.update(self._part(loss.kept_by, loss.owner, None))
 
     # The result.
 

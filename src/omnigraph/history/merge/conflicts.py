@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any
 
+from omnigraph.catalog.migration import Step
 from omnigraph.catalog.model import EdgeType
 from omnigraph.errors import (
     ConstraintRule,
@@ -163,11 +164,13 @@ class MergePreview(Printable):
     target_head: CommitId
     tables: tuple[TableCounts, ...]
     conflicts: tuple[MergeConflict, ...]
+    schema_steps: tuple[Step, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield what the merge would be, what it would do by type, and what could not be decided."""
         verdict = counted(len(self.conflicts), "conflict") if self.conflicts else "no conflicts"
         yield f"merging {self.source} into {self.target} would be {self.outcome.value}, {verdict}"
+        yield from (f"  schema: {step.describe()}" for step in self.schema_steps)
         yield from (f"  {table}" for table in self.tables)
         yield from (f"  conflict {conflict.kind}: {conflict.message}" for conflict in self.conflicts)
 
@@ -180,6 +183,7 @@ class MergePreview(Printable):
             "base_commit_id": self.base,
             "source_commit_id": self.source_head,
             "target_commit_id": self.target_head,
+            "schema_steps": [step.to_json() for step in self.schema_steps],
             "tables": [table.to_json() for table in self.tables],
             "conflicts": [details_to_json(conflict) for conflict in self.conflicts],
         }
@@ -197,10 +201,12 @@ class MergeResult(Printable):
     commit: Commit | None
     manifest_version: int
     cost: Cost
+    schema_steps: tuple[Step, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield how the branches stood to each other, and what happened by type."""
+        """Yield how the branches stood to each other, and what happened to the schema and by type."""
         yield f"merged {self.source} into {self.target}: {self.outcome.value}"
+        yield from (f"  schema: {step.describe()}" for step in self.schema_steps)
         yield from (f"  {table}" for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
@@ -212,6 +218,7 @@ class MergeResult(Printable):
             "actor_id": None if self.commit is None else self.commit.actor,
             "base_commit_id": self.base,
             "graph_commit_id": None if self.commit is None else self.commit.id,
+            "schema_steps": [step.to_json() for step in self.schema_steps],
             "tables": [table.to_json() for table in self.tables],
         }
 

@@ -24,7 +24,6 @@ from omnigraph.history.merge.conflicts import (
     MergePreview,
     MergeResult,
     RevertResult,
-    TableCounts,
     conflicts_error,
     schema_conflict,
 )
@@ -158,7 +157,7 @@ def merge_branch(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
-    tables: tuple[TableCounts, ...] = ()
+    plan: MergePlan | None = None
     with counting(txn.counters):
         relation = _relate(graph.store, captured, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
@@ -166,16 +165,17 @@ def merge_branch(
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured)
-            relation, tables, done = merging.run(relation, resolve, memory_bytes)
+            relation, plan, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
         target=names[1],
         outcome=relation.outcome,
         base=relation.base.id,
-        tables=tables,
+        tables=() if plan is None else plan.tables,
         commit=done.commit,
         manifest_version=done.manifest_version,
         cost=done.cost,
+        schema_steps=() if plan is None else plan.steps,
     )
 
 
@@ -211,6 +211,7 @@ def preview_merge(
         target_head=ours.state.head.commit,
         tables=() if plan is None else plan.tables,
         conflicts=conflicts,
+        schema_steps=() if plan is None else plan.steps,
     )
 
 
@@ -225,7 +226,7 @@ class _Merging:
 
     def run(
         self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
-    ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
+    ) -> tuple[_Relation, MergePlan, CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         try:
@@ -243,7 +244,7 @@ class _Merging:
             done = publish(self.branch_writer, txn, sides, plan, what="merge", hooks=hooks)
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
-        return relation, plan.tables, done
+        return relation, plan, done
 
     def _record(self, found: Related, newest: GraphSnapshot) -> None:
         """Write down what the merge brings to the state that it is about to be published on."""

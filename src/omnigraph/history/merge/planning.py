@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog import Catalog
+from omnigraph.catalog.migration import Step
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.evaluator import find_violations
 from omnigraph.engine.results.encodings import json_texts
@@ -46,6 +47,7 @@ from omnigraph.history.merge.three_way import (
 )
 from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.snapshot import GraphSnapshot
+from omnigraph.values import MAIN
 
 DEFAULT_MEMORY_BYTES = 4 << 30
 
@@ -154,6 +156,11 @@ class MergePlan:
     tables: tuple[TableCounts, ...]
     conflicts: tuple[MergeConflict, ...]
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What happens to the schema of the target."""
+        return () if self.schemas is None else self.schemas.steps
+
     def view(self, snapshot: GraphSnapshot) -> GraphView:
         """Return a state of the target as the schema has it that the merge leads to, the merge not applied."""
         return GraphView(snapshot, self.catalog) if self.schemas is None else MergedView(snapshot, self.schemas)
@@ -225,8 +232,10 @@ def _merge_table(sides: Sides, key: str, schemas: SettledSchemas | None, budget:
     delta = side_delta(None if target is None else base, source, budget.check)
     budget.keep(delta.size_bytes)
     if target is None or _is_same(base, target):
-        # Only what lies on main outlives every branch, so only that may be named by another one.
-        is_on_main = source.entry.pin.branch is None and source.can_adopt
+        # Only what lies on main outlives every branch, so only that may be named by another one. A table that a branch
+        # created lies where those of main do.
+        is_mains = target is not None or sides.source.state.head.branch == MAIN
+        is_on_main = is_mains and source.entry.pin.branch is None and source.can_adopt
         return adopt(delta, source.entry if is_on_main else None)
     rows = _rows_of_target(target, delta)
     budget.keep(rows.nbytes)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.migration import MakeRequired, UnsupportedChange
+from omnigraph.catalog.migration import MakeRequired, Step, UnsupportedChange
 from omnigraph.catalog.migration.codes import ADD_REQUIRED_PROPERTY
 from omnigraph.catalog.migration.merge import Loss, MergedSchema, SchemaConflict, Side, merge_schemas
 from omnigraph.engine.accepted import accept_schema
@@ -97,6 +97,7 @@ class SettledSchemas:
         pairs: per side and table of the merged schema the type that the side has for it.
         alterations: what happens to the tables of the target because of it.
         checks: what it newly demands of rows that the target has.
+        steps: what happens to the schema of the target.
         conflicts: what could not be decided; then nothing else means anything.
     """
 
@@ -105,6 +106,7 @@ class SettledSchemas:
     pairs: Mapping[SideName, Mapping[str, Continued]] = field(default_factory=dict)
     alterations: tuple[TableChange, ...] = ()
     checks: tuple[RowsToCheck, ...] = ()
+    steps: tuple[Step, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
 
     def find(self, name: SideName, snapshot: GraphSnapshot, table_key: str) -> SideTable | None:
@@ -156,12 +158,12 @@ def settle_schemas(
     prefer = _PREFERS.get(resolve)
     merged = merge_schemas(base, source, target, prefer, born_as=born_as)
     if not merged.conflicts:
-        contested = _contested(merged.losses, sides, check)
+        contested = _contested([loss for loss in merged.losses if loss.by != prefer], sides, check)
         if prefer is None:
             conflicts = tuple(loss.conflict(count) for loss, count in contested.items())
         else:
-            kept = [loss for loss in contested if loss.by != prefer]
-            merged = merge_schemas(base, source, target, prefer, kept, born_as=born_as) if kept else merged
+            if contested:
+                merged = merge_schemas(base, source, target, prefer, contested, born_as=born_as)
             conflicts = merged.conflicts
     else:
         conflicts = merged.conflicts
@@ -179,6 +181,7 @@ def settle_schemas(
         },
         alterations=tuple(lower_schema(target, merged.catalog)),
         checks=tuple(_checks(target, merged)),
+        steps=merged.steps,
     )
 
 

@@ -230,15 +230,6 @@ def test_a_preview_tells_the_counts_and_changes_nothing(session):
     assert done["graph_commit_id"] == head_of(session)
 
 
-def test_branches_with_different_schemas_are_a_conflict_as_data(session):
-    session.apply_schema(SCHEMA + "node City { name: String @key }", branch=DRAFT)
-    put(session, PERSON, {"c": person("c")}, DRAFT)
-    (conflict,) = conflicts_of(session)
-    assert (conflict.kind, conflict.type_key) == ("schema_divergence", None)
-    assert preview_merge(session, DRAFT).conflicts == (conflict,)
-    assert "source changed the schema" in conflict.message
-
-
 def test_a_branch_is_not_merged_into_itself_nor_with_one_that_is_not_there(session):
     with pytest.raises(UsageError, match="branch_merge requires distinct source and target branches"):
         merge_branch(session, MAIN, " main ")

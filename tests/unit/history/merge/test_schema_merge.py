@@ -70,7 +70,12 @@ def test_a_source_that_changed_its_schema_is_merged_into_a_target_that_stood_sti
     change(session, 'insert Team { name: "red", size: 4 } insert In { from: "ann", to: "red" }', DRAFT)
     change(session, 'update Person set { alias: "A", level: 9 } where name = "ann"', DRAFT)
     before = history_of(session)
+    told = [step.describe() for step in preview_merge(session, DRAFT).schema_steps]
     done = merge_branch(session, DRAFT)
+    assert [step["kind"] for step in done.to_json()["schema_steps"]] == [
+        *("add_type", "widen_property", "rename_property", "add_property", "drop_property", "add_type")
+    ]
+    assert [line.removeprefix("  schema: ") for line in done.lines() if "schema" in line] == told
     assert done.outcome.value == "fast_forward"
     assert len(history_of(session)) == len(before) + 1
     assert read_graph(session) == read_graph(session, DRAFT)
