@@ -98,10 +98,11 @@ def _words(owner: InterfaceType, name: str) -> list[Annotation]:
 
 def _items(catalog: Catalog, owner: NodeType | EdgeType) -> Iterator[Property | Constraint]:
     lists: list[tuple[ConstraintName, tuple[str, ...]]] = []
-    if owner.key is not None and not _is_key_inherited(catalog, owner):
+    if owner.key is not None:
         lists.append(("key", owner.key))
     lists += [("unique", columns) for columns in owner.uniques]
     lists += [("index", columns) for columns in owner.indexes]
+    lists = [(word, columns) for word, columns in lists if not _is_inherited(catalog, owner, word, columns)]
     # What an interface contributes is declared there.
     own = {prop.name: prop for prop in owner.properties if prop.declared_directly}
     short = [(word, columns) for word, columns in lists if len(columns) == 1 and columns[0] in own]
@@ -117,14 +118,12 @@ def _items(catalog: Catalog, owner: NodeType | EdgeType) -> Iterator[Property | 
         yield Constraint(name="check", arguments=(Ident(text=rule.property), Literal(value=rule.pattern)))
 
 
-def _is_key_inherited(catalog: Catalog, owner: NodeType | EdgeType) -> bool:
-    """Whether an interface hands the key on, which may be declared once."""
-    if owner.key is None or len(owner.key) != 1:
-        return False
-    prop = owner.get(owner.key[0])
+def _is_inherited(catalog: Catalog, owner: NodeType | EdgeType, word: str, columns: tuple[str, ...]) -> bool:
+    """Whether an interface hands a constraint on; a key may even be declared once only."""
+    prop = owner.get(columns[0]) if len(columns) == 1 else None
     for link in () if prop is None else prop.satisfies:
         interface, _, name = link.partition(".")
-        if (name, "key") in catalog.interfaces[interface].constraints:
+        if (name, word) in catalog.interfaces[interface].constraints:
             return True
     return False
 

@@ -35,7 +35,7 @@ app = new_group(
     {
         "create": Entry(app=f"{__name__}:create_app", summary="Create a branch."),
         "list": Entry(app=f"{__name__}:list_app", summary="List the branches."),
-        "merge": Entry(app=f"{__name__}:merge_app", summary="Merge a branch into another, row by row."),
+        "merge": Entry(app=f"{__name__}:merge_app", summary="Merge a branch into another, schema and rows."),
         "delete": Entry(app=f"{__name__}:delete_app", summary="Delete a branch and its own commits."),
     },
 )
@@ -146,10 +146,11 @@ def merge(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
-    """Merge one branch into another in a single atomic commit, row by row against their common ancestor.
+    """Merge one branch into another in a single atomic commit, schema and rows against their common ancestor.
 
-    Rows changed on both sides are conflicts unless --resolve settles them. Exits with code 3 on conflicts; --preview
-    shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is refused.
+    What both sides changed differently is a conflict unless --resolve settles it. Exits with code 3 on conflicts;
+    --preview shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is
+    refused.
     """
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
