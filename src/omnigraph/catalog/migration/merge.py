@@ -7,33 +7,23 @@ be a schema that compiles, and one that the rows of both sides can be brought to
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from omnigraph.catalog.compile import compile_schema
-from omnigraph.catalog.declare import property_text, schema_text, type_text
-from omnigraph.catalog.identity import TypeKind, is_unused, with_own_numbers
-from omnigraph.catalog.migration.atoms import (
-    ABSENT,
-    Atom,
-    Facts,
-    Numbers,
-    catalog_of_facts,
-    columns_in,
-    each_type,
-    facts_of,
-)
+from omnigraph.catalog.declare import schema_text
+from omnigraph.catalog.identity import TypeKind, with_own_numbers
+from omnigraph.catalog.migration.atoms import ABSENT, Atom, Facts, catalog_of_facts, columns_in, each_type
 from omnigraph.catalog.migration.codes import ADD_REQUIRED_PROPERTY
+from omnigraph.catalog.migration.merged_ids import with_merged_ids
 from omnigraph.catalog.migration.planner import MigrationPlan, plan_between
-from omnigraph.catalog.migration.resolve import KINDS, AnyType, types_of
 from omnigraph.catalog.migration.steps import AddProperty, Step, UnsupportedChange
-from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
+from omnigraph.catalog.migration.versions import Versions
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.pg import parse_schema
 from omnigraph.records import record
 from omnigraph.values.counts import counted
-from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 Side = Literal["source", "target"]
 _OTHER: Mapping[Side, Side] = {"source": "target", "target": "source"}
@@ -162,8 +152,8 @@ def merge_schemas(
         kept: losses that are not to happen.
         born_as: the life of the target whose ids are used where some have to be made up; None for main.
     """
-    counter = _Counter(with_own_numbers(target, born_as).next_identity)
-    return _Merge(base, source, target, prefer, {(loss.owner, loss.prop) for loss in kept}, counter).run()
+    following = with_own_numbers(target, born_as).next_identity
+    return _Merge(base, source, target, prefer, {(loss.owner, loss.prop) for loss in kept}, following).run()
 
 
 class _Merge:
@@ -174,19 +164,14 @@ class _Merge:
         target: Catalog,
         prefer: Side | None,
         kept: Collection[tuple[int, int | None]],
-        counter: _Counter,
+        following: int,
     ) -> None:
-        self._catalogs = {"base": base, "source": source, "target": target}
+        self._versions = Versions(base, source, target)
+        self._facts = self._versions.facts
+        self._by_owner = self._versions.by_owner
         self._prefer = prefer
         self._kept = kept
-        self._counter = counter
-        self._numbers = Numbers((target, source, base))
-        _join_alike(self._numbers, base, source, target)
-        self._facts = {name: facts_of(catalog, self._numbers) for name, catalog in self._catalogs.items()}
-        self._by_owner: dict[int, set[Atom]] = {}
-        for facts in self._facts.values():
-            for atom in facts:
-                self._by_owner.setdefault(atom.owner, set()).add(atom)
+        self._following = following
         self._merged: Facts = {}
         self._clashes: dict[tuple[int, int | None], list[Atom]] = {}
         self._conflicts: list[SchemaConflict] = []
@@ -203,13 +188,13 @@ class _Merge:
         plans: dict[Side, MigrationPlan] = {}
         if merged is not None:
             plans = {
-                "source": plan_between(self._catalogs["source"], merged),
-                "target": plan_between(self._catalogs["target"], merged),
+                "source": plan_between(self._versions.catalogs["source"], merged),
+                "target": plan_between(self._versions.catalogs["target"], merged),
             }
             for side, plan in plans.items():
                 self._refuse_unreachable(side, plan)
         is_decided = merged is not None and not self._conflicts
-        catalog = merged if is_decided and merged is not None else self._catalogs["target"]
+        catalog = merged if is_decided and merged is not None else self._versions.catalogs["target"]
         return MergedSchema(
             catalog=catalog,
             text=schema_text(catalog),
@@ -240,30 +225,24 @@ class _Merge:
         for atom in sorted((atom for atom in self._by_owner[owner] if atom.prop == prop), key=str):
             self._merge_fact(atom)
 
-    def _part(self, side: str, owner: int, prop: int | None) -> Facts:
-        """Return what a side says of a type with all of its properties, or of one of them."""
-        facts = self._facts[side]
-        chosen = (atom for atom in self._by_owner[owner] if atom in facts and (prop is None or atom.prop == prop))
-        return {atom: facts[atom] for atom in chosen}
-
     def _merge_alone(self, owner: int, prop: int | None, side: Side, *, is_new: bool) -> None:
         """Decide about what only one side has: it added it, or the other one dropped it."""
-        found = self._part(side, owner, prop)
+        found = self._versions.part(side, owner, prop)
         if is_new:
             self._merged.update(found)
             return
         dropped_by = _OTHER[side]
-        is_changed = found != self._part("base", owner, prop)
+        is_changed = found != self._versions.part("base", owner, prop)
         if (owner, prop) in self._kept or (is_changed and self._prefer == side):
             self._merged.update(found)
         elif is_changed and self._prefer is None:
-            what = f"the {dropped_by} dropped {self._called(owner, prop)}, which the {side} changed"
+            what = f"the {dropped_by} dropped {self._versions.called(owner, prop)}, which the {side} changed"
             self._add(what, owner, prop)
         else:
             self._losses.append(self._loss(dropped_by, owner, prop))
 
     def _loss(self, by: Side, owner: int, prop: int | None) -> Loss:
-        keys = [self._key_in(name, owner) for name in ("base", _OTHER[by])]
+        keys = [self._versions.key_in(name, owner) for name in ("base", _OTHER[by])]
         return Loss(
             by=by,
             owner=owner,
@@ -271,12 +250,8 @@ class _Merge:
             base_key=keys[0],
             kept_key=keys[1],
             property_name=None if prop is None else self._facts["base"][Atom(owner, prop, "name")],
-            declaration=self._text("base", owner, prop) or "",
+            declaration=self._versions.text("base", owner, prop) or "",
         )
-
-    def _key_in(self, name: str, owner: int) -> str:
-        facts = self._facts[name]
-        return f"{facts[Atom(owner, None, 'kind')]}:{facts[Atom(owner, None, 'name')]}"
 
     def _merge_fact(self, atom: Atom) -> None:
         base: Any = self._facts["base"].get(atom, ABSENT)
@@ -320,12 +295,15 @@ class _Merge:
                 if atom in self._facts["base"]:
                     continue
                 if self._prefer is None:
-                    words, called = _worded(atom, self._column_names(owner)), self._called(owner, loss.prop)
+                    words, called = (
+                        _worded(atom, self._versions.column_names(owner)),
+                        self._versions.called(owner, loss.prop),
+                    )
                     told = f"the {loss.kept_by} added {words} over {called}, which the {loss.by} dropped"
                     self._add(told, owner, loss.prop)
                 elif self._prefer == loss.kept_by and loss in self._losses:
                     self._losses.remove(loss)
-                    self._merged.update(self._part(loss.kept_by, owner, loss.prop))
+                    self._merged.update(self._versions.part(loss.kept_by, owner, loss.prop))
         for atom, columns in over.items():
             if not all(Atom(owner, prop, "name") in self._merged for prop in columns):
                 del self._merged[atom]
@@ -334,13 +312,13 @@ class _Merge:
 
     def _report_clashes(self) -> None:
         for (owner, prop), atoms in self._clashes.items():
-            names = self._column_names(owner)
+            names = self._versions.column_names(owner)
             words = " and ".join(dict.fromkeys(_worded(atom, names) for atom in atoms))
             was = any(Atom(owner, prop, "name") == atom for atom in self._facts["base"])
             if was:
-                message = f"both sides changed {words} of {self._called(owner, prop)}"
+                message = f"both sides changed {words} of {self._versions.called(owner, prop)}"
             else:
-                message = f"both sides added {self._called(owner, prop)}, with differences in {words}"
+                message = f"both sides added {self._versions.called(owner, prop)}, with differences in {words}"
             self._add(message, owner, prop)
 
     def _part_names(self) -> None:
@@ -358,8 +336,8 @@ class _Merge:
         for atoms in self._same_names():
             first, second = atoms[:2]
             name = self._merged[first]
-            what = "types" if first.prop is None else f"properties of {self._called(first.owner, None)}"
-            pair = [self._called(atom.owner, atom.prop) for atom in (first, second)]
+            what = "types" if first.prop is None else f"properties of {self._versions.called(first.owner, None)}"
+            pair = [self._versions.called(atom.owner, atom.prop) for atom in (first, second)]
             told = f"two {what} would be called '{name}': {pair[0]} and {pair[1]}"
             self._add(told, second.owner, second.prop)
 
@@ -384,9 +362,9 @@ class _Merge:
                 loss = next((one for one in self._losses if one.owner == end and one.prop is None), None)
                 if loss is not None and self._prefer == loss.kept_by:
                     self._losses.remove(loss)
-                    self._merged.update(self._part(loss.kept_by, end, None))
+                    self._merged.update(self._versions.part(loss.kept_by, end, None))
                 elif Atom(end, None, "kind") not in self._merged:
-                    edge, node = self._called(atom.owner, None), self._called(end, None)
+                    edge, node = self._versions.called(atom.owner, None), self._versions.called(end, None)
                     self._add(f"{edge} ends at {node}, which one side dropped", atom.owner, None)
 
     def _bring_edges_back(self) -> None:
@@ -396,107 +374,33 @@ class _Merge:
             fell = [end for end in ends if Atom(end, None, "kind") not in self._facts[loss.by]]
             if loss.prop is None and fell and all(Atom(end, None, "kind") in self._merged for end in ends):
                 self._losses.remove(loss)
-                self._merged.update(self._part(loss.kept_by, loss.owner, None))
+                self._merged.update(self._versions.part(loss.kept_by, loss.owner, None))
 
     # The result.
 
     def _compiled(self) -> Catalog | None:
         """Return the merged catalog with its ids; None if the schema contradicts itself."""
-        order: dict[int, int] = {}
-        for name in ("target", "source", "base"):
-            for _, owner in each_type(self._catalogs[name]):
-                for prop in owner.properties:
-                    order.setdefault(self._numbers.of(prop.id), len(order))
-        draft = catalog_of_facts(self._merged, order)
+        draft = catalog_of_facts(self._merged, self._versions.order())
         try:
             compiled = compile_schema(parse_schema(schema_text(draft), "<merged schema>"))
         except SchemaCheckError as error:
             self._conflicts.append(SchemaConflict(message=f"the schemas do not go together: {error.message}"))
             return None
-        return self._numbered(compiled)
-
-    def _numbered(self, compiled: Catalog) -> Catalog:
-        ids = self._numbers.ids()
-        types = {
-            (self._merged[Atom(atom.owner, None, "kind")], name): atom.owner
-            for atom, name in self._merged.items()
-            if atom.what == "name" and atom.prop is None
-        }
-        properties = {
-            (atom.owner, name): atom.prop
-            for atom, name in self._merged.items()
-            if atom.what == "name" and atom.prop is not None
-        }
-        drawn = self._counter
-        made: dict[TypeKind, dict[str, Any]] = {kind: {} for kind in KINDS}
-        for kind, owner in each_type(compiled):
-            at = types[kind, owner.name]
-            found = []
-            for prop in owner.properties:
-                # What an interface hands to a type that the other side added is born here.
-                number = properties.get((at, prop.name))
-                own, aliases = (drawn.next(), ()) if number is None else ids[number]
-                found.append(replace(prop, id=PropertyId(own), aliases=tuple(map(PropertyId, aliases))))
-            own, aliases = ids[at]
-            numbered = replace(
-                owner,
-                id=TypeId(own),
-                properties=self._in_order(kind, at, found),
-                aliases=tuple(map(TypeId, aliases)),
-            )
-            if isinstance(numbered, NodeType | EdgeType):
-                numbered = replace(numbered, incarnation=self._incarnation(at, drawn))
-            made[kind][owner.name] = numbered
-        merged = replace(
-            compiled,
-            interfaces=made["interface"],
-            nodes=made["node"],
-            edges=made["edge"],
-            identity_domain=self._catalogs["target"].identity_domain,
-            next_identity=drawn.following if drawn.was_used else self._catalogs["target"].next_identity,
-        )
-        return _with_free_numbers(merged, drawn.following)
-
-    def _in_order(self, kind: TypeKind, at: int, properties: Sequence[PropertyDef]) -> tuple[PropertyDef, ...]:
-        """Keep the columns of the target's table where they are."""
-        owner = self._type("target", at)
-        places = {} if owner is None else {prop.id: place for place, prop in enumerate(owner.properties)}
-        if kind == "interface":
-            return tuple(properties)
-        return tuple(sorted(properties, key=lambda prop: places.get(prop.id, len(places))))
-
-    def _incarnation(self, at: int, drawn: _Counter) -> IncarnationId:
-        target, source = self._type("target", at), self._type("source", at)
-        if isinstance(target, NodeType | EdgeType):
-            return target.incarnation
-        if isinstance(source, NodeType | EdgeType) and self._type("base", at) is None:
-            return source.incarnation
-        # The target had the table and dropped it; one that comes back is another one.
-        return IncarnationId(drawn.next())
+        return with_merged_ids(compiled, self._merged, self._versions, self._following)
 
     def _refuse_unreachable(self, side: Side, plan: MigrationPlan) -> None:
         for step in plan.steps:
             # Whether rows lack a value that is required is for the rows to say.
             if isinstance(step, UnsupportedChange) and step.code is not ADD_REQUIRED_PROPERTY:
-                self._add(f"rows of the {side} cannot follow: {step.reason}", *self._place(step.entity))
-
-    def _place(self, entity: str) -> tuple[int, int | None]:
-        """Return the numbers of what a step of a plan names: a type of the result, or a property of it."""
-        key, _, name = entity.partition(".")
-        known = {atom: value for facts in (*self._facts.values(), self._merged) for atom, value in facts.items()}
-        kinds = {atom.owner: value for atom, value in known.items() if atom.what == "kind"}
-        names = {atom: value for atom, value in known.items() if atom.what == "name"}
-        owner = next(
-            atom.owner for atom, value in names.items() if atom.prop is None and f"{kinds[atom.owner]}:{value}" == key
-        )
-        inside = (atom.prop for atom, value in names.items() if atom.owner == owner and value == name)
-        return owner, next((prop for prop in inside if prop is not None), None)
+                self._add(
+                    f"rows of the {side} cannot follow: {step.reason}", *self._versions.place(step.entity, self._merged)
+                )
 
     # Words.
 
     def _add(self, message: str, owner: int, prop: int | None) -> None:
-        texts = {name: self._text(name, owner, prop) for name in self._catalogs}
-        called = self._called(owner, prop)
+        texts = {name: self._versions.text(name, owner, prop) for name in self._versions.catalogs}
+        called = self._versions.called(owner, prop)
         self._conflicts.append(
             SchemaConflict(
                 message=message,
@@ -507,86 +411,6 @@ class _Merge:
                 target=texts["target"],
             )
         )
-
-    def _called(self, owner: int, prop: int | None) -> str:
-        """Return what a thing is called in the target, or else in the source, or else in the base."""
-        for name in ("target", "source", "base"):
-            facts = self._facts[name]
-            if Atom(owner, prop, "name") in facts:
-                key = self._key_in(name, owner)
-                return key if prop is None else f"{key}.{facts[Atom(owner, prop, 'name')]}"
-        return "an unknown type"
-
-    def _column_names(self, owner: int) -> dict[Any, str]:
-        found: dict[Any, str] = {"src": "src", "dst": "dst"}
-        for name in ("base", "source", "target"):
-            facts = self._facts[name].items()
-            found |= {atom.prop: text for atom, text in facts if atom.owner == owner and atom.what == "name"}
-        return found
-
-    def _type(self, name: str, owner: int) -> AnyType | None:
-        return next((one for _, one in each_type(self._catalogs[name]) if self._numbers.of(one.id) == owner), None)
-
-    def _text(self, name: str, owner: int, prop: int | None) -> str | None:
-        found = self._type(name, owner)
-        if found is None:
-            return None
-        if prop is None:
-            return type_text(self._catalogs[name], found)
-        return next((property_text(one) for one in found.properties if self._numbers.of(one.id) == prop), None)
-
-
-class _Counter:
-    """Draws ids."""
-
-    def __init__(self, following: int) -> None:
-        self.following = following
-        self.was_used = False
-
-    def next(self) -> int:
-        self.following += 1
-        self.was_used = True
-        return self.following - 1
-
-
-def _with_free_numbers(catalog: Catalog, following: int) -> Catalog:
-    """Return a catalog whose counter stands behind all numbers that it has; those of main may be new to a branch."""
-    for free in (catalog.next_identity, following):
-        if not any(is_unused(number, free) for number in _all_numbers(catalog)):
-            return replace(catalog, next_identity=free)
-    return replace(catalog, next_identity=max(_all_numbers(catalog)) + 1)
-
-
-def _all_numbers(catalog: Catalog) -> Iterator[int]:
-    for _, owner in each_type(catalog):
-        yield from (owner.id, *owner.aliases)
-        if isinstance(owner, NodeType | EdgeType):
-            yield owner.incarnation
-        yield from (number for prop in owner.properties for number in (prop.id, *prop.aliases))
-
-
-def _join_alike(numbers: Numbers, base: Catalog, source: Catalog, target: Catalog) -> None:
-    """Take types, and properties of one type, that both sides added under one name for one thing."""
-    known = {numbers.of(owner.id) for _, owner in each_type(base)}
-    both = {numbers.of(owner.id) for _, owner in each_type(source)} & {
-        numbers.of(owner.id) for _, owner in each_type(target)
-    }
-    for kind in KINDS:
-        for name, ours in types_of(target, kind).items():
-            theirs = types_of(source, kind).get(name)
-            if theirs is not None and not {numbers.of(ours.id), numbers.of(theirs.id)} & (known | both):
-                numbers.join(ours.id, theirs.id)
-    pairs = {numbers.of(owner.id): owner for _, owner in each_type(source)}
-    olds = {numbers.of(prop.id) for _, owner in each_type(base) for prop in owner.properties}
-    for _, ours in each_type(target):
-        theirs = pairs.get(numbers.of(ours.id))
-        if theirs is None:
-            continue
-        shared = {numbers.of(prop.id) for prop in ours.properties} & {numbers.of(prop.id) for prop in theirs.properties}
-        added = {prop.name: prop for prop in theirs.properties if numbers.of(prop.id) not in olds | shared}
-        for prop in ours.properties:
-            if prop.name in added and numbers.of(prop.id) not in olds | shared:
-                numbers.join(prop.id, added[prop.name].id)
 
 
 def _worded(atom: Atom, names: Mapping[Any, str]) -> str:
