@@ -22,6 +22,7 @@ from omnigraph.catalog import (
     index_intents,
 )
 from omnigraph.catalog.arrow import arrow_schema
+from omnigraph.catalog.declare import schema_text
 from omnigraph.errors import OmnigraphError, SchemaCheckError
 from omnigraph.lang.pg import format_schema, parse_schema
 from omnigraph.lang.pg.ast import InterfaceDecl, SchemaFile
@@ -56,6 +57,8 @@ _VOCABULARY = (
 def test_what_compiles_is_stored_exactly_and_has_tables_and_indexes(tree: SchemaFile):
     catalog = compile_schema(tree)
     assert catalog_from_json(catalog_to_json(catalog)) == catalog
+    # Written as text again it means the same.
+    assert compile_schema(parse_schema(schema_text(catalog))).shape_hash == catalog.shape_hash
     _use(catalog)
 
 

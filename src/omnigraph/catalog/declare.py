@@ -38,6 +38,7 @@ from omnigraph.lang.pg.ast import (
 from omnigraph.lang.pg.format import format_annotation, format_schema, format_type
 from omnigraph.lang.source import Ident
 
+_WHOLE = 1 << 63
 _BOOLS = {"true": True, "false": False}
 
 
@@ -111,7 +112,7 @@ def _items(catalog: Catalog, owner: NodeType | EdgeType) -> Iterator[Property | 
         yield _property(prop, words)
     yield from (_constraint(word, columns) for word, columns in lists if (word, columns) not in short)
     for bounds in owner.ranges:
-        low, high = (None if one is None else Literal(value=one) for one in (bounds.low, bounds.high))
+        low, high = (_bound(one) for one in (bounds.low, bounds.high))
         arguments = (Ident(text=bounds.property), RangeBound(low=low, high=high))
         yield Constraint(name="range", arguments=arguments)
     for rule in owner.checks:
@@ -126,6 +127,13 @@ def _is_inherited(catalog: Catalog, owner: NodeType | EdgeType, word: str, colum
         if (name, word) in catalog.interfaces[interface].constraints:
             return True
     return False
+
+
+def _bound(value: float | None) -> Literal | None:
+    """Return a bound as it may be written: a whole number beyond 64 bits was one with a point."""
+    if isinstance(value, int) and not -_WHOLE < value < _WHOLE and int(float(value)) == value:
+        value = float(value)
+    return None if value is None else Literal(value=value)
 
 
 def _constraint(word: ConstraintName, columns: Iterable[str]) -> Constraint:
