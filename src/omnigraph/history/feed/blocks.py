@@ -94,7 +94,7 @@ class CommitBlock:
         deltas: where worked-out differences are shared.
 
     Raises:
-        ChangeSchemaBoundaryError: the commit changed the schema of a type, or brought or took a type with rows.
+        ChangeSchemaBoundaryError: rows before and after the commit cannot be read in one schema.
     """
 
     def __init__(self, commit: Commit, before: GraphSnapshot, after: GraphSnapshot, deltas: Deltas) -> None:
@@ -128,16 +128,18 @@ def no_parent(commit: Commit) -> CommitHasNoParentError:
 
 def _ordered(commit: Commit, before: GraphSnapshot, after: GraphSnapshot) -> Sequence[OpenPair]:
     """Open every changed table, whatever is wanted of them: a boundary must not depend on a filter."""
-    pairs = changed_pairs(before, after)
-    for pair in pairs:
-        if pair.has_only_one_side_with_rows:
-            raise schema_boundary(pair, commit.id)
-    opened = [
-        open_pair(pair, before, after, commit.id)
-        for pair in pairs
+    pairs = [
         # A type that comes or goes without rows has nothing to show.
-        if pair.before is not None and pair.after is not None
+        pair
+        for pair in changed_pairs(before, after)
+        if pair.has_only_one_side_with_rows or (pair.before is not None and pair.after is not None)
     ]
+    ended = {pair.table_key for pair in pairs if pair.after is None}
+    for pair in pairs:
+        if pair.before is None and pair.table_key in ended:
+            # Another type under the same name: a reader that knows entities by name and id could not tell them apart.
+            raise schema_boundary(pair, commit.id)
+    opened = [open_pair(pair, before, after, commit.id) for pair in pairs]
     return sorted(opened, key=lambda item: (item.pair.kind == "edge", item.pair.type.id))
 
 
@@ -226,7 +228,7 @@ class Chain:
         """Return what a commit changed.
 
         Raises:
-            ChangeSchemaBoundaryError: it changed the schema of a type.
+            ChangeSchemaBoundaryError: rows before and after it cannot be read in one schema.
             VersionMissingError, TableMissingError: one of its two states was reclaimed.
         """
         before = self.state_of(step.parent)
