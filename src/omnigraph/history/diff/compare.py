@@ -97,9 +97,7 @@ def open_pair(
     new = None if pair.after is None else after.table(pair.after.table_key)
     if old is None or new is None:
         return OpenPair(pair=pair, before=old, after=new)
-    alike = read_alike(
-        old, new, lambda was, will: commit_id is not None or is_later_schema(before, after, was, will)
-    )
+    alike = read_alike(old, new, lambda was, will: commit_id is not None or is_later_schema(before, after, was, will))
     if alike is None:
         raise schema_boundary(pair, commit_id)
     return OpenPair(pair=pair, before=alike[0], after=alike[1])
@@ -351,7 +349,7 @@ class GraphDiff:
     def _open(self) -> Sequence[OpenPair]:
         # Every pair is looked at before the first row is shown: a boundary must not come after half an answer.
         pairs = [open_pair(pair, self.before, self.after) for pair in changed_pairs(self.before, self.after)]
-        return [opened for opened in pairs if self._wanted.wants_type(opened.pair.kind, opened.pair.type.name)]
+        return [opened for opened in pairs if self._wanted.wants(opened.pair.kind, opened.pair.type)]
 
     def _delta(self, opened: OpenPair) -> ChangedRows:
         if not self._wanted.ids:

@@ -1,7 +1,8 @@
 """How rows of an older schema read in a newer one: columns are paired by the identity of their property, not by name.
 
-A property that the newer schema has added is null before, one that it has dropped is absent, a renamed one goes on under
-its new name, and numbers are read in the wider type. Anything else, such as a text that became a number, has no reading.
+A property that the newer schema has added is null before, one that it has dropped is absent, a renamed one goes on
+under its new name, and numbers are read in the wider type. Anything else, such as a text that became a number, has no
+reading.
 """
 
 from __future__ import annotations

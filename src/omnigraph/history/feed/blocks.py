@@ -108,7 +108,7 @@ class CommitBlock:
         Raises:
             ChangeCursorError: the position is none of this commit.
         """
-        tables = [item for item in self._tables if wanted.wants_type(item.pair.kind, item.pair.type.name)]
+        tables = [item for item in self._tables if wanted.wants(item.pair.kind, item.pair.type)]
         start, after_id = 0, None
         if position is not None:
             start = next((at for at, item in enumerate(tables) if item.pair.type.id == position.type_id), -1)
@@ -157,10 +157,11 @@ def _resolve(position: Position, delta: ChangedRows, wanted: ChangeFilter) -> st
 
 @record
 class Step:
-    """A commit and its first parent."""
+    """A commit and its first parent; ``sequence`` is its place in the history of the branch that was asked."""
 
     parent: Commit
     commit: Commit
+    sequence: int = 0
 
 
 class Chain:
@@ -169,7 +170,7 @@ class Chain:
     def __init__(self, store: GraphStore, deltas: Deltas) -> None:
         self._store = store
         self._deltas = deltas
-        self._last: tuple[CommitId, GraphSnapshot] | None = None
+        self._states: dict[CommitId, GraphSnapshot] = {}
 
     def find(self, commit_id: CommitId) -> Step:
         """Return a commit of any live branch, or one that a merge brought, with its parent.
@@ -212,7 +213,7 @@ class Chain:
         if start is None or stop is None or start > stop:
             return None
         chosen = range(start, min(stop, start + limit))
-        return [Step(parent=line.at(place), commit=line.at(place + 1)) for place in chosen]
+        return [Step(parent=line.at(place), commit=line.at(place + 1), sequence=place + 1) for place in chosen]
 
     def state_of(self, commit: Commit) -> GraphSnapshot:
         """Return the state that a commit made.
@@ -220,9 +221,16 @@ class Chain:
         Raises:
             VersionMissingError: it was reclaimed.
         """
-        if self._last is None or self._last[0] != commit.id:
-            self._last = (commit.id, self._store.snapshot_of(commit))
-        return self._last[1]
+        if commit.id not in self._states:
+            # The two of one commit: the later one is the earlier one of the next.
+            newest = list(self._states.items())[-1:]
+            self._states = {**dict(newest), commit.id: self._store.snapshot_of(commit)}
+        return self._states[commit.id]
+
+    def changes_schema(self, step: Step) -> bool:
+        """Whether a commit made another schema; raises what :meth:`state_of` does."""
+        schemas = (self.state_of(commit).state.schema.hash for commit in (step.parent, step.commit))
+        return len(set(schemas)) > 1
 
     def block(self, step: Step) -> CommitBlock:
         """Return what a commit changed.
