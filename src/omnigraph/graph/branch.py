@@ -11,8 +11,10 @@ from omnigraph.graph.feed import Feed
 from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.graph.writing import WriteVerbs
+from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.apply import ApplyResult
 from omnigraph.history.feed.batch import FeedBatch, whole_commits
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,
@@ -30,6 +32,7 @@ from omnigraph.operations.history import (
 from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_instance, check_text
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from omnigraph.engine.maintenance.status import GraphStatus
     from omnigraph.history.feed.apply import AppliedFeed
     from omnigraph.history.feed.reader import CommitChanges
-    from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
 
@@ -137,8 +139,17 @@ class BranchVerbs(WriteVerbs):
             ChangeCursorError: while iterating: the token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: while iterating: the next commit cannot be told row by row.
         """
+        # The feed asks again and again, so that mistakes are looked for once, here.
+        check_text("start", start)
+        check_instance("limits", limits, PageLimits)
+        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops)
         request = FeedRequest(
-            start=start, branch=self._branch, kinds=tuple(kinds), types=tuple(types), ops=tuple(ops), limits=limits
+            start=start,
+            branch=self._branch,
+            kinds=tuple(sorted(wanted.kinds)),
+            types=tuple(sorted(wanted.type_names)),
+            ops=tuple(sorted(wanted.ops)),
+            limits=limits,
         )
         return Feed(self._backend, request, follow=follow, interval_s=interval_s)
 

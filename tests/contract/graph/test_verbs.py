@@ -80,9 +80,9 @@ def test_a_graph_is_written_branched_merged_looked_back_on_and_moved(tmp_path):
             "|/",
             "*  ",
         ]
-        page = graph.changes(start="beginning", types=["Person"])
-        assert [len(block.changes) for block in page.blocks] == [1, 2, 1]
-        assert graph.changes(cursor=page.cursor, types=["Person"]).is_caught_up
+        (batch,) = graph.feed("beginning", types=["Person"])
+        assert [len(block.changes) for block in batch.blocks] == [1, 2, 1]
+        assert list(graph.feed(batch.token, types=["Person"])) == []
         assert graph.commit_changes(graph.log()[0]).block.changes[0].id == "bo"
 
         then = graph.at("tag:v1")

@@ -58,9 +58,11 @@ class ColumnReading:
             origin = known.get(column_identity(field))
             if origin is None:
                 continue
-            if origin.type != field.type and not holds_all(field.type, origin.type):
+            if origin.type == field.type or holds_all(field.type, origin.type):
+                origins[field.name] = origin.name
+            elif origin.name == field.name:
                 return None
-            origins[field.name] = origin.name
+            # Otherwise two branches have each declared a property of their own, and numbered them alike.
         return cls(schema=_optional(newer), origins=origins)
 
     def origin(self, name: str) -> str | None:

@@ -26,14 +26,17 @@ from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.rows import ChunkDecoder
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
+    BadValue,
     BatchRepeatedError,
     FeedBreak,
     FeedBreakError,
     FeedMisfit,
     FeedSchemaError,
     RepeatedBatch,
+    UsageError,
 )
 from omnigraph.history.feed.batch import FeedPlace, ReceivedBatch, ReceivedChange, joined
+from omnigraph.history.feed.tokens import CommitPage, FeedScope, decode_token
 from omnigraph.records import record
 from omnigraph.runtime import Cost, counting
 from omnigraph.store.tables.pinned import KEY
@@ -147,7 +150,8 @@ def apply_batches(
         schema_hash: the hash of the accepted schema that ``catalog`` is.
 
     Raises:
-        UsageError: these are no batches, or do not follow each other.
+        UsageError: these are no batches, do not follow each other, or come from this very branch.
+        ChangeCursorError: their token is damaged.
         FeedBreakError: they begin behind what the branch has of the feed.
         FeedSchemaError: the schema of the branch cannot take the rows.
         ConstraintViolationError: the graph would break a rule of its schema.
@@ -223,6 +227,7 @@ class _Run:
 
     def decide(self, txn: WriteTxn) -> None:
         batch = self.batch
+        _refuse_own(batch.token, txn)
         stored = txn.snapshot.state.feeds.get(batch.source)
         known = batch.begin if stored is None else FeedPlace(sequence=stored.sequence, part=stored.part)
         if stored is not None and batch.end.order <= known.order:
@@ -240,6 +245,15 @@ class _Run:
         self.counts = writing.write(txn, changes)
         mark = FeedMark(source=batch.source, sequence=batch.end.sequence, part=batch.end.part, token=batch.token)
         txn.mark_feed(mark)
+
+
+def _refuse_own(text: str, txn: WriteTxn) -> None:
+    """Refuse what a branch tells of itself: applying it would be another change to tell."""
+    token, head = decode_token(text), txn.snapshot.state.head
+    own = FeedScope.of(txn.snapshot.state.graph_id, str(head.branch), head.incarnation, "")
+    if not isinstance(token, CommitPage) and (token.graph, token.branch) == (own.graph, own.branch):
+        details = BadValue(what="branch", value=str(head.branch), expected="another graph or branch")
+        raise UsageError("a feed cannot be applied to the branch that it comes from", details=details)
 
 
 @record
