@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import PROPERTY_ID
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.records import record
 from omnigraph.store.staging.columns import holds_all
@@ -23,6 +23,42 @@ from omnigraph.txn.snapshot import GraphSnapshot
 
 # What no table has: a version with these fields shares no rows with any other without being read.
 _UNLIKE_ANY = ((-1, ""),)
+
+
+@record
+class SchemaStep:
+    """What a commit made of the schema, by names: whoever follows the rows must have made the same step.
+
+    Args:
+        types: the types afterwards, ``node:Person``, with their properties.
+        gone: what the commit has dropped or renamed: types, and properties of types that go on, as ``node:Person.age``.
+    """
+
+    types: Mapping[str, tuple[str, ...]]
+    gone: tuple[str, ...]
+
+    @classmethod
+    def between(cls, before: GraphSnapshot, after: GraphSnapshot) -> SchemaStep | None:
+        """Return the step from one state to the next, None where the schema stayed."""
+        if before.state.schema.hash == after.state.schema.hash:
+            return None
+        old, new = (_types(catalog_of(state.state.schema)) for state in (before, after))
+        names = {owner.table_key for owner in new.values()}
+        gone = [owner.table_key for owner in old.values() if owner.table_key not in names]
+        for number, owner in new.items():
+            was = old[number].properties if number in old else ()
+            gone += [f"{owner.table_key}.{prop.name}" for prop in was if owner.get(prop.name) is None]
+        types = {owner.table_key: tuple(prop.name for prop in owner.properties) for owner in new.values()}
+        return cls(types=types, gone=tuple(sorted(gone)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step as JSON values."""
+        return {"types": {name: list(found) for name, found in self.types.items()}, "gone": list(self.gone)}
+
+
+def _types(catalog: Catalog) -> dict[tuple[int, int], NodeType | EdgeType]:
+    owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+    return {(owner.id, owner.incarnation): owner for owner in owners}
 
 
 def rows_as(rows: pa.Table, schema: pa.Schema) -> pa.Table:

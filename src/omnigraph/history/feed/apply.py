@@ -35,6 +35,7 @@ from omnigraph.errors import (
     RepeatedBatch,
     UsageError,
 )
+from omnigraph.history.diff.schemas import SchemaStep
 from omnigraph.history.feed.batch import FeedPlace, ReceivedBatch, ReceivedChange, joined
 from omnigraph.history.feed.tokens import CommitPage, FeedScope, decode_token
 from omnigraph.records import record
@@ -241,7 +242,13 @@ class _Run:
             )
         changes = list(batch.behind(known))
         self.taken = len(changes)
-        writing = _Writing(catalog=self.catalog, commit_id=batch.commits[-1] if batch.commits else "")
+        gone: set[str] = set()
+        for commit_id, step in batch.schema_steps(known):
+            _Writing(catalog=self.catalog, commit_id=commit_id).expect_step(step)
+            gone.update(step.gone)
+        writing = _Writing(
+            catalog=self.catalog, commit_id=batch.commits[-1] if batch.commits else "", dropped=frozenset(gone)
+        )
         self.counts = writing.write(txn, changes)
         mark = FeedMark(source=batch.source, sequence=batch.end.sequence, part=batch.end.part, token=batch.token)
         txn.mark_feed(mark)
@@ -258,10 +265,38 @@ def _refuse_own(text: str, txn: WriteTxn) -> None:
 
 @record
 class _Writing:
-    """Puts the net effect of changes into a transaction."""
+    """Puts the net effect of changes into a transaction.
+
+    Args:
+        catalog: the schema of the branch.
+        commit_id: the commit of the source whose schema the rows have.
+        dropped: the types that the source has dropped among these changes: their rows went with the type here, too.
+    """
 
     catalog: Catalog
     commit_id: str
+    dropped: frozenset[str] = frozenset()
+
+    def expect_step(self, step: SchemaStep) -> None:
+        """See that the branch has followed the source to another schema.
+
+        What the source has dropped must be gone here before rows go on: it may declare another property of that name.
+
+        Raises:
+            FeedSchemaError: it has not.
+        """
+        owners: list[NodeType | EdgeType] = [*self.catalog.nodes.values(), *self.catalog.edges.values()]
+        known = {owner.table_key: {prop.name for prop in owner.properties} for owner in owners}
+        for key, names in step.types.items():
+            if key not in known:
+                raise self._misfit(f"the schema has no type '{key}'")
+            missing = [name for name in names if name not in known[key]]
+            if missing:
+                raise self._misfit(f"the schema has no property '{missing[0]}' of '{key}'")
+        for item in step.gone:
+            key, _, name = item.partition(".")
+            if key in known and (not name or name in known[key]):
+                raise self._misfit(f"the schema still has '{item}', which the source has dropped or renamed")
 
     def write(self, txn: WriteTxn, changes: Sequence[ReceivedChange]) -> Counter[str]:
         """Write what each entity is in the end, and return how many rows were written and deleted."""
@@ -274,6 +309,9 @@ class _Writing:
         with counting(txn.counters), txn.snapshot.reading():
             gone: list[tuple[NodeType, pa.Array]] = []
             for (kind, name), some in rows.items():
+                if f"{kind}:{name}" in self.dropped and all(change.after is None for change in some):
+                    counts["deleted"] += len(some)
+                    continue
                 owner = self._owner(kind, name)
                 kept = [change.after for change in some if change.after is not None]
                 removed = [change.id for change in some if change.after is None]

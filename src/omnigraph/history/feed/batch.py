@@ -10,6 +10,7 @@ import pyarrow as pa
 from omnigraph.engine.results.frames import to_pandas, to_polars
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.history.diff.change import EntityChange
+from omnigraph.history.diff.schemas import SchemaStep
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.rows import ChangeRow, change_batches, change_columns
 from omnigraph.records import record
@@ -19,10 +20,11 @@ from omnigraph.values.printable import Printable
 
 @record
 class ChangeBlock(Printable):
-    """Changes of one commit, or of a part of it."""
+    """Changes of one commit, or of a part of it; ``schema`` is what it made of the schema, None if nothing."""
 
     cause: Cause
     changes: tuple[EntityChange, ...]
+    schema: SchemaStep | None = None
 
     def lines(self) -> Iterator[str]:
         """Yield the commit, then a line for each change."""
@@ -31,7 +33,8 @@ class ChangeBlock(Printable):
 
     def to_json(self) -> dict[str, Any]:
         """Return the block as JSON values."""
-        return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
+        schema = {} if self.schema is None else {"schema": self.schema.to_json()}
+        return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes], **schema}
 
 
 @record
@@ -134,6 +137,7 @@ class ReceivedBatch:
     token: str
     commits: tuple[str, ...]
     changes: tuple[tuple[ReceivedChange, ...], ...]
+    schemas: tuple[SchemaStep | None, ...]
 
     @classmethod
     def of(cls, document: Any) -> Self:
@@ -150,6 +154,7 @@ class ReceivedBatch:
                 token=_text(document["token"]),
                 commits=tuple(_text(block["cause"]["graph_commit_id"]) for block in document["blocks"]),
                 changes=tuple(tuple(map(received_change, block["changes"])) for block in document["blocks"]),
+                schemas=tuple(_step(block.get("schema")) for block in document["blocks"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             details = BadValue(what="batch", value=str(error)[:80], expected="a line of 'omnigraph changes follow'")
@@ -163,6 +168,12 @@ class ReceivedBatch:
     def count(self) -> int:
         """How many changes it holds."""
         return sum(map(len, self.changes))
+
+    def schema_steps(self, place: FeedPlace) -> Iterator[tuple[str, SchemaStep]]:
+        """Yield what commits behind a place made of the schema, with their ids."""
+        for number, (commit, step) in enumerate(zip(self.commits, self.schemas, strict=True)):
+            if step is not None and self.begin.sequence + 1 + number > place.sequence:
+                yield commit, step
 
     def behind(self, place: FeedPlace) -> Iterator[ReceivedChange]:
         """Yield the changes that come behind a place."""
@@ -188,13 +199,14 @@ def joined(batches: Iterable[ReceivedBatch]) -> ReceivedBatch:
         if batch.source != found.source or batch.begin != found.end:
             details = BadValue(what="batch", value=str(batch.begin), expected=str(found.end))
             raise UsageError("the batches do not follow each other", details=details)
-        commits, changes = found.commits, found.changes
+        commits, changes, schemas = found.commits, found.changes, found.schemas
         if batch.begin.part and commits and batch.commits:
             # The rest of the commit that the batch before ended in.
             changes = (*changes[:-1], (*changes[-1], *batch.changes[0]), *batch.changes[1:])
-            commits = (*commits, *batch.commits[1:])
+            commits, schemas = (*commits, *batch.commits[1:]), (*schemas, *batch.schemas[1:])
         else:
             commits, changes = (*commits, *batch.commits), (*changes, *batch.changes)
+            schemas = (*schemas, *batch.schemas)
         found = ReceivedBatch(
             source=batch.source,
             begin=found.begin,
@@ -202,6 +214,7 @@ def joined(batches: Iterable[ReceivedBatch]) -> ReceivedBatch:
             token=batch.token,
             commits=commits,
             changes=changes,
+            schemas=schemas,
         )
     if found is None:
         details = BadValue(what="batches", value="none", expected="at least one batch")
@@ -219,6 +232,13 @@ def whole_commits(documents: Iterable[Any]) -> Iterator[Sequence[Any]]:
         if not (isinstance(end, Mapping) and end.get("part")):
             yield waiting
             waiting = []
+
+
+def _step(document: Any) -> SchemaStep | None:
+    if document is None:
+        return None
+    types = {_text(key): tuple(map(_text, names)) for key, names in document["types"].items()}
+    return SchemaStep(types=types, gone=tuple(map(_text, document["gone"])))
 
 
 def _place(document: Any) -> FeedPlace:

@@ -29,6 +29,7 @@ from omnigraph.history.diff.compare import (
     schema_boundary,
 )
 from omnigraph.history.diff.rows import ChangedRows, find_changed_rows
+from omnigraph.history.diff.schemas import SchemaStep
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
@@ -229,8 +230,23 @@ class Chain:
 
     def changes_schema(self, step: Step) -> bool:
         """Whether a commit made another schema; raises what :meth:`state_of` does."""
-        schemas = (self.state_of(commit).state.schema.hash for commit in (step.parent, step.commit))
-        return len(set(schemas)) > 1
+        before, after = self.state_of(step.parent), self.state_of(step.commit)
+        return before.state.schema.hash != after.state.schema.hash
+
+    def schema_step(self, step: Step, wanted: ChangeFilter) -> SchemaStep | None:
+        """Return what a commit made of the schema of the types that are wanted; None if it left it as it was."""
+        found = SchemaStep.between(self.state_of(step.parent), self.state_of(step.commit))
+        if found is None:
+            return None
+
+        def is_wanted(name: str) -> bool:
+            kind, _, rest = name.partition(":")
+            return wanted.wants_type("edge" if kind == "edge" else "node", rest.partition(".")[0])
+
+        return SchemaStep(
+            types={name: properties for name, properties in found.types.items() if is_wanted(name)},
+            gone=tuple(filter(is_wanted, found.gone)),
+        )
 
     def block(self, step: Step) -> CommitBlock:
         """Return what a commit changed.

@@ -284,7 +284,8 @@ class ChangeReader:
                 break
             if has_more and not changes:
                 break
-            blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes)))
+            schema = None if position is not None else chain.schema_step(step, wanted)
+            blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes), schema=schema))
             if has_more:
                 token = FeedPage(
                     graph=scope.graph,
