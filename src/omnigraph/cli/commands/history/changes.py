@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -74,18 +74,19 @@ def follow(
         limits=PageLimits() if limit is None else PageLimits(changes=limit),
     )
     with open_graph(graph_address(graph), mode="read_only") as backend:
+        feed = Feed(backend, request, follow=not once, interval_s=interval)
         if start == "now":
             # Where "now" was is worth a line, although nothing has changed since.
-            batch = backend.execute(request)
-            request = replace(request, start=batch.token)
-            _print([f"token: {batch.token}"] if text else [json.dumps(batch.to_json(), ensure_ascii=False)])
-        for batch in Feed(backend, request, follow=not once, interval_s=interval):
-            lines = _lines(batch, backend, branch) if text else [json.dumps(batch.to_json(), ensure_ascii=False)]
-            _print(lines)
+            batch = backend.execute(replace(request, start=feed.token))
+            feed.seek(batch.token)
+            _print(batch, backend, branch, as_text=text)
+        for batch in feed:
+            _print(batch, backend, branch, as_text=text)
     return 0
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(batch: FeedBatch, backend: Backend, branch: str, *, as_text: bool) -> None:
+    lines = _lines(batch, backend, branch) if as_text else [json.dumps(batch.to_json(), ensure_ascii=False)]
     write_whole("".join(f"{line}\n" for line in lines), sys.stdout)
 
 
