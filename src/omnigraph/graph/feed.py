@@ -12,12 +12,13 @@ from omnigraph.history.feed.batch import FeedBatch
 from omnigraph.operations.history import FeedRequest
 from omnigraph.operations.request import Backend
 from omnigraph.values import check_flag, check_number
+from omnigraph.values.printable import Printable
 
 # A start that is no token yet: it must be pinned, or seen to exist, when the feed is made.
 _NOW = "now"
 
 
-class Feed:
+class Feed(Printable):
     """The changes of a branch behind a place, oldest first. Iterating gives batches.
 
     Without ``follow`` the feed ends when it is caught up, and iterating again gives what was committed since. With it,
@@ -75,9 +76,9 @@ class Feed:
             "a feed cannot be sent to another process", details=details, hint="send its token and make the feed there"
         )
 
-    def __repr__(self) -> str:
-        start = self.token if len(self.token) < 40 else f"{self.token[:12]}…"
-        return f"<Feed of {self._request.branch} behind {start}>"
+    def lines(self) -> Iterator[str]:
+        """Yield the branch, and where the feed goes on."""
+        yield f"of {self._request.branch} from {self.token}"
 
     def _take(self, batch: FeedBatch) -> FeedBatch:
         self._source = batch.source
