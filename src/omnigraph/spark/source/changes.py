@@ -17,8 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.accepted import catalog_of
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import (
     BadValue,
@@ -203,11 +202,10 @@ class StreamColumns:
     names: Mapping[str, str]
 
     @classmethod
-    def of(cls, owner: NodeType | EdgeType, states: Sequence[GraphSnapshot]) -> StreamColumns:
-        """Return the columns of a type as the first of some states that has it calls them."""
+    def of(cls, owner: NodeType | EdgeType, catalogs: Sequence[Catalog]) -> StreamColumns:
+        """Return the columns of a type as the first of some schemas that has it calls them."""
         shown = {prop.id: prop.name for prop in owner.properties}
-        for state in states:
-            catalog = catalog_of(state.state.schema)
+        for catalog in catalogs:
             owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
             for one in owners:
                 if (one.id, one.incarnation) == (owner.id, owner.incarnation):
@@ -356,19 +354,23 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chain = Chain(self._session().store, Deltas())
         for number, step in enumerate(steps):
             with reporting_gaps(step.commit.id, None):
-                states = (chain.state_of(step.commit), chain.state_of(step.parent))
-                columns = None if self._owner is None else StreamColumns.of(self._owner, states)
+                columns = self._columns(chain.state_of(step.commit), chain.state_of(step.parent))
                 for change in chain.block(step).changes(self._wanted):
                     row = ChangeRow.of(change, step.commit, commits.sequence + number)
                     yield row if columns is None else columns.show(row)
+
+    def _columns(self, *states: GraphSnapshot) -> StreamColumns | None:
+        if self._owner is None:
+            return None
+        catalogs = self._session().catalogs
+        return StreamColumns.of(self._owner, [catalogs.get(state.state.schema) for state in states])
 
     def _stored(self, partition: BaselinePartition) -> Iterator[ChangeRow]:
         kind, _, name = partition.table_key.partition(":")
         is_edge = kind == "edge"
         columns = None
         if self._owner is not None:
-            state = self._session().store.snapshot_of(partition.commit)
-            columns = StreamColumns.of(self._owner, (state,))
+            columns = self._columns(self._session().store.snapshot_of(partition.commit))
         for batch in partition.table.read(partition.fragment_ids, None):
             rows = pa.Table.from_batches([batch])
             images = iter_images(rows, is_edge=is_edge)
