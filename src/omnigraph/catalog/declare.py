@@ -131,9 +131,9 @@ def _is_inherited(catalog: Catalog, owner: NodeType | EdgeType, word: str, colum
 
 def _bound(value: float | None) -> Literal | None:
     """Return a bound as it may be written: a whole number beyond 64 bits was one with a point."""
-    if isinstance(value, int) and not -_WHOLE < value < _WHOLE and int(float(value)) == value:
-        value = float(value)
-    return None if value is None else Literal(value=value)
+    if value is None:
+        return None
+    return Literal(value=float(value) if abs(value) >= _WHOLE and int(float(value)) == value else value)
 
 
 def _constraint(word: ConstraintName, columns: Iterable[str]) -> Constraint:

@@ -50,6 +50,20 @@ def is_unused(number: int, next_identity: int) -> bool:
     return _block(number) == _block(next_identity) and number >= next_identity
 
 
+def are_of_one_counter(one: int, other: int) -> bool:
+    """Whether two numbers were drawn from one counter, so that the larger one is the later one."""
+    return _block(one) == _block(other)
+
+
+def all_ids(catalog: Catalog) -> Iterator[int]:
+    """Yield every number that a catalog has, aliases included."""
+    for _, owner in _each_type(catalog):
+        yield from (owner.id, *owner.aliases)
+        if not isinstance(owner, InterfaceType):
+            yield owner.incarnation
+        yield from (number for prop in owner.properties for number in (prop.id, *prop.aliases))
+
+
 def _block(number: int) -> int:
     return number >> _BLOCK_BITS if number >= _OF_A_BRANCH else 0
 

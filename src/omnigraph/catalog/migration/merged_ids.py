@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from omnigraph.catalog.identity import TypeKind, is_unused
+from omnigraph.catalog.identity import TypeKind, all_ids, is_unused
 from omnigraph.catalog.migration.atoms import Atom, Facts, each_type
 from omnigraph.catalog.migration.resolve import KINDS
 from omnigraph.catalog.migration.versions import Versions
@@ -100,15 +100,7 @@ class _Counter:
 def _with_free_numbers(catalog: Catalog, following: int) -> Catalog:
     """Return a catalog whose counter stands behind all numbers that it has; those of main may be new to a branch."""
     for free in (catalog.next_identity, following):
-        if not any(is_unused(number, free) for number in _all_numbers(catalog)):
+        if not any(is_unused(number, free) for number in all_ids(catalog)):
             return replace(catalog, next_identity=free)
-    taken = [number for number in _all_numbers(catalog) if is_unused(number, catalog.next_identity)]
+    taken = [number for number in all_ids(catalog) if is_unused(number, catalog.next_identity)]
     return replace(catalog, next_identity=max(taken) + 1)
-
-
-def _all_numbers(catalog: Catalog) -> Iterator[int]:
-    for _, owner in each_type(catalog):
-        yield from (owner.id, *owner.aliases)
-        if isinstance(owner, NodeType | EdgeType):
-            yield owner.incarnation
-        yield from (number for prop in owner.properties for number in (prop.id, *prop.aliases))

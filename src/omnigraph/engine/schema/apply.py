@@ -297,8 +297,12 @@ def apply_schema(
     tree = parse_schema(source, source_name)
     branch_writer, _ = store.current(branch)
     txn = branch_writer.begin(WriteKind.SCHEMA_APPLY, actor=actor, message=message, expected_head=expected_head)
-    accepted = with_own_numbers(catalog_of(txn.snapshot.state.schema), branch_writer.services.line.born_as)
-    plan = plan_migration(accepted, tree, allow_data_loss=allow_data_loss)
+    accepted = catalog_of(txn.snapshot.state.schema)
+    numbering = with_own_numbers(accepted, branch_writer.services.line.born_as)
+    plan = plan_migration(numbering, tree, allow_data_loss=allow_data_loss)
+    if plan.catalog.next_identity == numbering.next_identity:
+        # Nothing was added that would need a number of this branch.
+        plan = replace(plan, catalog=replace(plan.catalog, next_identity=accepted.next_identity))
     _refuse_unsupported(plan)
     if not plan.is_empty:
         _fill(txn, accepted, plan, source.decode())

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.engine.accepted import CatalogCache
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.equality import columns_equal
-from omnigraph.engine.schema.lower import Continued, continued_types
 from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
+from omnigraph.history.diff.schemas import column_identity, rows_as, with_identity
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
 from omnigraph.history.feed.first_parents import FirstParents
+from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.manifest.merged import is_merge
-from omnigraph.txn.manifest.rows import AcceptedSchema, Commit, TableEntry
+from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, check_whole
 
@@ -81,6 +81,7 @@ class _Blame:
         authors: dict[str, PropertyAuthor] = {}
         newest = self._walk.look(0)
         wanted = [] if newest.row is None else _names(newest.row)
+        labels = _labels(newest.row)
         is_complete = True
         for change in self._walk.changes():
             if len(events) >= self._limit:
@@ -96,7 +97,9 @@ class _Blame:
             id=self._entity.id,
             events=tuple(events),
             is_complete=is_complete and since is None,
-            properties=tuple(self._shown(authors.get(name, PropertyAuthor(name=name, author=None))) for name in wanted),
+            properties=tuple(
+                self._shown(authors.get(name, PropertyAuthor(name=name, author=None)), labels) for name in wanted
+            ),
             known_since=since,
         )
 
@@ -107,19 +110,24 @@ class _Blame:
 
     def _event(self, change: _Change, found: dict[str, PropertyAuthor]) -> EntityEvent:
         is_edge = self._entity.is_edge
+        labels = _labels(change.before if change.after is None else change.after)
+        before = change.before
+        if before is not None and change.after is not None:
+            before = rows_as(_plain(before), _plain(change.after).schema)
         return EntityEvent(
             cause=Cause(commit=change.commit),
             op=change.op,
-            changed=tuple(self._name(name) for name in change.changed),
-            before=_image(change.before, is_edge=is_edge),
+            changed=tuple(self._name(name, labels) for name in change.changed),
+            before=_image(before, is_edge=is_edge),
             after=_image(change.after, is_edge=is_edge),
-            authors=tuple(self._shown(found[name]) for name in change.changed),
+            authors=tuple(self._shown(found[name], labels) for name in change.changed),
         )
 
-    def _shown(self, one: PropertyAuthor) -> PropertyAuthor:
-        return PropertyAuthor(name=self._name(one.name), author=one.author, merge=one.merge)
+    def _shown(self, one: PropertyAuthor, labels: dict[str, str]) -> PropertyAuthor:
+        return PropertyAuthor(name=self._name(one.name, labels), author=one.author, merge=one.merge)
 
-    def _name(self, column: str) -> str:
+    def _name(self, identity: str, labels: dict[str, str]) -> str:
+        column = labels[identity]
         return _SHOWN.get(column, column) if self._entity.is_edge else column
 
 
@@ -156,18 +164,19 @@ class _Change:
 class _Entity:
     """One entity in any state of the graph; what was opened for it is kept while its history is read.
 
-    Its type and its properties are known by their ids, and called and typed as the newest state has them.
+    Merged branches may know its type and its properties by other ids, which the newest state has as aliases.
     """
 
     def __init__(self, store: GraphStore, newest: GraphSnapshot, table_key: str, entity_id: str) -> None:
         self._store = store
-        self._schema = newest.state.schema
-        self._object_id = newest.entry(table_key).object_id
-        self._key = table_key
+        object_id = newest.entry(table_key).object_id
+        catalog = catalog_of(newest.state.schema)
+        kind, _, name = table_key.partition(":")
+        owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+        self._type_ids = {object_id.partition("-")[0], *(f"{number:016x}" for number in owner.aliases)}
+        self._known_as = {str(alias): str(prop.id) for prop in owner.properties for alias in prop.aliases}
         self.id = entity_id
-        self.is_edge = table_key.startswith("edge:")
-        self._catalogs = CatalogCache()
-        self._pairs: dict[str, Continued | None] = {}
+        self.is_edge = kind == "edge"
         self._snapshots: dict[CommitId, GraphSnapshot] = {}
         self._tables: dict[CommitId, Table | None] = {}
 
@@ -187,33 +196,18 @@ class _Entity:
         commit_id = way.commit(place).id
         if commit_id not in self._tables:
             snapshot = self.snapshot(way, place)
-            entry = self._entry(snapshot)
+            entries = snapshot.state.tables.values()
+            entry = next((item for item in entries if item.object_id.partition("-")[0] in self._type_ids), None)
             self._tables[commit_id] = None if entry is None else snapshot.table(entry.table_key)
         return self._tables[commit_id]
 
-    def row(self, way: FirstParents, place: int, table: Table) -> pa.Table | None:
-        """Return the entity's row in a state, in the words of the newest one; None where there is no row."""
+    def row(self, table: Table) -> pa.Table | None:
+        """Return the entity's row in a state of its table, columns by the ids that the newest state has for them."""
         rows = table.lookup([self.id], table.schema.names)
         if not rows.num_rows:
             return None
-        schema = self.snapshot(way, place).state.schema
-        pair = None if schema.hash == self._schema.hash else self._pair(schema)
-        return rows if pair is None else _in_newest_words(rows, pair)
-
-    def _entry(self, snapshot: GraphSnapshot) -> TableEntry | None:
-        schema, tables = snapshot.state.schema, snapshot.state.tables
-        if schema.hash == self._schema.hash:
-            return next((item for item in tables.values() if item.object_id == self._object_id), None)
-        pair = self._pair(schema)
-        return None if pair is None else tables.get(pair.before.table_key)
-
-    def _pair(self, schema: AcceptedSchema) -> Continued | None:
-        """Return the type in an older schema and in the newest one."""
-        if schema.hash not in self._pairs:
-            older, newest = (self._catalogs.get(one) for one in (schema, self._schema))
-            found = continued_types(older, newest)
-            self._pairs[schema.hash] = next((pair for pair in found if pair.after.table_key == self._key), None)
-        return self._pairs[schema.hash]
+        fields = [with_identity(field, self._known_as) for field in rows.schema]
+        return pa.table(rows.columns, schema=pa.schema(fields)) if self._known_as else rows
 
     def authors(self, way: FirstParents, change: _Change, names: Collection[str]) -> dict[str, Commit | None]:
         """Return the commit that wrote each of the columns which a change set; None where no state tells any more."""
@@ -277,7 +271,7 @@ class _Walk:
             table = self._entity.table(self.way, place)
             if table is None:
                 return _Found(place=place, table=None, row=None)
-            return _Found(place=place, table=table, row=self._entity.row(self.way, place, table))
+            return _Found(place=place, table=table, row=self._entity.row(table))
 
     def _last_unchanged(self, place: int, here: _Found) -> int:
         """Return the oldest place that is known to hold the same row: by doubling steps, then by halving them."""
@@ -320,20 +314,6 @@ def _holds(table: Table | None, here: _Found) -> bool:
     return not bool((deleted == offset).any())
 
 
-def _in_newest_words(row: pa.Table, pair: Continued) -> pa.Table:
-    """Return a row with the names and types that its properties came to have; those that went keep theirs."""
-    origins, schema = pair.origins, arrow_schema(pair.after)
-    going_on = {old: new for new, old in origins.items()}
-    columns = {}
-    for name in row.column_names:
-        new = going_on.get(name)
-        if new is not None:
-            columns[new] = row.column(name).cast(schema.field(new).type)
-        elif name not in schema.names:
-            columns[name] = row.column(name)
-    return pa.table(columns)
-
-
 def _is_taken(after: pa.Table | None, source: pa.Table | None, name: str) -> bool:
     """Whether the value that a merge has is that of the merged branch."""
     if after is None or source is None:
@@ -346,20 +326,31 @@ def _names(row: pa.Table) -> list[str]:
 
 
 def _changed(before: pa.Table | None, after: pa.Table | None) -> tuple[str, ...]:
-    """Return what differs; a property that one of the states does not know counts when the other has a value."""
+    """Return what differs of what the newer of two states knows; a property that is new there was null before."""
     old = {} if before is None else _columns(before)
     new = {} if after is None else _columns(after)
-    return tuple(name for name in {**new, **old} if not _is_equal(old.get(name), new.get(name)))
+    return tuple(name for name in (new or old) if not _is_equal(old.get(name), new.get(name)))
 
 
 def _columns(row: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return {name: row.column(name) for name in _plain(row).column_names if name != KEY}
+    """Return what a row holds, by what stays when a property is renamed."""
+    plain = _plain(row)
+    return {column_identity(field): plain.column(field.name) for field in plain.schema if field.name != KEY}
+
+
+def _labels(row: pa.Table | None) -> dict[str, str]:
+    """Return what the columns of a row are called."""
+    return {} if row is None else {column_identity(field): field.name for field in row.schema}
 
 
 def _is_equal(old: pa.ChunkedArray | None, new: pa.ChunkedArray | None) -> bool:
     if old is None or new is None:
         only = old if old is not None else new
         return only is None or only.null_count == 1
+    if old.type != new.type and holds_all(new.type, old.type):
+        old = old.cast(new.type)
+    elif old.type != new.type and holds_all(old.type, new.type):
+        new = new.cast(old.type)
     if old.type != new.type:
         return bool(old.null_count == 1 and new.null_count == 1)
     return bool(columns_equal(old, new)[0])
