@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.engine.equality import Mask, columns_equal
+from omnigraph.engine.past import is_later_schema, read_alike
 from omnigraph.errors import ChangeSchemaBoundaryError, DiffRefusal
 from omnigraph.history.diff.change import (
     DST,
@@ -26,7 +27,6 @@ from omnigraph.history.diff.change import (
     row_images,
 )
 from omnigraph.history.diff.rows import ChangedRows, Check, DifferingRows, Places, find_changed_rows, rows_delta
-from omnigraph.history.diff.schemas import is_later_schema, read_alike
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
@@ -97,9 +97,7 @@ def open_pair(
     new = None if pair.after is None else after.table(pair.after.table_key)
     if old is None or new is None:
         return OpenPair(pair=pair, before=old, after=new)
-    alike = read_alike(
-        old, new, lambda was, will: commit_id is not None or is_later_schema(before, after, was, will)
-    )
+    alike = read_alike(old, new, lambda was, will: commit_id is not None or is_later_schema(before, after, was, will))
     if alike is None:
         raise schema_boundary(pair, commit_id)
     return OpenPair(pair=pair, before=alike[0], after=alike[1])

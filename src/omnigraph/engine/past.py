@@ -1,27 +1,32 @@
-"""How rows of an older schema read in a newer one: columns are paired by the identity of their property, not by name.
+"""How rows and states of an older schema read in a newer one: by the identity of types and properties, not by name.
 
-A property that the newer schema has added is null before, one that it has dropped is absent, a renamed one goes on under
-its new name, and numbers are read in the wider type. Anything else, such as a text that became a number, has no reading.
+A property that the newer schema has added is null before, one that it has dropped is absent, a renamed one goes on
+under its new name, and numbers are read in the wider type. Anything else, such as a text that became a number, has no
+reading.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from omnigraph.catalog.arrow import PROPERTY_ID
-from omnigraph.catalog.model import Catalog
+from omnigraph.catalog.arrow import PROPERTY_ID, arrow_schema
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.engine.accepted import catalog_of
+from omnigraph.errors import BadValue, InternalError, QueryRuntimeError
 from omnigraph.records import record
 from omnigraph.store.staging.columns import holds_all
-from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID
-from omnigraph.store.tables.table import Search, Table
+from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS, ROW_ID, Search, TableIndex
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.snapshot import GraphSnapshot
 
 # What no table has: a version with these fields shares no rows with any other without being read.
 _UNLIKE_ANY = ((-1, ""),)
+_Owner = TypeVar("_Owner", NodeType, EdgeType)
 
 
 def rows_as(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -88,6 +93,8 @@ class ColumnReading:
 class ReadTable(Table):
     """One version of a table, read in the columns of a newer schema."""
 
+    pushes_predicates = False
+
     def __init__(self, stored: Table, reading: ColumnReading, fields: tuple[tuple[int, str], ...]) -> None:
         # Everything but the columns is that of the stored version, which is open already.
         self.pin = stored.pin
@@ -112,19 +119,48 @@ class ReadTable(Table):
         fragment_ids: Sequence[int] | None = None,
         batch_size: int | None = None,
     ) -> pa.RecordBatchReader:
-        """Stream rows; takes what a table does, predicates only on what is no property."""
-        del with_row_meta, search
+        """Stream rows; takes what a table does, predicates only on ids and ends of edges."""
+        del with_row_meta
         names = list(self.schema.names if columns is None else columns)
-        stored = [origin for name in names if (origin := self._reading.origin(name)) is not None] or [KEY]
-        reader = self._stored.scan(stored, filter, limit=limit, fragment_ids=fragment_ids, batch_size=batch_size)
+        reader = self._stored.scan(
+            self._origins(names) or [KEY],
+            filter,
+            limit=limit,
+            search=search,
+            fragment_ids=fragment_ids,
+            batch_size=batch_size,
+        )
         shown = self._reading.columns(names)
         return pa.RecordBatchReader.from_batches(shown, self._shown(reader, names))
 
     def lookup(self, ids: Sequence[str] | pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return ``id``, row id, row address and ``columns`` of the rows with these ids."""
         extra = [name for name in columns if name not in {KEY, ROW_ID, ROW_ADDRESS}]
-        stored = [origin for name in extra if (origin := self._reading.origin(name)) is not None]
-        return self._reading.show(self._stored.lookup(ids, stored), [KEY, ROW_ID, ROW_ADDRESS, *extra])
+        found = self._stored.lookup(ids, self._origins(extra))
+        return self._reading.show(found, [KEY, ROW_ID, ROW_ADDRESS, *extra])
+
+    def take(self, row_ids: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """Return the row id and ``columns`` of rows by row id."""
+        names = [ROW_ID, *(name for name in columns if name != ROW_ID)]
+        return self._reading.show(self._stored.take(row_ids, self._origins(names)), names)
+
+    def matching(
+        self,
+        column: str,
+        predicate: str,
+        mask: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+        columns: Sequence[str],
+    ) -> pa.Table:
+        """Return ``columns`` of the rows that a predicate on the id or an end of an edge selects."""
+        names = list(columns)
+        return self._reading.show(self._stored.matching(column, predicate, mask, self._origins(names)), names)
+
+    def indexes(self) -> tuple[TableIndex, ...]:
+        """Return the indexes of the stored version, by the names of its columns."""
+        return self._stored.indexes()
+
+    def _origins(self, names: Sequence[str]) -> list[str]:
+        return [origin for name in names if (origin := self._reading.origin(name)) is not None]
 
     def _shown(self, reader: pa.RecordBatchReader, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in reader:
@@ -194,3 +230,118 @@ def _shares_files(older: Table, newer: Table, reading: ColumnReading) -> bool:
     if any(old_ids[origin] != new_ids[name] for name, origin in reading.origins.items()):
         return False
     return all(added.isdisjoint(file.fields) for item in older.fragments for file in item.metadata.files)
+
+
+@record
+class PastState:
+    """An earlier state as a newer schema names it: renamed types and properties are found under their new names.
+
+    Args:
+        snapshot: the earlier state.
+        catalog: the newer schema without the types that the state does not have; what the state may miss is nullable.
+        origins: by the table of a type now the table that it had then.
+    """
+
+    snapshot: GraphSnapshot
+    catalog: Catalog
+    origins: Mapping[str, str]
+
+    @property
+    def row_counts(self) -> dict[str, int]:
+        """How many rows the tables have."""
+        return {now: self.snapshot.entry(then).row_count for now, then in self.origins.items()}
+
+    def table(self, table_key: str) -> Table:
+        """Return a table of the state in the columns of the newer schema; raises what that of a snapshot does.
+
+        Raises:
+            QueryRuntimeError: the values of a property do not fit its type in the newer schema.
+        """
+        stored = self.snapshot.table(self.origins[table_key])
+        wanted = arrow_schema(_owner(self.catalog, table_key))
+        if _columns(stored.schema) == _columns(wanted):
+            return stored
+        reading = ColumnReading.between(stored.schema, wanted)
+        if reading is None:
+            raise _no_reading(table_key, stored.schema, wanted)
+        return ReadTable(stored, reading, stored.fields)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let the block read tables of this state."""
+        return self.snapshot.reading()
+
+
+def past_catalog(now: Catalog, then: Catalog) -> Catalog:
+    """Return the newer schema as an earlier state can be read by it.
+
+    Types that the state does not have are left out. A property that it did not have, or did not demand, may be null.
+    """
+    owners = {_lifetime(owner): owner for owner in _owners(then)}
+    nodes = {
+        name: _as_then(node, owners[_lifetime(node)]) for name, node in now.nodes.items() if _lifetime(node) in owners
+    }
+    edges = {
+        name: _as_then(edge, owners[_lifetime(edge)]) for name, edge in now.edges.items() if _lifetime(edge) in owners
+    }
+    loose = {
+        (interface, prop.name)
+        for node in nodes.values()
+        for interface in node.implements
+        for prop in node.properties
+        if prop.type.nullable
+    }
+    interfaces = {
+        name: replace(
+            interface, properties=tuple(_loosened(prop, (name, prop.name) in loose) for prop in interface.properties)
+        )
+        for name, interface in now.interfaces.items()
+    }
+    absent = frozenset({*now.nodes, *now.edges} - {*nodes, *edges})
+    return replace(now, interfaces=interfaces, nodes=nodes, edges=edges, absent=absent)
+
+
+def past_state(snapshot: GraphSnapshot, catalog: Catalog, then: Catalog) -> PastState:
+    """Return an earlier state, of the schema ``then``, by what :func:`past_catalog` made of a newer one."""
+    known = {_lifetime(owner): owner.table_key for owner in _owners(then)}
+    origins = {owner.table_key: known[_lifetime(owner)] for owner in _owners(catalog)}
+    return PastState(snapshot=snapshot, catalog=catalog, origins=origins)
+
+
+def _owners(catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+    yield from catalog.nodes.values()
+    yield from catalog.edges.values()
+
+
+def _owner(catalog: Catalog, table_key: str) -> NodeType | EdgeType:
+    kind, _, name = table_key.partition(":")
+    return catalog.nodes[name] if kind == "node" else catalog.edges[name]
+
+
+def _lifetime(owner: NodeType | EdgeType) -> tuple[int, int]:
+    return owner.id, owner.incarnation
+
+
+def _as_then(now: _Owner, then: NodeType | EdgeType) -> _Owner:
+    required = {prop.id for prop in then.properties if not prop.type.nullable}
+    return replace(now, properties=tuple(_loosened(prop, prop.id not in required) for prop in now.properties))
+
+
+def _loosened(prop: PropertyDef, may_miss: bool) -> PropertyDef:
+    return replace(prop, type=replace(prop.type, nullable=True)) if may_miss and not prop.type.nullable else prop
+
+
+def _no_reading(table_key: str, stored: pa.Schema, wanted: pa.Schema) -> QueryRuntimeError:
+    known = {column_identity(field): field for field in stored}
+    for field in wanted:
+        origin = known.get(column_identity(field))
+        if origin is not None and origin.type != field.type and not holds_all(field.type, origin.type):
+            name = f"{table_key.partition(':')[2]}.{field.name}"
+            details = BadValue(
+                what="property", value=name, expected="a type that holds the values of the earlier state"
+            )
+            return QueryRuntimeError(
+                f"property '{name}' has another type at this snapshot, whose values do not fit {field.type}",
+                details=details,
+                hint="use the schema of that commit",
+            )
+    raise InternalError(f"the columns of '{table_key}' differ in nothing that keeps them from being read")
