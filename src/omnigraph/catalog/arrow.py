@@ -8,6 +8,8 @@ from omnigraph.catalog.model import NO_PROPERTY_ID, EdgeType, NodeType, Property
 
 PRIMARY_KEY = b"lance-schema:unenforced-primary-key"
 PROPERTY_ID = b"omnigraph.stable_property_id"
+# Ids that merged branches know the property by, with commas between them.
+PROPERTY_ALIASES = b"omnigraph.property_aliases"
 _SCALARS = {
     Scalar.STRING: pa.string(),
     Scalar.BLOB: pa.large_binary(),
@@ -40,6 +42,8 @@ def arrow_field(prop: PropertyDef) -> pa.Field:
     metadata = dict(_BLOB) if prop.type.scalar is Scalar.BLOB else {}
     if prop.id != NO_PROPERTY_ID:
         metadata[PROPERTY_ID] = str(prop.id).encode()
+    if prop.aliases:
+        metadata[PROPERTY_ALIASES] = ",".join(map(str, prop.aliases)).encode()
     return pa.field(prop.name, arrow_type(prop.type), nullable=prop.type.nullable, metadata=metadata or None)
 
 

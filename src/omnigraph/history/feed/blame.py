@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from omnigraph.engine.accepted import catalog_of
 from omnigraph.engine.equality import columns_equal
+from omnigraph.engine.past import column_identity, rows_as, with_identity
 from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
-from omnigraph.history.diff.schemas import column_identity, rows_as, with_identity
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
@@ -169,14 +169,18 @@ class _Entity:
 
     def __init__(self, store: GraphStore, newest: GraphSnapshot, table_key: str, entity_id: str) -> None:
         self._store = store
-        object_id = newest.entry(table_key).object_id
-        catalog = catalog_of(newest.state.schema)
-        kind, _, name = table_key.partition(":")
-        owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
-        self._type_ids = {object_id.partition("-")[0], *(f"{number:016x}" for number in owner.aliases)}
-        self._known_as = {str(alias): str(prop.id) for prop in owner.properties for alias in prop.aliases}
+        self._object_id = newest.entry(table_key).object_id
+        self._type_ids = {self._object_id.partition("-")[0]}
+        self._known_as: dict[str, str] = {}
         self.id = entity_id
+        kind, _, name = table_key.partition(":")
         self.is_edge = kind == "edge"
+        # Few schemas have any, and the text tells without being read.
+        if '"aliases"' in newest.state.schema.compiled:
+            catalog = catalog_of(newest.state.schema)
+            owner = catalog.nodes[name] if kind == "node" else catalog.edges[name]
+            self._type_ids |= {f"{number:016x}" for number in owner.aliases}
+            self._known_as |= {str(alias): str(prop.id) for prop in owner.properties for alias in prop.aliases}
         self._snapshots: dict[CommitId, GraphSnapshot] = {}
         self._tables: dict[CommitId, Table | None] = {}
 
@@ -197,9 +201,14 @@ class _Entity:
         if commit_id not in self._tables:
             snapshot = self.snapshot(way, place)
             entries = snapshot.state.tables.values()
-            entry = next((item for item in entries if item.object_id.partition("-")[0] in self._type_ids), None)
+            entry = next((item for item in entries if self._is_own(item.object_id)), None)
             self._tables[commit_id] = None if entry is None else snapshot.table(entry.table_key)
         return self._tables[commit_id]
+
+    def _is_own(self, object_id: str) -> bool:
+        number, _, incarnation = object_id.partition("-")
+        # A type that was dropped and came back by a merge has another incarnation.
+        return object_id == self._object_id or (len(number) == len(incarnation) and number in self._type_ids)
 
     def row(self, table: Table) -> pa.Table | None:
         """Return the entity's row in a state of its table, columns by the ids that the newest state has for them."""

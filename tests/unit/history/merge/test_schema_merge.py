@@ -6,6 +6,7 @@ import pytest
 from tests.merge_graph import DRAFT, Template, change, conflicts_of, head_of, history_of, put
 from tests.session_graph import create_graph, open_session, read_graph
 
+from omnigraph.engine.past import ColumnReading
 from omnigraph.errors import MergeConflictsError
 from omnigraph.history.feed.blame import blame
 from omnigraph.history.merge import merge_branch, preview_merge, revert_commit
@@ -137,8 +138,10 @@ def test_what_both_added_alike_is_one_thing_for_good(session, resolve):
     assert read_graph(session) == read_graph(session, DRAFT)
     assert rows(session)["cem"]["zip"] == "3"
     assert set(rows(session, "node:Tag")) == {MAIN, DRAFT, "y"}
-    tag = next(iter(session.catalog().nodes.values()))
-    assert tag.aliases or session.catalog().nodes["Tag"].aliases
+    assert session.catalog().nodes["Tag"].aliases
+    columns = [session.snapshot(branch).table(PERSON).schema for branch in (DRAFT, MAIN)]
+    for older, newer in (columns, columns[::-1]):
+        assert ColumnReading.between(older, newer).origins["zip"] == "zip"
 
 
 def test_a_type_that_came_by_a_merge_goes_on_being_merged_in_both_directions(session):
