@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from omnigraph.catalog.arrow import PROPERTY_ALIASES, PROPERTY_ID, arrow_schema
+from omnigraph.catalog.identity import are_of_one_counter
 from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef
 from omnigraph.errors import BadValue, InternalError, QueryRuntimeError
 from omnigraph.records import record
@@ -44,6 +45,11 @@ def _identities(field: pa.Field) -> list[str]:
     return [column_identity(field), *(f"#{alias}" for alias in aliases.split(",") if alias)]
 
 
+def _are_of_two_branches(one: pa.Field, other: pa.Field) -> bool:
+    ids = [(field.metadata or {}).get(PROPERTY_ID) for field in (one, other)]
+    return None not in ids and not are_of_one_counter(*(int(number or 0) for number in ids))
+
+
 def with_identity(field: pa.Field, known_as: Mapping[str, str]) -> pa.Field:
     """Return a column under another id, if ``known_as`` has one for the id that it has."""
     metadata = dict(field.metadata or {})
@@ -70,6 +76,9 @@ class ColumnReading:
         origins = {}
         for field in newer:
             origin = next((known[identity] for identity in _identities(field) if identity in known), None)
+            if origin is None and field.name in stored.names and _are_of_two_branches(field, stored.field(field.name)):
+                # Each has declared it; a merge would take them for one thing, or refuse.
+                origin = stored.field(field.name)
             if origin is None:
                 continue
             if origin.type == field.type or holds_all(field.type, origin.type):
