@@ -27,6 +27,7 @@ __all__ = [
     "MaintenanceSettings",
     "OmnigraphError",
     "PageLimits",
+    "Proposal",
     "QueryOptions",
     "Result",
     "Schema",

@@ -121,6 +121,8 @@ class WriteTxn:
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
         self.is_forsaken = False
         self.batch: BatchMark | None = None
+        # The proposal that it merges.
+        self.proposal: int | None = None
         self.read_set: set[str] = set()
         # Where other processes put files for this write, by table.
         self.prepared: dict[str, TablePin] = {}

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.catalog import Catalog
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
 from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables
@@ -68,17 +69,19 @@ class SupportsPending(SupportsTables, Protocol):
 
 @record
 class PendingRead:
-    """Where a read inside a transaction looks.
+    """Where a read of something that is not published looks: inside a transaction, or at a merge.
 
     Args:
-        snapshot: the published state that the transaction runs on.
+        snapshot: the published state below it.
         overlay: returns the state that a read sees.
         now_ms: what ``now()`` is.
+        catalog: the schema that the state follows; that of the published one when None.
     """
 
     snapshot: GraphSnapshot
     overlay: Callable[[ReadPlan], SupportsPending]
     now_ms: int
+    catalog: Catalog | None = None
 
 
 class QueryRunner:
@@ -147,7 +150,8 @@ class QueryRunner:
         now_ms = self._world.clock.now_ms() if pending is None else pending.now_ms
         with counting() as counters:
             snapshot = self._snapshot(call) if pending is None else pending.snapshot
-        catalog = self._catalogs.get(snapshot.state.schema)
+        given = None if pending is None else pending.catalog
+        catalog = self._catalogs.get(snapshot.state.schema) if given is None else given
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))

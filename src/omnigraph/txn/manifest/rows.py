@@ -69,7 +69,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
-    as they were called before and after it. ``batch`` says that it is one piece of a stream.
+    as they were called before and after it. ``batch`` says that it is one piece of a stream, ``proposal`` that it
+    merged the proposal of that number.
     """
 
     id: CommitId
@@ -84,6 +85,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     published_at_ms: int
     touched: tuple[str, ...]
     batch: BatchMark | None = None
+    proposal: int | None = None
 
     def to_brief_json(self) -> dict[str, Any]:
         """Return the commit as the outcome of a write shows it."""
@@ -107,6 +109,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "published_at": format_datetime(self.published_at_ms),
             "types": list(self.touched),
             **batch,
+            **({} if self.proposal is None else {"proposal": self.proposal}),
         }
 
     def columns(self) -> tuple[str, ...]:
