@@ -136,6 +136,7 @@ class ProposalEvents:
     def __init__(self, stores: GraphStores) -> None:
         self._stores = stores
         self._control = stores.control
+        self._failpoints = stores.runtime.failpoints
         self._is_durable = stores.settings.is_durable
         self._known: LRUCache[tuple[int, int], tuple[ProposalEvent, int]] = LRUCache(
             max_size=_CACHED_BYTES, size_of=lambda kept: kept[1]
@@ -147,7 +148,7 @@ class ProposalEvents:
         while True:
             made = self._event(number, 1, opened, actor)
             self._control.put(_mark(number), b"{}", sync=self._is_durable)
-            self._hit("txn.proposal.before_event")
+            self._failpoints.hit("txn.proposal.before_event")
             if self._put(made):
                 break
             number = self.newest(number) + 1
@@ -171,7 +172,7 @@ class ProposalEvents:
         while True:
             events = self.read(number)
             made = self._event(number, len(events) + 1, decide(events), actor)
-            self._hit("txn.proposal.before_event")
+            self._failpoints.hit("txn.proposal.before_event")
             if self._put(made):
                 break
         if has_ended((made,)):
@@ -221,9 +222,12 @@ class ProposalEvents:
         return low
 
     def leftovers(self) -> tuple[str, ...]:
-        """Return the keys of marks that stand for proposals that have ended."""
-        found = self.read_many(self.marked())
-        return tuple(_mark(number) for number, events in found.items() if has_ended(events))
+        """Return the keys of marks that stand for proposals that have ended; one that is damaged keeps its mark."""
+        found: list[str] = []
+        for number in self.marked():
+            with suppress(ManifestCorruptError, ProposalMissingError):
+                found += [_mark(number)] if has_ended(self.read(number)) else []
+        return tuple(found)
 
     def _recent(self) -> int:
         data = self._control.get(_RECENT)
@@ -268,12 +272,9 @@ class ProposalEvents:
         # The answer to a put that landed may have been lost and the put repeated.
         is_ours = self._control.put_if_absent(key, data, sync=self._is_durable) or self._control.get(key) == data
         if is_ours:
-            self._hit("txn.proposal.after_event")
+            self._failpoints.hit("txn.proposal.after_event")
             self._known.put((event.proposal, event.number), (event, len(data)))
         return is_ours
-
-    def _hit(self, name: str) -> None:
-        self._stores.runtime.failpoints.hit(name)
 
 
 def has_ended(events: Iterable[ProposalEvent]) -> bool:
