@@ -91,7 +91,7 @@ class SupportsPendingRows(Protocol):
         """The published state."""
 
     def depend_on(self, table_key: str) -> None:
-        """Take down that somebody reads every row of a table."""
+        """Take down that every row of a table is read."""
 
     def has_changed(self, owner: NodeType | EdgeType) -> bool:
         """Whether anything is pending for a type."""

@@ -1,7 +1,7 @@
 """What can be done with proposals: opening, looking, commenting, approving, merging and closing them.
 
 A merge is a fact of the target's history, and its events only tell of it. Before it is published an event names its
-commit, so that whoever looks later finds out whether it landed, also when the process died right behind it. A merge
+commit, so that a later look finds out whether it landed, also when the process died right behind it. A merge
 that landed counts, whatever other events came meanwhile.
 """
 
@@ -379,7 +379,7 @@ def merge_proposal(
     try:
         begun = stored.append(number, lambda _: MergeDone(commit=commit), actor)
     except OmnigraphError as trouble:
-        # It is merged, and whoever looks at the proposal finds that out.
+        # It is merged, and every look at the proposal finds that out.
         _log.warning("could not record that proposal %s was merged: %s", number, trouble)
     return ProposalMerge(proposal=fold(begun, {}, {commit}), merge=done, checks=passed)
 
