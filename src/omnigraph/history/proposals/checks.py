@@ -64,7 +64,7 @@ class CheckStatus(StrEnum):
 
 
 @record
-class CheckResult:
+class CheckResult(Printable):
     """The outcome of one check: the first rows that it found, and whether there are more; or why it could not run."""
 
     name: str

@@ -37,7 +37,7 @@ class ProposalState(StrEnum):
 
 
 @record
-class ProposalComment:
+class ProposalComment(Printable):
     """Words about a proposal, or about one entity: ``type_key`` is ``node:Person`` then."""
 
     number: int
@@ -47,9 +47,10 @@ class ProposalComment:
     type_key: str | None
     entity_id: str | None
 
-    def __str__(self) -> str:
+    def lines(self) -> Iterator[str]:
+        """Yield who says what about what."""
         about = "" if self.type_key is None else f" on {self.type_key.partition(':')[2]} {self.entity_id}"
-        return f"comment {self.number}{_by(self.actor)}{about}: {self.text}"
+        yield from f"comment {self.number}{_by(self.actor)}{about}: {self.text}".splitlines()
 
     def to_json(self) -> dict[str, Any]:
         """Return the comment as JSON values."""
@@ -67,13 +68,17 @@ class ProposalComment:
 
 
 @record
-class ProposalApproval:
+class ProposalApproval(Printable):
     """What an actor approved: the source as it is at ``head``. It is stale once the source has moved on."""
 
     actor: str
     head: CommitId
     at_ms: int
     is_stale: bool
+
+    def lines(self) -> Iterator[str]:
+        """Yield who approved what, and whether it still counts."""
+        yield f"approved by {self.actor} at {self.head}{' (stale)' if self.is_stale else ''}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the approval as JSON values."""
@@ -183,7 +188,7 @@ class ProposalRecord(Printable):
             yield f"approvals: {len(self.approved_by)}{required}{_listed(self.approved_by)}"
         if self.stale_approvals:
             yield f"stale approvals: {', '.join(self.stale_approvals)}"
-        yield from (line for comment in self.comments for line in str(comment).splitlines())
+        yield from (line for comment in self.comments for line in comment.lines())
         if self.state is ProposalState.MERGED:
             yield f"merged{_by(self.ended_by)} as commit {self.commit}"
         if self.state is ProposalState.CLOSED:
