@@ -36,6 +36,7 @@ from omnigraph.ir import compile_query
 from omnigraph.lang.gq import parse_queries
 from omnigraph.lang.gq.ast import QueryDecl
 from omnigraph.records import record
+from omnigraph.runtime import current_counters
 from omnigraph.txn.proposals import DeclaredCheck
 from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
@@ -234,6 +235,7 @@ def _run(graph: OpenGraph, proposal: ProposalRecord, check: DeclaredCheck, merge
     try:
         result = graph.reads.run(call, merged)
         rows = _first_rows(result.columns, result.stream())
+        current_counters().add(result.cost)
     except _OF_THE_QUERY as error:
         return CheckResult(name=check.name, status=CheckStatus.ERROR, problem=error.message)
     return CheckResult(
