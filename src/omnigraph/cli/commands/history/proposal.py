@@ -34,6 +34,7 @@ from omnigraph.operations.proposals import (
     MergeProposalRequest,
     OpenProposalRequest,
 )
+from omnigraph.operations.request import Request, Response
 from omnigraph.records import record
 
 if TYPE_CHECKING:
@@ -121,7 +122,6 @@ def open_proposal(
     as_json: AsJson = False,
 ) -> int:
     """Propose to merge a branch into another. The checks are kept with the proposal; nothing is merged yet."""
-    address = graph_address(graph)
     request = OpenProposalRequest(
         source=source,
         title=title,
@@ -132,9 +132,7 @@ def open_proposal(
         required_approvals=required_approvals,
         actor=actor,
     )
-    echo_target("proposal open", address, is_quiet=quiet)
-    with open_graph(address) as backend:
-        made = backend.execute(request)
+    made = _write("open", request, graph, is_quiet=quiet)
     _tell(f"opened proposal {made.number}: {made.title}", made, as_json=as_json)
     return 0
 
@@ -153,8 +151,7 @@ def list_proposals(
     as_json: AsJson = False,
 ) -> int:
     """List proposals, newest first."""
-    with open_graph(graph_address(graph), mode="read_only") as backend:
-        page = backend.execute(ListProposalsRequest(state=state.value, limit=limit, after=after))
+    page = _read(ListProposalsRequest(state=state.value, limit=limit, after=after), graph)
     more = [] if page.following is None else [f"more: --after {page.following}"]
     report = PlainReport(document=page.to_json(), lines=list(page.lines()), remarks=more)
     choose_output(as_json=as_json).show(report)
@@ -169,8 +166,7 @@ show_app = new_app()
 def show(*, graph: GraphOptions, number: Number, as_json: AsJson = False) -> int:
     """Show a proposal: its state, checks, approvals and comments."""
     request = GetProposalRequest(number=_number(number))
-    with open_graph(graph_address(graph), mode="read_only") as backend:
-        found = backend.execute(request)
+    found = _read(request, graph)
     _show(found, as_json=as_json)
     return 0
 
@@ -186,8 +182,7 @@ def check(*, graph: GraphOptions, number: Number, resolve: Resolve = None, as_js
     Exits with code 3 if there are conflicts or a check does not pass; missing approvals do not count here.
     """
     request = CheckProposalRequest(number=_number(number), resolve=resolve)  # type: ignore[arg-type]  # checked inside
-    with open_graph(graph_address(graph), mode="read_only") as backend:
-        found = backend.execute(request)
+    found = _read(request, graph)
     _show(found, as_json=as_json)
     return 0 if found.is_passed else Kind.CONFLICT.exit_code
 
@@ -214,10 +209,7 @@ def comment(
     request = CommentProposalRequest(
         number=_number(number), text=text, type_name=type_name, entity_id=entity_id, actor=actor
     )
-    address = graph_address(graph)
-    echo_target("proposal comment", address, is_quiet=quiet)
-    with open_graph(address) as backend:
-        found = backend.execute(request)
+    found = _write("comment", request, graph, is_quiet=quiet)
     _tell(f"commented on proposal {found.number}", found, as_json=as_json)
     return 0
 
@@ -241,10 +233,7 @@ def approve(
 ) -> int:
     """Approve the source branch as it is. Commits made later are not approved; authors cannot approve their own."""
     request = ApproveProposalRequest(number=_number(number), head=head, actor=actor)
-    address = graph_address(graph)
-    echo_target("proposal approve", address, is_quiet=quiet)
-    with open_graph(address) as backend:
-        found = backend.execute(request)
+    found = _write("approve", request, graph, is_quiet=quiet)
     _tell(f"approved proposal {found.number} at {found.source_head}", found, as_json=as_json)
     return 0
 
@@ -274,10 +263,7 @@ def merge(
         **commit.to_fields(),
         expected_head=expected_head,
     )
-    address = graph_address(graph)
-    echo_target("proposal merge", address, is_quiet=quiet)
-    with open_graph(address) as backend:
-        done = backend.execute(request)
+    done = _write("merge", request, graph, is_quiet=quiet)
     _show(done, as_json=as_json)
     return 0
 
@@ -298,12 +284,21 @@ def close(
 ) -> int:
     """Close a proposal without merging it. It stays listed, and its branches stay as they are."""
     request = CloseProposalRequest(number=_number(number), reason=reason, actor=actor)
-    address = graph_address(graph)
-    echo_target("proposal close", address, is_quiet=quiet)
-    with open_graph(address) as backend:
-        found = backend.execute(request)
+    found = _write("close", request, graph, is_quiet=quiet)
     _tell(f"closed proposal {found.number}", found, as_json=as_json)
     return 0
+
+
+def _read(request: Request[Response], graph: GraphOptions) -> Response:
+    with open_graph(graph_address(graph), mode="read_only") as backend:
+        return backend.execute(request)
+
+
+def _write(verb: str, request: Request[Response], graph: GraphOptions, *, is_quiet: bool) -> Response:
+    address = graph_address(graph)
+    echo_target(f"proposal {verb}", address, is_quiet=is_quiet)
+    with open_graph(address) as backend:
+        return backend.execute(request)
 
 
 class _Shown(Protocol):
