@@ -29,7 +29,7 @@ NEEDED = {
     "proposal list": [],
     "commit list": [],
     "commit changes": ["@head"],
-    "changes poll": [],
+    "changes follow": ["--from", "now", "--once"],
     "schema infer": ["people.csv"],
 }
 _WITHOUT_GRAPH = {"schema infer"}

@@ -471,7 +471,7 @@ def _type_key(graph: OpenGraph, opened: Opened, type_name: str) -> str:
     missing: OmnigraphError | None = None
     for point in (opened.source, opened.target):
         try:
-            return find_table(graph.store.snapshot(point.branch), type_name)
+            return find_table(graph.store.snapshot(point.branch).state.tables, type_name)
         except (BranchMissingError, TypeMissingError) as error:
             missing = error
     assert missing is not None  # noqa: S101 - for the type checker: there are two branches
