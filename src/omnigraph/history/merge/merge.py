@@ -28,6 +28,7 @@ from omnigraph.history.merge.conflicts import (
     schema_conflict,
 )
 from omnigraph.history.merge.lineage import Related, record_merge, relate
+from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.merge.planning import (
     DEFAULT_MEMORY_BYTES,
     Budget,
@@ -48,6 +49,9 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+# Looks at a merge that breaks no rule, and raises what forbids it.
+Gate = Callable[[MergeCandidate], None]
 
 
 @record
@@ -119,6 +123,8 @@ def merge_branch(
     message: str | None = None,
     expected_head: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    proposal: int | None = None,
+    gate: Gate | None = None,
 ) -> MergeResult:
     """Bring everything that ``source`` changed since the common base into ``target``, as one commit or not at all.
 
@@ -134,6 +140,8 @@ def merge_branch(
         message: what the commit says.
         expected_head: the commit that the target must be at.
         memory_bytes: how much of the rows that differ may be in memory at once.
+        proposal: the number of the proposal that it merges; its commit carries it.
+        gate: what else the merge must pass, on every state that it is about to be published on.
 
     Raises:
         UsageError: both names are the same, or there is no such resolution.
@@ -157,6 +165,7 @@ def merge_branch(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
+    txn.proposal = proposal
     plan: MergePlan | None = None
     with counting(txn.counters):
         relation = _relate(graph.store, captured, txn.snapshot)
@@ -164,7 +173,7 @@ def merge_branch(
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             done = branch_writer.commit(txn)
         else:
-            merging = _Merging(graph, branch_writer, txn, captured)
+            merging = _Merging(graph, branch_writer, txn, captured, gate)
             relation, plan, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
@@ -186,8 +195,11 @@ def preview_merge(
     *,
     resolve: Resolution | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    gate: Gate | None = None,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
+
+    ``gate`` looks at the merge if it has no conflicts.
 
     Raises:
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
@@ -202,6 +214,9 @@ def preview_merge(
         relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, ours)
+    if gate is not None and not conflicts:
+        catalog = graph.catalog_at(ours) if plan is None else plan.catalog
+        gate(MergeCandidate(source=captured, target=ours, plan=plan, catalog=catalog))
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -223,6 +238,7 @@ class _Merging:
     branch_writer: BranchWriter
     txn: WriteTxn
     captured: GraphSnapshot
+    gate: Gate | None
 
     def run(
         self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
@@ -237,9 +253,16 @@ class _Merging:
             raise
         txn.merged_parent = self.captured.state.head.commit
 
-        hooks = PublishHooks(
-            before_rules=self._expect_source, after_rules=lambda newest: self._record(relation.found, newest)
-        )
+        def after_rules(newest: GraphSnapshot) -> None:
+            if self.gate is not None:
+                self.gate(
+                    MergeCandidate(
+                        source=self.captured, target=newest, plan=plan, catalog=plan.catalog, commit=txn.commit_id
+                    )
+                )
+            self._record(relation.found, newest)
+
+        hooks = PublishHooks(before_rules=self._expect_source, after_rules=after_rules)
         try:
             done = publish(self.branch_writer, txn, sides, plan, what="merge", hooks=hooks)
         except BranchMissingError as error:

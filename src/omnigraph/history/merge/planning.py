@@ -35,6 +35,7 @@ from omnigraph.history.merge.schemas import (
     SideTable,
     settle_schemas,
     side_delta,
+    side_table,
 )
 from omnigraph.history.merge.three_way import (
     Resolution,
@@ -125,11 +126,7 @@ class Sides:
 
     def table(self, name: SideName, table_key: str, schemas: SettledSchemas | None) -> SideTable | None:
         """Return the table that a side has for one of the schema that the merge leads to."""
-        snapshot = self.by_name[name]
-        if schemas is not None:
-            return schemas.find(name, snapshot, table_key)
-        entry = snapshot.state.table(table_key)
-        return None if entry is None else SideTable(snapshot=snapshot, entry=entry)
+        return side_table(name, self.by_name[name], table_key, schemas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -72,6 +72,16 @@ class SideTable:
         return self.translated(table.lookup(ids, names).select(names))
 
 
+def side_table(
+    name: SideName, snapshot: GraphSnapshot, table_key: str, schemas: SettledSchemas | None
+) -> SideTable | None:
+    """Return the table that a side has for one of the schema that a merge leads to, None where it has none."""
+    if schemas is not None:
+        return schemas.find(name, snapshot, table_key)
+    entry = snapshot.state.table(table_key)
+    return None if entry is None else SideTable(snapshot=snapshot, entry=entry)
+
+
 def side_delta(base: SideTable | None, source: SideTable, check: Check) -> TableDelta:
     """Return how the source differs from the base, in the columns of the merged schema."""
     if source.pair is None and (base is None or base.pair is None):

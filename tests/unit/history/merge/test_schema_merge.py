@@ -7,6 +7,8 @@ from tests.merge_graph import DRAFT, Template, change, conflicts_of, head_of, hi
 from tests.session_graph import create_graph, open_session, read_graph
 
 from omnigraph.engine.past import ColumnReading
+from omnigraph.engine.query.options import QueryOptions
+from omnigraph.engine.query.runner import ReadCall
 from omnigraph.errors import MergeConflictsError
 from omnigraph.history.feed.blame import blame
 from omnigraph.history.merge import merge_branch, preview_merge, revert_commit
@@ -338,3 +340,30 @@ def test_a_merge_of_rows_costs_the_same_whatever_schemas_were_merged_before(temp
     # The manifest of the base has come to hold a schema of its own, which is more to read.
     assert costs[1].pop("lance.read") - costs[0].pop("lance.read") == 2
     assert costs[0] == costs[1]
+
+
+def test_a_gate_reads_the_merged_state_before_it_is_published(session):
+    session.apply_schema(
+        schema('alias: String? @rename_from("nick")  level: I32 @default(3)', age="I64?"), branch=DRAFT
+    )
+    change(session, 'update Person set { alias: "A" } where name = "ann"', DRAFT)
+    change(session, 'insert Person { name: "tgt", nick: "t" }')
+    text = "query q() { match { $p: Person } return { $p.name, $p.alias, $p.level } order { $p.name asc } }"
+    seen = []
+
+    def gate(candidate):
+        call = ReadCall(
+            text=text,
+            name="q",
+            params=None,
+            params_form="host",
+            branch=MAIN,
+            at=None,
+            options=QueryOptions(),
+            source_name="<gate>",
+        )
+        with candidate.reading(session) as merged:
+            seen.append([tuple(row.values()) for row in session.reads.run(call, merged).to_arrow().to_pylist()])
+
+    merge_branch(session, DRAFT, gate=gate)
+    assert seen == [[("ann", "A", 3), ("bob", "b", 3), ("cem", None, 3), ("tgt", "t", 3)]]
