@@ -59,7 +59,7 @@ class BranchVerbs(WriteVerbs):
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
         found = self._backend.execute(ResolveRefRequest(ref=reference_of(ref), branch=self._branch))
-        return Snapshot(self._backend, found.commit)
+        return Snapshot(self._backend, found.commit, found.seen_from(self._branch))
 
     def log(
         self,

@@ -9,7 +9,8 @@ import pytest
 from tests.session_graph import create_graph, open_session
 
 from omnigraph.catalog.arrow import PROPERTY_ID
-from omnigraph.history.diff.schemas import ColumnReading, is_later_schema, read_alike
+from omnigraph.engine.past import ColumnReading
+from omnigraph.history.diff.schemas import is_later_schema, read_alike
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.values import MAIN, BranchName
 

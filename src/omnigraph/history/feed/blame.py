@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.engine.equality import columns_equal
+from omnigraph.engine.past import column_identity, rows_as
 from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
-from omnigraph.history.diff.schemas import column_identity, rows_as
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor

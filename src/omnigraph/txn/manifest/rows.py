@@ -90,7 +90,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
-    changes of another graph, and how far.
+    changes of another graph, and how far, ``proposal`` that it merged the proposal of that number.
     """
 
     id: CommitId
@@ -106,6 +106,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     touched: tuple[str, ...]
     batch: BatchMark | None = None
     feed: FeedMark | None = None
+    proposal: int | None = None
 
     def to_brief_json(self) -> dict[str, Any]:
         """Return the commit as the outcome of a write shows it."""
@@ -131,6 +132,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "types": list(self.touched),
             **batch,
             **feed,
+            **({} if self.proposal is None else {"proposal": self.proposal}),
         }
 
     def columns(self) -> tuple[str, ...]:
