@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from omnigraph.values.temporal import format_datetime
 
 # Every publish writes the list again, so it must not grow with the number of streams that ever were.
 MAX_APPS = 256
+_Mark = TypeVar("_Mark")
 
 
 class TableEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -261,30 +262,16 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         tombstones=stones,
         schema=change.schema if change.schema is not None else state.schema,
         recent=state.recent + change.commits,
-        batches=_last_batches(state.batches, change.commits),
-        feeds=_last_feeds(state.feeds, change.commits),
+        batches=_newest(state.batches, {one.batch.app: one.batch.number for one in change.commits if one.batch}),
+        feeds=_newest(state.feeds, {one.feed.source: one.feed for one in change.commits if one.feed}),
     )
 
 
-def _last_batches(before: Mapping[str, int], commits: Iterable[Commit]) -> Mapping[str, int]:
-    marks = [commit.batch for commit in commits if commit.batch is not None]
+def _newest(before: Mapping[str, _Mark], marks: Mapping[str, _Mark]) -> Mapping[str, _Mark]:
+    """Return what is known of each stream, the one heard of last at the end."""
     if not marks:
         return before
-    known = dict(before)
-    for mark in marks:
-        known.pop(mark.app, None)
-        known[mark.app] = mark.number
-    return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
-
-
-def _last_feeds(before: Mapping[str, FeedMark], commits: Iterable[Commit]) -> Mapping[str, FeedMark]:
-    marks = [commit.feed for commit in commits if commit.feed is not None]
-    if not marks:
-        return before
-    known = dict(before)
-    for mark in marks:
-        known.pop(mark.source, None)
-        known[mark.source] = mark
+    known = {name: mark for name, mark in before.items() if name not in marks} | dict(marks)
     return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
 
 
