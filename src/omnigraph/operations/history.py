@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.operations.request import Action, Request, operation
@@ -209,6 +209,8 @@ class MergeRequest(Request["MergeResult"]):
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves them
             undecided, which is a conflict.
+        decisions: what is decided one by one: rows with ``type``, ``id``, ``property`` (none for the whole entity) and
+            ``resolution``, as ``conflict_rows`` of a preview has them. ``resolve`` is for everything else.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -217,6 +219,7 @@ class MergeRequest(Request["MergeResult"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
@@ -230,6 +233,7 @@ class PreviewMergeRequest(Request["MergePreview"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
 
 
 @operation("revert", Action.CHANGE, writes=True)
@@ -237,12 +241,14 @@ class PreviewMergeRequest(Request["MergePreview"]):
 class RevertRequest(Request["RevertResult"]):
     """Undo what one commit of a branch changed, as a commit of its own.
 
-    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was, and
+    ``decisions`` say it one by one, as for a merge.
     """
 
     commit: str
     branch: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
@@ -14,7 +15,6 @@ from omnigraph.errors import (
     CommitMissingError,
     HistoryGoneError,
     MergeBaseMissingError,
-    MergeConflict,
     MissingThing,
     ReadSetChange,
     ReadSetChangedError,
@@ -22,6 +22,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.history.merge.conflicts import (
+    Conflicts,
     MergeOutcome,
     MergePreview,
     MergeResult,
@@ -35,10 +36,11 @@ from omnigraph.history.merge.planning import (
     Budget,
     MergePlan,
     Sides,
+    Ways,
     find_rule_conflicts,
     plan_merge,
 )
-from omnigraph.history.merge.three_way import Resolution, check_resolution
+from omnigraph.history.merge.resolution import Resolution, check_resolution
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.graph_store import GraphStore
@@ -49,6 +51,7 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.values.checks import unfit
 
 
 @record
@@ -117,6 +120,7 @@ def merge_branch(
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -132,6 +136,7 @@ def merge_branch(
         source: the branch to merge from.
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -142,13 +147,14 @@ def merge_branch(
         BranchMissingError: there is no such branch.
         MergeBaseMissingError: the branches share no commit.
         MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
         ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
         PreconditionFailedError: the target is not at ``expected_head``.
         MemoryBudgetError: the difference is larger than ``memory_bytes``.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
         branch_writer, _ = graph.store.current(names[1])
@@ -167,7 +173,7 @@ def merge_branch(
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured)
-            relation, tables, done = merging.run(relation, resolve, memory_bytes)
+            relation, tables, done = merging.run(relation, ways, memory_bytes)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -186,6 +192,7 @@ def preview_merge(
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
@@ -194,13 +201,13 @@ def preview_merge(
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions)
     captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
     relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
-    conflicts: tuple[MergeConflict, ...] = ()
+    conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
+        relation, sides, plan = _plan(graph, relation, captured, ours, ways, memory_bytes)
         view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
@@ -226,13 +233,13 @@ class _Merging:
     captured: GraphSnapshot
 
     def run(
-        self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
+        self, relation: _Relation, ways: Ways, memory_bytes: int
     ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         catalog = self.graph.catalog_at(txn.snapshot)
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes)
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways, memory_bytes)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -281,6 +288,13 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
+def _ways(resolve: Resolution | None, decisions: object) -> Ways:
+    check_resolution(resolve)
+    if isinstance(decisions, str | Mapping) or not isinstance(decisions, Iterable):
+        raise unfit("decisions", decisions, "a list of decided rows")
+    return Ways(rest=resolve, rows=tuple(decisions))
+
+
 def _relate(
     store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
 ) -> _Relation:
@@ -304,7 +318,7 @@ def _plan(
     relation: _Relation,
     source: GraphSnapshot,
     target: GraphSnapshot,
-    resolve: Resolution | None,
+    ways: Ways,
     memory_bytes: int,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
@@ -317,7 +331,7 @@ def _plan(
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes))
+            return relation, sides, plan_merge(sides, catalog, ways, Budget(memory_bytes))
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -355,6 +369,7 @@ def revert_commit(
     branch: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -370,6 +385,7 @@ def revert_commit(
         commit: the commit to undo, in the history of ``branch``.
         branch: where to undo it.
         resolve: how to decide rows that were changed since.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
         actor: who asks for it.
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
@@ -379,11 +395,12 @@ def revert_commit(
         CommitMissingError: the branch's history has no such commit.
         RevertRefusedError: the commit is the first one, or was published together with others.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         HistoryGoneError: the state before the commit was reclaimed.
         ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions)
     with counting() as counters:
         branch_writer, _ = graph.store.current(name)
     txn = branch_writer.begin(
@@ -397,7 +414,7 @@ def revert_commit(
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         catalog = graph.catalog_at(txn.snapshot)
-        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes))
+        plan = plan_merge(sides, catalog, ways, Budget(memory_bytes))
     done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
     return RevertResult(
         branch=name,

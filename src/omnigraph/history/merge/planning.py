@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
@@ -26,16 +27,17 @@ from omnigraph.errors import (
     Violation,
 )
 from omnigraph.history.diff.rows import TableDelta, table_delta
-from omnigraph.history.merge.conflicts import TableCounts, row_message, schema_conflict, violation_conflict
-from omnigraph.history.merge.three_way import (
-    Resolution,
-    RowConflicts,
-    TableMerge,
-    adopt,
-    changed_on_both,
-    merge_rows,
-    resolve_rows,
+from omnigraph.history.merge.conflicts import (
+    Conflicts,
+    TableCounts,
+    row_message,
+    schema_conflict,
+    violation_conflict,
 )
+from omnigraph.history.merge.decisions import Decisions
+from omnigraph.history.merge.resolution import Resolution, changed_on_both, settle_rows
+from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
+from omnigraph.records import record
 from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
@@ -126,20 +128,30 @@ class MergePlan:
     change: GraphChange
     reads: frozenset[str]
     tables: tuple[TableCounts, ...]
-    conflicts: tuple[MergeConflict, ...]
+    conflicts: Conflicts
 
 
-def plan_merge(sides: Sides, catalog: Catalog, resolve: Resolution | None, budget: Budget) -> MergePlan:
+@record
+class Ways:
+    """How conflicts are decided: ``rows`` are decisions as they were given, ``rest`` is for everything else."""
+
+    rest: Resolution | None = None
+    rows: tuple[Any, ...] = ()
+
+
+def plan_merge(sides: Sides, catalog: Catalog, ways: Ways, budget: Budget) -> MergePlan:
     """Decide every row that the source changed since the base.
 
     Tables that the source left as the base has them, or that are the same on both sides, are not read.
 
     Raises:
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a table is not the same table on every side.
         BranchMissingError: a branch was deleted.
         HistoryGoneError: the base was reclaimed.
         MemoryBudgetError: what the source changed does not fit the budget.
     """
+    decisions = Decisions.read(ways.rows, catalog)
     diverged = _schema_divergence(sides)
     if diverged is not None:
         return _plan({}, {}, (diverged,), catalog)
@@ -150,10 +162,21 @@ def plan_merge(sides: Sides, catalog: Catalog, resolve: Resolution | None, budge
             merged = _merge_table(sides, key, budget)
         if merged is None:
             continue
-        decided = merged if resolve is None else resolve_rows(merged, resolve)
+        made = decisions.of_type(key)
+        is_sound = decisions.meet(_described(owner, key, _named(merged.conflicts, made)))
+        decided = settle_rows(merged, made, ways.rest) if is_sound else merged
         merges[key], counts[key] = decided, _counts(key, merged, decided)
         conflicts += _described(owner, key, decided.conflicts)
+    decisions.finish()
     return _plan(merges, counts, conflicts, catalog)
+
+
+def _named(found: Sequence[RowConflicts], ids: Collection[str]) -> list[RowConflicts]:
+    """Return the conflicts that are about one of these ids."""
+    if not ids:
+        return []
+    wanted = pa.array(ids, pa.string())
+    return [item.only(pc.is_in(item.ids, value_set=wanted).to_numpy(zero_copy_only=False)) for item in found]
 
 
 def _schema_divergence(sides: Sides) -> MergeConflict | None:
@@ -261,7 +284,7 @@ def _plan(
         change=GraphChange(types=types),
         reads=frozenset(merges) | _validated_by(changes, catalog),
         tables=tuple(counts[key] for key in sorted(counts) if not counts[key].is_empty),
-        conflicts=tuple(conflicts),
+        conflicts=Conflicts(conflicts),
     )
 
 
@@ -295,7 +318,7 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> tuple[MergeConflict, ...]:
+def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> Conflicts:
     """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
 
     Args:
@@ -305,7 +328,7 @@ def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> tuple
     """
     found = find_violations(plan.change, view, limit=sys.maxsize)
     conflicts = [_conflict(violation, view.catalog) for violation in found.items]
-    return tuple(_with_images(conflicts, sides, view.catalog))
+    return Conflicts(_with_images(conflicts, sides, view.catalog))
 
 
 def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
