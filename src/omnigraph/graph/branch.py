@@ -243,7 +243,7 @@ class BranchVerbs(WriteVerbs):
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
             ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: somebody moved what it relies on.
             PreconditionFailedError: this branch is not at ``expected_head``.
-            MemoryBudgetError: the difference is too large.
+            FileAccessError: temporary files for a large difference have no room.
         """
         request = MergeRequest(
             source=reference_of(source),

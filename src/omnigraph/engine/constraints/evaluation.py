@@ -23,6 +23,7 @@ from omnigraph.engine.constraints.violations import Describer, ViolationList
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.records import record
 from omnigraph.store.tables.tail import are_all_different
+from omnigraph.txn.changes import as_id_array
 
 # Codes of several columns are multiplied into one number while they fit it.
 _MOST_CODES = 1 << 62
@@ -147,7 +148,7 @@ class ChangeImage:
 def image_of(part: TypeChange, kernel: Kernel) -> ChangeImage:
     """Return the image of a type's change; of several rows with one id only the last counts."""
     names = ["id", "src", "dst"] if isinstance(part.type, EdgeType) else ["id"]
-    deletes = pa.array(part.deletes, pa.string())
+    deletes = as_id_array(part.deletes)
     if part.rows is None:
         rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
         return _image(part, rows, pa.array([], pa.int64()), deletes)

@@ -21,6 +21,7 @@ from omnigraph.errors import (
     RevertRefusedError,
     UsageError,
 )
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES
 from omnigraph.history.merge.conflicts import (
     Conflicts,
     MergeOutcome,
@@ -32,8 +33,6 @@ from omnigraph.history.merge.conflicts import (
 )
 from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.planning import (
-    DEFAULT_MEMORY_BYTES,
-    Budget,
     MergePlan,
     Sides,
     Ways,
@@ -140,7 +139,7 @@ def merge_branch(
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
 
     Raises:
         UsageError: both names are the same, or there is no such resolution.
@@ -151,10 +150,10 @@ def merge_branch(
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
         ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
         PreconditionFailedError: the target is not at ``expected_head``.
-        MemoryBudgetError: the difference is larger than ``memory_bytes``.
+        FileAccessError: the temporary files have no room.
     """
     names = _names(source, target)
-    ways = _ways(resolve, decisions)
+    ways = _ways(resolve, decisions, memory_bytes)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
         branch_writer, _ = graph.store.current(names[1])
@@ -173,7 +172,7 @@ def merge_branch(
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured)
-            relation, tables, done = merging.run(relation, ways, memory_bytes)
+            relation, tables, done = merging.run(relation, ways)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -201,13 +200,13 @@ def preview_merge(
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
     """
     names = _names(source, target)
-    ways = _ways(resolve, decisions)
+    ways = _ways(resolve, decisions, memory_bytes)
     captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
     relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
     conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, ways, memory_bytes)
+        relation, sides, plan = _plan(graph, relation, captured, ours, ways)
         view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
@@ -232,14 +231,12 @@ class _Merging:
     txn: WriteTxn
     captured: GraphSnapshot
 
-    def run(
-        self, relation: _Relation, ways: Ways, memory_bytes: int
-    ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
+    def run(self, relation: _Relation, ways: Ways) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         catalog = self.graph.catalog_at(txn.snapshot)
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways, memory_bytes)
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -288,11 +285,11 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
-def _ways(resolve: Resolution | None, decisions: object) -> Ways:
+def _ways(resolve: Resolution | None, decisions: object, memory_bytes: int) -> Ways:
     check_resolution(resolve)
     if isinstance(decisions, str | Mapping) or not isinstance(decisions, Iterable):
         raise unfit("decisions", decisions, "a list of decided rows")
-    return Ways(rest=resolve, rows=tuple(decisions))
+    return Ways(rest=resolve, rows=tuple(decisions), memory_bytes=memory_bytes)
 
 
 def _relate(
@@ -319,7 +316,6 @@ def _plan(
     source: GraphSnapshot,
     target: GraphSnapshot,
     ways: Ways,
-    memory_bytes: int,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
 
@@ -331,7 +327,7 @@ def _plan(
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, catalog, ways, Budget(memory_bytes))
+            return relation, sides, plan_merge(sides, catalog, ways, graph.runtime.failpoints)
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -389,7 +385,7 @@ def revert_commit(
         actor: who asks for it.
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
@@ -400,7 +396,7 @@ def revert_commit(
         ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
-    ways = _ways(resolve, decisions)
+    ways = _ways(resolve, decisions, memory_bytes)
     with counting() as counters:
         branch_writer, _ = graph.store.current(name)
     txn = branch_writer.begin(
@@ -414,7 +410,7 @@ def revert_commit(
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         catalog = graph.catalog_at(txn.snapshot)
-        plan = plan_merge(sides, catalog, ways, Budget(memory_bytes))
+        plan = plan_merge(sides, catalog, ways, graph.runtime.failpoints)
     done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
     return RevertResult(
         branch=name,

@@ -252,7 +252,7 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: another write moved what it relies on.
         PreconditionFailedError: the target is not at ``expected_head``.
-        MemoryBudgetError: the difference is too large.
+        FileAccessError: temporary files for a large difference have no room.
     """
     del attached
     return merge_branch(
