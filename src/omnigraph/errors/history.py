@@ -48,6 +48,10 @@ class MergeConflict(Details):
         return ", ".join(f"{name} = {json.dumps(values.get(name), ensure_ascii=False, default=str)}" for name in shown)
 
 
+# So many conflicts are told one by one, unless a caller asks for more.
+MAX_CONFLICTS = 10_000
+
+
 @record
 class MergeConflicts(Details):
     """The conflicts of a merge, in a stable order: the first of them, and how many there are.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from omnigraph.errors import MergeConflictsError
+from omnigraph.errors import MAX_CONFLICTS, MergeConflictsError
 from omnigraph.graph.diff import Baseline, Log
 from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
@@ -29,7 +29,7 @@ from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeReques
 from omnigraph.operations.reads import ResolveRefRequest
 from omnigraph.operations.request import Request
 from omnigraph.txn.manifest.rows import Commit
-from omnigraph.values.checks import unfit
+from omnigraph.values.checks import LARGEST, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -255,17 +255,23 @@ class BranchVerbs(WriteVerbs):
         return self._decided(request, resolve, rest)
 
     def preview_merge(
-        self, source: str | State, *, resolve: Resolve = None, rest: Resolution | None = None
+        self,
+        source: str | State,
+        *,
+        resolve: Resolve = None,
+        rest: Resolution | None = None,
+        max_conflicts: int = MAX_CONFLICTS,
     ) -> MergePreview:
         """Return what :meth:`merge` would do with the branches as they are; nothing is written.
 
-        Its ``conflicts`` are a table: ``conflicts.to_arrow()``, ``to_pandas()``, ``to_polars()`` and ``rows()``.
+        Its ``conflicts`` are a table: ``conflicts.to_arrow()``, ``to_pandas()``, ``to_polars()`` and ``rows()``. They
+        hold the first ``max_conflicts``; ``conflicts.total`` says how many there are.
 
         Raises:
             MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         """
-        request = PreviewMergeRequest(source=reference_of(source), target=self._branch)
+        request = PreviewMergeRequest(source=reference_of(source), target=self._branch, max_conflicts=max_conflicts)
         return self._decided(request, resolve, rest)
 
     def revert(
@@ -308,9 +314,10 @@ class BranchVerbs(WriteVerbs):
         if rest is not None and (resolve is None or isinstance(resolve, str)):
             raise unfit("rest", rest, "a mapping or a function as resolve, which rest completes")
 
-        def execute(rest: object, decisions: Sequence[Mapping[str, Any]] = ()) -> Response:
+        def execute(rest: object, decisions: Sequence[Mapping[str, Any]] = (), **more: int) -> Response:
             decided: Any = request
-            return self._backend.execute(cast("Request[Response]", replace(decided, resolve=rest, decisions=decisions)))
+            changed = replace(decided, resolve=rest, decisions=decisions, **more)
+            return self._backend.execute(cast("Request[Response]", changed))
 
         if isinstance(resolve, Mapping):
             return execute(rest, rows_of_mapping(resolve))
@@ -318,7 +325,8 @@ class BranchVerbs(WriteVerbs):
             # Whether it is a word is looked at where it is executed.
             return execute(resolve)
         try:
-            done = execute(None)
+            # It is asked about all of them, however many there are.
+            done = execute(None, max_conflicts=LARGEST)
             conflicts = getattr(done, "conflicts", None)
             if not conflicts:
                 return done

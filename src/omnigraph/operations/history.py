@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.operations.request import Action, Request, operation
 from omnigraph.records import record
 from omnigraph.values import MAIN
@@ -211,6 +212,7 @@ class MergeRequest(Request["MergeResult"]):
             undecided, which is a conflict.
         decisions: what is decided one by one: rows with ``type``, ``id``, ``property`` (none for the whole entity) and
             ``resolution``, as ``conflict_rows`` of a preview has them. ``resolve`` is for everything else.
+        max_conflicts: how many conflicts a refusal tells one by one; how many there are it tells always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -220,6 +222,7 @@ class MergeRequest(Request["MergeResult"]):
     target: str = MAIN
     resolve: Resolution | None = None
     decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
@@ -234,6 +237,7 @@ class PreviewMergeRequest(Request["MergePreview"]):
     target: str = MAIN
     resolve: Resolution | None = None
     decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
 
 
 @operation("revert", Action.CHANGE, writes=True)
@@ -249,6 +253,7 @@ class RevertRequest(Request["RevertResult"]):
     branch: str = MAIN
     resolve: Resolution | None = None
     decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None

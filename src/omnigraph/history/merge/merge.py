@@ -10,6 +10,7 @@ from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BadValue,
     BranchMissingError,
     CommitMissingError,
@@ -50,7 +51,7 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
-from omnigraph.values.checks import unfit
+from omnigraph.values.checks import check_whole, unfit
 
 
 @record
@@ -74,6 +75,7 @@ def publish(
     catalog: Catalog,
     *,
     what: str,
+    max_conflicts: int,
     hooks: PublishHooks | None = None,
 ) -> CommitResult:
     """Publish a plan that has no row conflicts: all of it, or nothing.
@@ -85,6 +87,7 @@ def publish(
         plan: what to write.
         catalog: the schema of all of them.
         what: how conflicts call the operation.
+        max_conflicts: how many of them are told one by one.
         hooks: what else happens right before anything takes effect.
 
     Raises:
@@ -99,7 +102,7 @@ def publish(
         if hooks is not None:
             hooks.before_rules()
         seen = GraphView.of_commit(view, catalog)
-        found = find_rule_conflicts(plan, sides, seen)
+        found = find_rule_conflicts(plan, sides, seen, max_conflicts)
         if found:
             raise conflicts_error(found, what)
         if hooks is not None:
@@ -120,6 +123,7 @@ def merge_branch(
     *,
     resolve: Resolution | None = None,
     decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -136,6 +140,7 @@ def merge_branch(
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
         decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -153,7 +158,7 @@ def merge_branch(
         FileAccessError: the temporary files have no room.
     """
     names = _names(source, target)
-    ways = _ways(resolve, decisions, memory_bytes)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
         branch_writer, _ = graph.store.current(names[1])
@@ -192,6 +197,7 @@ def preview_merge(
     *,
     resolve: Resolution | None = None,
     decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
@@ -200,7 +206,7 @@ def preview_merge(
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
     """
     names = _names(source, target)
-    ways = _ways(resolve, decisions, memory_bytes)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
     relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
@@ -209,7 +215,7 @@ def preview_merge(
         relation, sides, plan = _plan(graph, relation, captured, ours, ways)
         view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, max_conflicts)
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -247,7 +253,16 @@ class _Merging:
             before_rules=self._expect_source, after_rules=lambda newest: self._record(relation.found, newest)
         )
         try:
-            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", hooks=hooks)
+            done = publish(
+                self.branch_writer,
+                txn,
+                sides,
+                plan,
+                catalog,
+                what="merge",
+                max_conflicts=ways.max_conflicts,
+                hooks=hooks,
+            )
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
@@ -285,11 +300,12 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
-def _ways(resolve: Resolution | None, decisions: object, memory_bytes: int) -> Ways:
+def _ways(resolve: Resolution | None, decisions: object, max_conflicts: int, memory_bytes: int) -> Ways:
     check_resolution(resolve)
+    check_whole("max_conflicts", max_conflicts, least=1)
     if isinstance(decisions, str | Mapping) or not isinstance(decisions, Iterable):
         raise unfit("decisions", decisions, "a list of decided rows")
-    return Ways(rest=resolve, rows=tuple(decisions), memory_bytes=memory_bytes)
+    return Ways(rest=resolve, rows=tuple(decisions), max_conflicts=max_conflicts, memory_bytes=memory_bytes)
 
 
 def _relate(
@@ -366,6 +382,7 @@ def revert_commit(
     *,
     resolve: Resolution | None = None,
     decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -382,6 +399,7 @@ def revert_commit(
         branch: where to undo it.
         resolve: how to decide rows that were changed since.
         decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
@@ -396,7 +414,7 @@ def revert_commit(
         ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
-    ways = _ways(resolve, decisions, memory_bytes)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         branch_writer, _ = graph.store.current(name)
     txn = branch_writer.begin(
@@ -411,7 +429,7 @@ def revert_commit(
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         catalog = graph.catalog_at(txn.snapshot)
         plan = plan_merge(sides, catalog, ways, graph.runtime.failpoints)
-    done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
+    done = publish(branch_writer, txn, sides, plan, catalog, what="revert", max_conflicts=max_conflicts)
     return RevertResult(
         branch=name,
         reverted=wanted,

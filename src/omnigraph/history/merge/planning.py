@@ -20,6 +20,7 @@ from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.results.encodings import json_texts
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BranchMissingError,
     MergeConflict,
     ReadSetChange,
@@ -47,8 +48,6 @@ from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 
-# So many conflicts are told one by one; how many there are is always told.
-MOST_CONFLICTS = 10_000
 # Ids in such numbers are not worth a Python object each.
 _MANY_IDS = 1 << 17
 
@@ -120,11 +119,13 @@ class Ways:
     Args:
         rest: how everything is decided that no decision is about.
         rows: decisions about single conflicts, as they were given.
+        max_conflicts: how many conflicts are told one by one.
         memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
     """
 
     rest: Resolution | None = None
     rows: tuple[Any, ...] = ()
+    max_conflicts: int = MAX_CONFLICTS
     memory_bytes: int = DEFAULT_MEMORY_BYTES
 
 
@@ -145,7 +146,7 @@ def plan_merge(sides: Sides, catalog: Catalog, ways: Ways, failpoints: Failpoint
     if diverged is not None:
         return _plan({}, {}, Conflicts((diverged,)), catalog)
     merges, counts = dict[str, TableMerge](), dict[str, TableCounts]()
-    conflicts = _FirstConflicts()
+    conflicts = _FirstConflicts(ways.max_conflicts)
     keys = sorted({key for side in sides.all for key in side.state.tables})
     # What is spooled stays readable for as long as something holds it.
     with open_outcomes(ways.memory_bytes, failpoints) as outcomes:
@@ -167,13 +168,14 @@ def plan_merge(sides: Sides, catalog: Catalog, ways: Ways, failpoints: Failpoint
 class _FirstConflicts:
     """The first conflicts of a merge one by one, and the number of all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._items: list[MergeConflict] = []
         self._total = 0
 
     def add(self, owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> None:
         """Take the conflicts of the next range of ids."""
-        room = MOST_CONFLICTS - len(self._items)
+        room = self._most - len(self._items)
         self._total += sum(len(item.ids) for item in found)
         if room > 0:
             # Of each kind no more than can be the first of all kinds.
@@ -403,15 +405,16 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> Conflicts:
+def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView, max_conflicts: int) -> Conflicts:
     """Return what the merged graph would break, as the one evaluator of all writes sees it, in its order.
 
     Args:
         plan: the merge.
         sides: where the images of the rows come from.
         view: the state of the target that the merge is to be published on.
+        max_conflicts: how many are told one by one.
     """
-    found = find_violations(plan.change, view, limit=MOST_CONFLICTS)
+    found = find_violations(plan.change, view, limit=max_conflicts)
     conflicts = [_conflict(violation, view.catalog) for violation in found.items]
     return Conflicts(_with_images(conflicts, sides, view.catalog), total=found.total)
 

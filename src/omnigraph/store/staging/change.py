@@ -80,7 +80,7 @@ DEFAULT_TAIL_LIMIT = 16
 _SHOWN_KEYS = 20
 _WORKERS = 8
 # Ids that are looked up at once where they are many more, and rows that are put in order and written at once.
-_LOOKED_UP = 1 << 21
+_LOOKED_UP = 1 << 20
 _WRITTEN_AT_ONCE = 1 << 18
 
 Offsets = dict[int, npt.NDArray[np.uint32]]

@@ -13,7 +13,7 @@ from tests.session_graph import read_graph
 
 from omnigraph.errors import MergeConflictsError, MergeDecisionError, UsageError, error_from_json
 from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES
-from omnigraph.history.merge import Conflicts, merge_branch, planning, preview_merge, revert_commit
+from omnigraph.history.merge import Conflicts, merge_branch, preview_merge, revert_commit
 from omnigraph.history.merge.decisions import rows_of_mapping
 
 PERSON, KNOWS = "node:Person", "edge:Knows"
@@ -220,13 +220,12 @@ def test_values_of_decisions_keep_every_rule(template):
             assert "no resolution settles these" in refused.value.hint
 
 
-def test_of_many_conflicts_the_first_are_told_and_all_are_counted_and_decided(template, monkeypatch):
+def test_of_many_conflicts_the_first_are_told_and_all_are_counted_and_decided(template):
     with template.open() as session:
         every = preview_merge(session, DRAFT).conflicts
-        monkeypatch.setattr(planning, "MOST_CONFLICTS", 3)
         for memory_bytes in (1, DEFAULT_MEMORY_BYTES):
             with pytest.raises(MergeConflictsError) as refused:
-                merge_branch(session, DRAFT, memory_bytes=memory_bytes)
+                merge_branch(session, DRAFT, max_conflicts=3, memory_bytes=memory_bytes)
             told = refused.value.conflicts
             assert (told, told.total) == (every[:3], 5)
             assert str(told).endswith("… and 2 more conflicts")

@@ -20,6 +20,7 @@ from omnigraph.cli.files import read_input, refuse_second_stdin, write_new_file
 from omnigraph.cli.options import Resolve
 from omnigraph.errors import DecisionProblem, DecisionProblems, MergeConflictsError, MergeDecisionError
 from omnigraph.records import record
+from omnigraph.values.checks import LARGEST
 
 if TYPE_CHECKING:
     from omnigraph.history.merge import Conflicts
@@ -70,7 +71,10 @@ class ConflictOptions:
             write_new_file(self.conflicts_out, None)
         paths = self.resolve_with or []
         refuse_second_stdin(paths)
-        return {"resolve": self.resolve, "decisions": [row for path in paths for row in read_decisions(path)]}
+        decisions = [row for path in paths for row in read_decisions(path)]
+        # A file holds all of them, however many there are.
+        most = {} if self.conflicts_out is None else {"max_conflicts": LARGEST}
+        return {"resolve": self.resolve, "decisions": decisions, **most}
 
     def next_step(self, conflicts: Conflicts, command: Sequence[str]) -> str | None:
         """Write conflicts if that is asked for, and say what to run next; None if no decision can settle them."""
