@@ -21,6 +21,7 @@ __all__ = [
     "Diff",
     "EmbeddingSettings",
     "ExportSettings",
+    "Feed",
     "Graph",
     "LoadSettings",
     "Log",

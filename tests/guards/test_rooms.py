@@ -121,6 +121,7 @@ def test_package_exports_what_it_lists():
         "Branch",
         "Commit",
         "Diff",
+        "Feed",
         "Graph",
         "Log",
         "OmnigraphError",

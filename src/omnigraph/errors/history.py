@@ -231,13 +231,14 @@ class DiffRefusal(Details):
 
 
 class ChangeSchemaBoundaryError(OmnigraphError):
-    """The schema of a type differs between the two states; schema changes are never reported as row changes."""
+    """Rows before and after a schema change cannot be read in one schema, so that they cannot be compared."""
 
     row = ErrorRow(
         code="changes.schema_boundary",
         kind=Kind.CONFLICT,
         details=DiffRefusal,
-        hint="take a baseline after the schema change and continue from there",
+        hint="take a new baseline behind the change and continue from its cursor: "
+        "'omnigraph changes baseline GRAPH --out FILE', or graph.baseline() in Python",
     )
 
 
@@ -251,7 +252,11 @@ class ChangeFeedGapError(OmnigraphError):
     """The feed would have to deliver a commit whose history was reclaimed."""
 
     row = ErrorRow(
-        code="changes.gap", kind=Kind.GONE, details=FeedGap, hint="take a new baseline and continue from there"
+        code="changes.gap",
+        kind=Kind.GONE,
+        details=FeedGap,
+        hint="take a new baseline and continue from its cursor: "
+        "'omnigraph changes baseline GRAPH --out FILE', or graph.baseline() in Python",
     )
 
 
@@ -264,6 +269,40 @@ class ChangeCursorError(OmnigraphError):
         details=BadValue,
         hint="use a token only with the request that returned it",
     )
+
+
+@record
+class FeedBreak(Details):
+    """A batch that does not follow what a graph has applied of its feed; ``token`` is where the feed must go on."""
+
+    source: str
+    token: str
+
+
+class FeedBreakError(OmnigraphError):
+    """The batch begins behind what the graph has applied of its feed: changes in between would be lost."""
+
+    row = ErrorRow(
+        code="changes.break",
+        kind=Kind.CONFLICT,
+        details=FeedBreak,
+        retry=Retry.AFTER_REFRESH,
+        hint="continue the feed with the token of the details, which 'omnigraph changes applied' shows too",
+    )
+
+
+@record
+class FeedMisfit(Details):
+    """What the schema of a graph lacks to take changes of a feed, and the commit of the source that has it."""
+
+    commit_id: str
+    problem: str
+
+
+class FeedSchemaError(OmnigraphError):
+    """The graph has no schema that can take the changes of the feed; nothing of the batch was written."""
+
+    row = ErrorRow(code="changes.schema", kind=Kind.CONFLICT, details=FeedMisfit, retry=Retry.AFTER_REFRESH)
 
 
 class ChangeLimitError(OmnigraphError):

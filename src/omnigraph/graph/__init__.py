@@ -10,6 +10,7 @@ from omnigraph.engine.results import Result as Result
 from omnigraph.graph.branch import Branch as Branch
 from omnigraph.graph.diff import Diff as Diff
 from omnigraph.graph.diff import Log as Log
+from omnigraph.graph.feed import Feed as Feed
 from omnigraph.graph.graph import Graph as Graph
 from omnigraph.graph.graph import init as init
 from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it

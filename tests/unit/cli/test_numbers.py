@@ -27,7 +27,7 @@ NEEDED = {
     "cleanup": [],
     "commit list": [],
     "commit changes": ["@head"],
-    "changes poll": [],
+    "changes follow": ["--from", "now", "--once"],
     "schema infer": ["people.csv"],
 }
 _WITHOUT_GRAPH = {"schema infer"}

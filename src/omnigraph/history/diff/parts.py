@@ -79,17 +79,19 @@ def iter_parts(
         FileAccessError: the temporary files have no room.
     """
     selections = [*differing, *beside]
-    table = next(side.table for side in selections if side is not None)
+    # A side that is missing has no rows, in the columns of any other.
+    shown = next(side.table.schema for side in selections if side is not None)
+    schemas = [shown if side is None else side.table.schema for side in selections]
     splits = _splits(differing, count)
     sweep_scratch()
     folder = ScratchFolder.make("merge")
     try:
         laid = [
-            _RangedRows(folder.path / f"{number}", table.schema, splits, memory_bytes // _BUFFERED)
-            for number in range(len(selections))
+            _RangedRows(folder.path / f"{number}", schema, splits, memory_bytes // _BUFFERED)
+            for number, schema in enumerate(schemas)
         ]
         for rows, side in zip(laid, selections, strict=True):
-            for batch in () if side is None else side.stream(table.schema.names):
+            for batch in () if side is None else side.stream(side.table.schema.names):
                 rows.add(batch)
             rows.flush()
         for place in range(len(splits) + 1):

@@ -291,7 +291,9 @@ def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Tabl
     old = pa.concat_tables([delta.deleted, delta.before])
     untouched = old.filter(pc.invert(pc.is_in(old.column(KEY), value_set=touched)))
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
-    return pa.concat_tables([untouched, gained.filter(pc.is_in(gained.column(KEY), value_set=ids))])
+    own = gained.filter(pc.is_in(gained.column(KEY), value_set=ids))
+    columns = delta.inserted.schema
+    return pa.concat_tables([rows.select(columns.names).cast(columns) for rows in (untouched, own)])
 
 
 def _rows_of_target(target: GraphSnapshot, key: str, delta: TableDelta) -> pa.Table:
