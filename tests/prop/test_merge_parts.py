@@ -92,6 +92,21 @@ def test_every_budget_gives_the_same_merge_and_the_same_difference(template, see
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_difference_across_a_schema_change_is_the_same_in_ranges(template):
+    choose = random.Random(7)  # noqa: S311 - no secret
+    with template.open() as session:
+        put(session, PERSON, _rows(choose, 40))
+        before = session.snapshot()
+        session.apply_schema(SCHEMA.replace("name: String?", 'title: String? @rename_from("name")  age: I32?'))
+        made = dict.fromkeys(("tags", "photo", "place"))
+        put(session, PERSON, {name: made | {"title": "new", "age": 3} for name in NAMES[:9]})
+        after = session.snapshot()
+        for states in ((before, after), (after, before)):
+            expected = list(GraphDiff(*states))
+            assert len(expected) >= 9
+            assert list(GraphDiff(*states, memory_bytes=TINY)) == expected
+
+
 def _count_ranges(monkeypatch):
     """Count the ranges of ids that merges are worked out in."""
     found, iterate = [], planning.iter_parts
