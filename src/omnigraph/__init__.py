@@ -28,6 +28,7 @@ __all__ = [
     "MaintenanceSettings",
     "OmnigraphError",
     "PageLimits",
+    "Proposal",
     "QueryOptions",
     "Result",
     "Schema",

@@ -125,6 +125,7 @@ def test_package_exports_what_it_lists():
         "Graph",
         "Log",
         "OmnigraphError",
+        "Proposal",
         "Result",
         "Schema",
         "SchemaProposal",

@@ -315,3 +315,71 @@ class ChangeValueError(OmnigraphError):
     """A stored value cannot be exported, such as a float that is not finite."""
 
     row = ErrorRow(code="changes.value", kind=Kind.UNSUPPORTED, details=BadValue)
+
+
+class ProposalMissingError(OmnigraphError, KeyError):
+    """No proposal has that number."""
+
+    row = ErrorRow(
+        code="proposal.not_found",
+        kind=Kind.NOT_FOUND,
+        details=MissingThing,
+        hint="list the proposals to see their numbers",
+    )
+
+
+class ProposalStateError(OmnigraphError):
+    """The proposal was merged or closed, or what it is about has gone; nothing was written."""
+
+    row = ErrorRow(code="proposal.state", kind=Kind.CONFLICT, details=BadValue)
+
+
+@record
+class FailedCheck(Details):
+    """A check that found something: its first rows, and whether there are more; or why it could not run."""
+
+    name: str
+    rows: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+    has_more: bool = False
+    problem: str | None = None
+
+
+@record
+class FailedChecks(Details):
+    """All checks of a proposal that did not pass."""
+
+    proposal: int
+    items: tuple[FailedCheck, ...]
+
+
+class ProposalChecksError(OmnigraphError):
+    """A check of the proposal found rows in the merged state, or could not run on it; nothing was merged."""
+
+    row = ErrorRow(
+        code="proposal.checks",
+        kind=Kind.CONFLICT,
+        details=FailedChecks,
+        hint="change the source branch until every check returns no row, and merge again",
+    )
+
+
+@record
+class MissingApprovals(Details):
+    """How many approvals a proposal needs, who gave one for the source as it is, and who for an earlier state."""
+
+    proposal: int
+    required: int
+    given: tuple[str, ...]
+    stale: tuple[str, ...]
+
+
+class ProposalApprovalsError(OmnigraphError):
+    """The proposal has fewer approvals of its source as it is than it requires; nothing was merged."""
+
+    row = ErrorRow(
+        code="proposal.approvals",
+        kind=Kind.CONFLICT,
+        details=MissingApprovals,
+        retry=Retry.AFTER_REFRESH,
+        hint="ask others than the author to approve the source as it is",
+    )

@@ -175,7 +175,7 @@ class BranchVerbs(WriteVerbs):
 
         How far the feed is applied is stored with the commit that has its rows. A feed goes on from there, wherever it
         was started; of batches, what the branch has already is left out, and a gap is refused. A commit of the feed
-        that spans batches is applied as one commit; a batch by itself is applied as it is.
+        that spans batches is applied as one commit; a batch by itself, and the last of several, is applied as it is.
 
         Args:
             changes: a feed, a batch, or batches that follow each other; batches may be in their JSON form.
@@ -202,9 +202,7 @@ class BranchVerbs(WriteVerbs):
             changes = [changes] if isinstance(changes, FeedBatch | Mapping) else changes
             found = ApplyResult(source="", token="")
         head = expected_commit(expected_head)
-        documents = (batch.to_json() if isinstance(batch, FeedBatch) else batch for batch in changes)
-        groups = [list(documents)] if isinstance(changes, list) else whole_commits(documents)
-        for group in groups:
+        for group in whole_commits(batch.to_json() if isinstance(batch, FeedBatch) else batch for batch in changes):
             request = ApplyChangesRequest(
                 batches=group, branch=self._branch, actor=actor, message=message, expected_head=head
             )

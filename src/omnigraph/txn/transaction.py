@@ -122,6 +122,8 @@ class WriteTxn:
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
         self.is_forsaken = False
         self.batch: BatchMark | None = None
+        # The proposal that it merges.
+        self.proposal: int | None = None
         # How far a feed of another graph will be taken over, and how far it was where that was decided.
         self.feed: FeedMark | None = None
         self.feed_base: FeedMark | None = None

@@ -25,6 +25,8 @@ NEEDED = {
     "mutate": ["-e", 'query q() { insert Person { name: "y" } }'],
     "blame": ["Person", "x"],
     "cleanup": [],
+    "proposal open": ["draft", "--title", "t"],
+    "proposal list": [],
     "commit list": [],
     "commit changes": ["@head"],
     "changes follow": ["--from", "now", "--once"],

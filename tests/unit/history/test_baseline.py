@@ -7,7 +7,8 @@ from tests.history_graph import FILE, KNOWS, PERSON, create, open_store, write
 
 from omnigraph.errors import BranchMissingError, ChangeValueError
 from omnigraph.history.diff.change import ChangeFilter
-from omnigraph.history.feed.reader import ChangeReader, capture_baseline
+from omnigraph.history.feed.baseline import capture_baseline
+from omnigraph.history.feed.reader import ChangeReader
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_failure_leaves_no_cursor(store):
 
 
 def test_large_tables_come_in_the_order_of_their_ids(store, monkeypatch):
-    monkeypatch.setattr("omnigraph.history.feed.reader._CHUNK_ROWS", 7)
+    monkeypatch.setattr("omnigraph.history.feed.baseline._CHUNK_ROWS", 7)
     ids = [f"p{number * 37 % 100:03d}" for number in range(100)]
     write(store, {PERSON: {chosen: person() for chosen in ids[:60]}})
     write(store, {PERSON: {chosen: person() for chosen in ids[60:]}})

@@ -76,17 +76,19 @@ class SupportsPending(SupportsTables, Protocol):
 
 @record
 class PendingRead:
-    """Where a read inside a transaction looks.
+    """Where a read of something that is not published looks: inside a transaction, or at a merge.
 
     Args:
-        snapshot: the published state that the transaction runs on.
+        snapshot: the published state below it.
         overlay: returns the state that a read sees.
         now_ms: what ``now()`` is.
+        catalog: the schema that the state follows; that of the published one when None.
     """
 
     snapshot: GraphSnapshot
     overlay: Callable[[ReadPlan], SupportsPending]
     now_ms: int
+    catalog: Catalog | None = None
 
 
 class QueryRunner:
@@ -156,7 +158,9 @@ class QueryRunner:
         now_ms = self._world.clock.now_ms() if pending is None else pending.now_ms
         with counting() as counters:
             snapshot, past = self._state(call) if pending is None else (pending.snapshot, None)
-        catalog = self._catalogs.get(snapshot.state.schema) if past is None else past.catalog
+        given = None if pending is None else pending.catalog
+        known = self._catalogs.get(snapshot.state.schema) if past is None else past.catalog
+        catalog = known if given is None else given
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))

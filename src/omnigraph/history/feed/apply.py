@@ -322,8 +322,9 @@ class _Writing:
                     ids = one_array(staging.rows_with_ids(owner, pa.array(removed, pa.string()), ()).column(KEY))
                     staging.pending(owner).remove(ids.to_pylist())
                     counts["deleted"] += len(removed)
-                    if isinstance(owner, NodeType) and len(ids):
-                        gone.append((owner, ids))
+                    if isinstance(owner, NodeType):
+                        # Those that only these changes made and removed, too: their edges may be among the rows.
+                        gone.append((owner, pa.array(removed, pa.string())))
             for owner, ids in gone:
                 counts["cascaded"] += self._cascade(staging, owner, ids)
             net = staging.net_change()

@@ -223,7 +223,7 @@ def joined(batches: Iterable[ReceivedBatch]) -> ReceivedBatch:
 
 
 def whole_commits(documents: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Yield documents of batches in groups that end behind a commit; what is left of a last commit is not yielded."""
+    """Yield documents of batches in groups that end behind a commit; the last one ends where the input does."""
     waiting: list[Any] = []
     for document in documents:
         waiting.append(document)
@@ -232,6 +232,8 @@ def whole_commits(documents: Iterable[Any]) -> Iterator[Sequence[Any]]:
         if not (isinstance(end, Mapping) and end.get("part")):
             yield waiting
             waiting = []
+    if waiting:
+        yield waiting
 
 
 def _step(document: Any) -> SchemaStep | None:

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from omnigraph.errors import (
     BadValue,
     ChangeCursorError,
@@ -20,8 +16,7 @@ from omnigraph.errors import (
     UsageError,
     ValueFormatError,
 )
-from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange, EntityKind, iter_images
-from omnigraph.history.diff.selection import Selection
+from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange
 from omnigraph.history.feed.batch import ChangeBlock, FeedBatch, FeedPlace
 from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
 from omnigraph.history.feed.tokens import (
@@ -39,8 +34,6 @@ from omnigraph.history.feed.tokens import (
     reject,
 )
 from omnigraph.records import record
-from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
-from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid, check_instance, check_text
@@ -186,14 +179,15 @@ class ChangeReader:
             ChangeSchemaBoundaryError: rows before and after the next commit cannot be read in one schema.
             BranchMissingError: there is no such branch.
         """
-        return self._poll(branch, start, cursor, page_token, wanted, limits).page
+        return self._poll(branch, start, cursor, page_token, wanted, limits, keep_whole=False).page
 
     def feed(
         self, branch: str, start: str, *, wanted: ChangeFilter = NO_FILTER, limits: PageLimits | None = None
     ) -> FeedBatch:
         """Return the next changes of a branch behind ``start``: a place as :meth:`poll` knows it, or any token.
 
-        The token of the batch is valid wherever the batch ends, inside a commit too.
+        The token of the batch is valid wherever the batch ends, inside a commit too. A commit is cut only where it does
+        not fit a batch of its own: whoever applies commits as a whole holds no more than one of them.
 
         Raises:
             OmnigraphError: whatever :meth:`poll` does.
@@ -201,11 +195,11 @@ class ChangeReader:
         check_text("start", start)
         names = {"now", "beginning"}
         if start in names or start.startswith(_AFTER):
-            found = self._poll(branch, start, None, None, wanted, limits)
+            found = self._poll(branch, start, None, None, wanted, limits, keep_whole=True)
         elif isinstance(_token(start), FeedCursor):
-            found = self._poll(branch, None, start, None, wanted, limits)
+            found = self._poll(branch, None, start, None, wanted, limits, keep_whole=True)
         else:
-            found = self._poll(branch, None, None, start, wanted, limits)
+            found = self._poll(branch, None, None, start, wanted, limits, keep_whole=True)
         page, place = found.page, found.place
         begin = FeedPlace(
             sequence=_sequence(self._store, found.head, place.last),
@@ -234,6 +228,8 @@ class ChangeReader:
         page_token: str | None,
         wanted: ChangeFilter,
         limits: PageLimits | None,
+        *,
+        keep_whole: bool,
     ) -> _Polled:
         check_instance("limits", limits, PageLimits)
         if start is not None:
@@ -250,7 +246,7 @@ class ChangeReader:
         steps = chain.steps_after(head, place.last, place.cut, limits.commits)
         if steps is None or (place.current is not None and [step.commit.id for step in steps[:1]] != [place.current]):
             reject("its commit is not in the history of the branch")
-        page = self._walk(chain, steps, place, scope, wanted, limits, cursor, state.head.commit)
+        page = self._walk(chain, steps, place, scope, wanted, limits, cursor, state.head.commit, keep_whole=keep_whole)
         return _Polled(page=page, place=place, scope=scope, head=head)
 
     def _walk(
@@ -263,6 +259,8 @@ class ChangeReader:
         limits: PageLimits,
         cursor: str | None,
         head: CommitId,
+        *,
+        keep_whole: bool,
     ) -> ChangeFeedPage:
         budget, blocks = PageBudget(limits), list[ChangeBlock]()
         last = place.cut if not steps else steps[0].parent.id
@@ -282,7 +280,7 @@ class ChangeReader:
                     raise
                 # The next poll begins with this commit and reports it.
                 break
-            if has_more and not changes:
+            if has_more and (not changes or (blocks and keep_whole)):
                 break
             schema = None if position is not None else chain.schema_step(step, wanted)
             blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes), schema=schema))
@@ -395,63 +393,3 @@ def _commit_id(text: str) -> CommitId:
         return CommitId(Ulid.parse(text))
     except ValueFormatError:
         reject("it does not name a commit", text)
-
-
-# Rows that are in memory at once; their ids are there for the whole table.
-_CHUNK_ROWS = 8_192
-_CHUNK_BLOB_ROWS = 64
-
-
-def capture_baseline(
-    store: GraphStore, branch: str = MAIN, *, wanted: ChangeFilter = NO_FILTER
-) -> Iterator[dict[str, Any]]:
-    """Return the records of the newest state and, behind the last of them, the record with the cursor.
-
-    The state is pinned at once, however late its records are asked for. Kinds and type names choose records and
-    cursor, operations only bind the cursor. An answer without its last record is incomplete and names no cursor.
-
-    Raises:
-        BranchMissingError: there is no such branch.
-        HistoryGoneError: a cleanup reclaimed the state meanwhile.
-    """
-    return _capture(store.snapshot(BranchName.parse(branch)), wanted)
-
-
-def _capture(head: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
-    yield from export_records(head, wanted)
-    resume = feed_cursor(head, wanted)
-    yield {"baseline": {"snapshot_commit_id": str(head.state.head.commit), "resume_cursor": resume}}
-
-
-def export_records(snapshot: GraphSnapshot, wanted: ChangeFilter) -> Iterator[dict[str, Any]]:
-    """Yield every entity of a state as an export writes it: by table key, edges first, then by id."""
-    for table_key in sorted(snapshot.state.tables):
-        kind, _, name = table_key.partition(":")
-        is_edge = kind == "edge"
-        shown: EntityKind = "edge" if is_edge else "node"
-        if wanted.wants_type(shown, name):
-            with snapshot.reading():
-                for rows in _by_id(snapshot.table(table_key)):
-                    yield from _records(rows, name, is_edge=is_edge)
-
-
-def _by_id(table: Table) -> Iterator[pa.Table]:
-    """Yield all rows by id, a bounded number at a time."""
-    if not table.row_count:
-        return
-    keys = table.read([KEY, ROW_ADDRESS])
-    addresses = keys.column(ROW_ADDRESS).to_numpy()[pc.sort_indices(keys.column(KEY)).to_numpy()]
-    none = Selection(table=table, whole=(), picked=np.zeros(0, dtype=np.uint64))
-    size = _CHUNK_BLOB_ROWS if table.blobs else _CHUNK_ROWS
-    for start in range(0, len(addresses), size):
-        rows = none.only(addresses[start : start + size]).read(table.schema.names)
-        yield rows.take(pc.sort_indices(rows.column(KEY)))
-
-
-def _records(rows: pa.Table, name: str, *, is_edge: bool) -> Iterator[dict[str, Any]]:
-    for entity_id, image in zip(rows.column(KEY).to_pylist(), iter_images(rows, is_edge=is_edge), strict=True):
-        data = {"id": entity_id, **image.properties}
-        if image.endpoints is None:
-            yield {"type": name, "data": data}
-        else:
-            yield {"edge": name, **image.endpoints.to_json(), "data": data}

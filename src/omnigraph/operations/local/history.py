@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.diff.compare import diff_between
 from omnigraph.history.feed.apply import AppliedFeed, apply_batches
+from omnigraph.history.feed.baseline import capture_baseline
 from omnigraph.history.feed.blame import blame as find_events
-from omnigraph.history.feed.reader import ChangeReader, capture_baseline
+from omnigraph.history.feed.reader import ChangeReader
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
 from omnigraph.operations.local.writes import commit_id, for_newest_schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from omnigraph.values.temporal import format_datetime
 
 # Every publish writes the list again, so it must not grow with the number of streams that ever were.
 MAX_APPS = 256
+_Mark = TypeVar("_Mark")
 
 
 class TableEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +90,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
     as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
-    changes of another graph, and how far.
+    changes of another graph, and how far, ``proposal`` that it merged the proposal of that number.
     """
 
     id: CommitId
@@ -105,6 +106,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     touched: tuple[str, ...]
     batch: BatchMark | None = None
     feed: FeedMark | None = None
+    proposal: int | None = None
 
     def to_brief_json(self) -> dict[str, Any]:
         """Return the commit as the outcome of a write shows it."""
@@ -130,6 +132,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "types": list(self.touched),
             **batch,
             **feed,
+            **({} if self.proposal is None else {"proposal": self.proposal}),
         }
 
     def columns(self) -> tuple[str, ...]:
@@ -259,30 +262,16 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         tombstones=stones,
         schema=change.schema if change.schema is not None else state.schema,
         recent=state.recent + change.commits,
-        batches=_last_batches(state.batches, change.commits),
-        feeds=_last_feeds(state.feeds, change.commits),
+        batches=_newest(state.batches, {one.batch.app: one.batch.number for one in change.commits if one.batch}),
+        feeds=_newest(state.feeds, {one.feed.source: one.feed for one in change.commits if one.feed}),
     )
 
 
-def _last_batches(before: Mapping[str, int], commits: Iterable[Commit]) -> Mapping[str, int]:
-    marks = [commit.batch for commit in commits if commit.batch is not None]
+def _newest(before: Mapping[str, _Mark], marks: Mapping[str, _Mark]) -> Mapping[str, _Mark]:
+    """Return what is known of each stream, the one heard of last at the end."""
     if not marks:
         return before
-    known = dict(before)
-    for mark in marks:
-        known.pop(mark.app, None)
-        known[mark.app] = mark.number
-    return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
-
-
-def _last_feeds(before: Mapping[str, FeedMark], commits: Iterable[Commit]) -> Mapping[str, FeedMark]:
-    marks = [commit.feed for commit in commits if commit.feed is not None]
-    if not marks:
-        return before
-    known = dict(before)
-    for mark in marks:
-        known.pop(mark.source, None)
-        known[mark.source] = mark
+    known = {name: mark for name, mark in before.items() if name not in marks} | dict(marks)
     return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
 
 

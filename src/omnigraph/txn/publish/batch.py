@@ -143,6 +143,7 @@ class Batch:
                 published_at_ms=published_at_ms,
                 touched=self._touched(member),
                 batch=member.txn.batch,
+                proposal=member.txn.proposal,
                 feed=member.txn.feed,
             )
             parent = member.commit.id

@@ -26,7 +26,7 @@ from omnigraph.errors import (
     UsageError,
 )
 from omnigraph.history.diff.change import NO_FILTER
-from omnigraph.history.feed.reader import export_records
+from omnigraph.history.feed.baseline import export_records
 from omnigraph.runtime.failpoints import fail, on_nth
 from omnigraph.store.files import FileFolder
 from omnigraph.store.location import Storage
