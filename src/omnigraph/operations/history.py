@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.operations.request import Action, Request, operation
 from omnigraph.records import record
 from omnigraph.values import MAIN
@@ -261,6 +262,9 @@ class MergeRequest(Request["MergeResult"]):
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves them
             undecided, which is a conflict.
+        decisions: what is decided one by one: rows with ``type``, ``id``, ``property`` (none for the whole entity) and
+            ``resolution``, as ``conflict_rows`` of a preview has them. ``resolve`` is for everything else.
+        max_conflicts: how many conflicts a refusal tells one by one; how many there are it tells always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -269,6 +273,8 @@ class MergeRequest(Request["MergeResult"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
@@ -282,6 +288,8 @@ class PreviewMergeRequest(Request["MergePreview"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
 
 
 @operation("revert", Action.CHANGE, writes=True)
@@ -289,12 +297,15 @@ class PreviewMergeRequest(Request["MergePreview"]):
 class RevertRequest(Request["RevertResult"]):
     """Undo what one commit of a branch changed, as a commit of its own.
 
-    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was, and
+    ``decisions`` say it one by one, as for a merge.
     """
 
     commit: str
     branch: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None

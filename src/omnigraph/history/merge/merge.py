@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.catalog import Catalog
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BadValue,
     BranchMissingError,
     CommitMissingError,
     HistoryGoneError,
     MergeBaseMissingError,
-    MergeConflict,
     MissingThing,
     ReadSetChange,
     ReadSetChangedError,
     RevertRefusedError,
     UsageError,
 )
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES
 from omnigraph.history.merge.conflicts import (
+    Conflicts,
     MergeOutcome,
     MergePreview,
     MergeResult,
@@ -32,14 +35,13 @@ from omnigraph.history.merge.conflicts import (
 from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.merge.planning import (
-    DEFAULT_MEMORY_BYTES,
-    Budget,
     MergePlan,
     Sides,
+    Ways,
     find_rule_conflicts,
     plan_merge,
 )
-from omnigraph.history.merge.three_way import Resolution, check_resolution
+from omnigraph.history.merge.resolution import Resolution, check_resolution
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.graph_store import GraphStore
@@ -50,6 +52,7 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.values.checks import check_whole, unfit
 
 # Looks at a merge that breaks no rule, and raises what forbids it.
 Gate = Callable[[MergeCandidate], None]
@@ -76,6 +79,7 @@ def publish(
     catalog: Catalog,
     *,
     what: str,
+    max_conflicts: int,
     hooks: PublishHooks | None = None,
 ) -> CommitResult:
     """Publish a plan that has no row conflicts: all of it, or nothing.
@@ -87,6 +91,7 @@ def publish(
         plan: what to write.
         catalog: the schema of all of them.
         what: how conflicts call the operation.
+        max_conflicts: how many of them are told one by one.
         hooks: what else happens right before anything takes effect.
 
     Raises:
@@ -101,7 +106,7 @@ def publish(
         if hooks is not None:
             hooks.before_rules()
         seen = GraphView.of_commit(view, catalog)
-        found = find_rule_conflicts(plan, sides, seen)
+        found = find_rule_conflicts(plan, sides, seen, max_conflicts)
         if found:
             raise conflicts_error(found, what)
         if hooks is not None:
@@ -115,12 +120,14 @@ def publish(
     return branch_writer.commit(txn)
 
 
-def merge_branch(
+def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what tests set
     graph: OpenGraph,
     source: str,
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -138,10 +145,12 @@ def merge_branch(
         source: the branch to merge from.
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
         proposal: the number of the proposal that it merges; its commit carries it.
         gate: what else the merge must pass, on every state that it is about to be published on.
 
@@ -150,13 +159,14 @@ def merge_branch(
         BranchMissingError: there is no such branch.
         MergeBaseMissingError: the branches share no commit.
         MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
         ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
         PreconditionFailedError: the target is not at ``expected_head``.
-        MemoryBudgetError: the difference is larger than ``memory_bytes``.
+        FileAccessError: the temporary files have no room.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
         branch_writer, _ = graph.store.current(names[1])
@@ -176,7 +186,7 @@ def merge_branch(
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured, gate)
-            relation, tables, done = merging.run(relation, resolve, memory_bytes)
+            relation, tables, done = merging.run(relation, ways)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -195,6 +205,8 @@ def preview_merge(
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     gate: Gate | None = None,
 ) -> MergePreview:
@@ -206,16 +218,16 @@ def preview_merge(
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
     relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
-    conflicts: tuple[MergeConflict, ...] = ()
+    conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
+        relation, sides, plan = _plan(graph, relation, captured, ours, ways)
         view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view, max_conflicts)
     if gate is not None and not conflicts:
         gate(MergeCandidate(source=captured, target=ours, plan=plan, catalog=graph.catalog_at(ours)))
     return MergePreview(
@@ -240,14 +252,12 @@ class _Merging:
     captured: GraphSnapshot
     gate: Gate | None
 
-    def run(
-        self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
-    ) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
+    def run(self, relation: _Relation, ways: Ways) -> tuple[_Relation, tuple[TableCounts, ...], CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         catalog = self.graph.catalog_at(txn.snapshot)
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes)
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -265,7 +275,16 @@ class _Merging:
 
         hooks = PublishHooks(before_rules=self._expect_source, after_rules=after_rules)
         try:
-            done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", hooks=hooks)
+            done = publish(
+                self.branch_writer,
+                txn,
+                sides,
+                plan,
+                catalog,
+                what="merge",
+                max_conflicts=ways.max_conflicts,
+                hooks=hooks,
+            )
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan.tables, done
@@ -303,6 +322,14 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
+def _ways(resolve: Resolution | None, decisions: object, max_conflicts: int, memory_bytes: int) -> Ways:
+    check_resolution(resolve)
+    check_whole("max_conflicts", max_conflicts, least=1)
+    if isinstance(decisions, str | Mapping) or not isinstance(decisions, Iterable):
+        raise unfit("decisions", decisions, "a list of decided rows")
+    return Ways(rest=resolve, rows=tuple(decisions), max_conflicts=max_conflicts, memory_bytes=memory_bytes)
+
+
 def _relate(
     store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
 ) -> _Relation:
@@ -326,8 +353,7 @@ def _plan(
     relation: _Relation,
     source: GraphSnapshot,
     target: GraphSnapshot,
-    resolve: Resolution | None,
-    memory_bytes: int,
+    ways: Ways,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
 
@@ -339,7 +365,7 @@ def _plan(
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, catalog, resolve, Budget(memory_bytes))
+            return relation, sides, plan_merge(sides, catalog, ways, graph.runtime.failpoints)
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -377,6 +403,8 @@ def revert_commit(
     branch: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -392,20 +420,23 @@ def revert_commit(
         commit: the commit to undo, in the history of ``branch``.
         branch: where to undo it.
         resolve: how to decide rows that were changed since.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
         RevertRefusedError: the commit is the first one, or was published together with others.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         HistoryGoneError: the state before the commit was reclaimed.
         ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         branch_writer, _ = graph.store.current(name)
     txn = branch_writer.begin(
@@ -419,8 +450,8 @@ def revert_commit(
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
         catalog = graph.catalog_at(txn.snapshot)
-        plan = plan_merge(sides, catalog, resolve, Budget(memory_bytes))
-    done = publish(branch_writer, txn, sides, plan, catalog, what="revert")
+        plan = plan_merge(sides, catalog, ways, graph.runtime.failpoints)
+    done = publish(branch_writer, txn, sides, plan, catalog, what="revert", max_conflicts=max_conflicts)
     return RevertResult(
         branch=name,
         reverted=wanted,

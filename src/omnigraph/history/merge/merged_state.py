@@ -22,7 +22,7 @@ from omnigraph.engine.query.runner import PendingRead
 from omnigraph.history.merge.planning import MergePlan
 from omnigraph.ir.model import ReadPlan
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.changes import RowChange, ids_of
+from omnigraph.txn.changes import RowChange, as_id_array, id_array
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId
 
@@ -96,7 +96,8 @@ class _MergedRows:
 
     def _stored(self, table_key: str, change: RowChange | None, schema: pa.Schema) -> Iterator[pa.Table]:
         table = self.snapshot.table(table_key)
-        hidden = pa.array([] if change is None else [*ids_of(change.written), *change.deletes], pa.string())
+        none = pa.array([], pa.string())
+        hidden = none if change is None else pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)])
         present = [name for name in schema.names if name in table.schema.names]
         for batch in table.scan(present):
             rows = pa.Table.from_batches([batch])

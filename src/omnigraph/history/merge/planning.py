@@ -4,69 +4,52 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.evaluator import find_violations
+from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.results.encodings import json_texts
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BranchMissingError,
-    LimitExceeded,
-    MemoryBudgetError,
     MergeConflict,
     ReadSetChange,
     ReadSetChangedError,
     Violation,
 )
-from omnigraph.history.diff.rows import TableDelta, table_delta
-from omnigraph.history.merge.conflicts import TableCounts, row_message, schema_conflict, violation_conflict
-from omnigraph.history.merge.three_way import (
-    Resolution,
-    RowConflicts,
-    TableMerge,
-    adopt,
-    changed_on_both,
-    merge_rows,
-    resolve_rows,
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
+from omnigraph.history.diff.rows import TableDelta, expect_same_columns, rows_delta
+from omnigraph.history.diff.selection import select_differing
+from omnigraph.history.merge.conflicts import (
+    Conflicts,
+    TableCounts,
+    row_message,
+    schema_conflict,
+    violation_conflict,
 )
+from omnigraph.history.merge.decisions import Decisions
+from omnigraph.history.merge.resolution import Resolution, changed_on_both, settle_rows
+from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
+from omnigraph.records import record
+from omnigraph.runtime import Failpoints
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, id_array
 from omnigraph.txn.manifest.rows import TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 
-DEFAULT_MEMORY_BYTES = 4 << 30
-
-
-class Budget:
-    """Counts the bytes of the rows that a merge holds, and ends it before they are too many."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept = 0
-
-    def check(self, held: int) -> None:
-        """Return if ``held`` bytes fit beside what is kept already.
-
-        Raises:
-            MemoryBudgetError: they do not.
-        """
-        actual = self._kept + held
-        if actual > self._limit:
-            details = LimitExceeded(resource="merge difference bytes", limit=self._limit, actual=actual)
-            raise MemoryBudgetError(
-                f"the merge needs {actual} bytes of memory, more than the limit of {self._limit}", details=details
-            )
-
-    def keep(self, held: int) -> None:
-        """Count bytes that stay in memory until the merge is over; raises what :meth:`check` does."""
-        self.check(held)
-        self._kept += held
+# Ids in such numbers are not worth a Python object each.
+_MANY_IDS = 1 << 17
 
 
 def row_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
@@ -126,34 +109,130 @@ class MergePlan:
     change: GraphChange
     reads: frozenset[str]
     tables: tuple[TableCounts, ...]
-    conflicts: tuple[MergeConflict, ...]
+    conflicts: Conflicts
 
 
-def plan_merge(sides: Sides, catalog: Catalog, resolve: Resolution | None, budget: Budget) -> MergePlan:
+@record
+class Ways:
+    """How conflicts are decided, and what a merge may use.
+
+    Args:
+        rest: how everything is decided that no decision is about.
+        rows: decisions about single conflicts, as they were given.
+        max_conflicts: how many conflicts are told one by one.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
+    """
+
+    rest: Resolution | None = None
+    rows: tuple[Any, ...] = ()
+    max_conflicts: int = MAX_CONFLICTS
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+
+
+def plan_merge(sides: Sides, catalog: Catalog, ways: Ways, failpoints: Failpoints) -> MergePlan:
     """Decide every row that the source changed since the base.
 
     Tables that the source left as the base has them, or that are the same on both sides, are not read.
 
     Raises:
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a table is not the same table on every side.
         BranchMissingError: a branch was deleted.
         HistoryGoneError: the base was reclaimed.
-        MemoryBudgetError: what the source changed does not fit the budget.
+        FileAccessError: the temporary files have no room.
     """
+    decisions = Decisions.read(ways.rows, catalog)
     diverged = _schema_divergence(sides)
     if diverged is not None:
-        return _plan({}, {}, (diverged,), catalog)
-    merges, counts, conflicts = {}, {}, list[MergeConflict]()
+        return _plan({}, {}, Conflicts((diverged,)), catalog)
+    merges, counts = dict[str, TableMerge](), dict[str, TableCounts]()
+    conflicts = _FirstConflicts(ways.max_conflicts)
     keys = sorted({key for side in sides.all for key in side.state.tables})
-    for owner, key in ((_owner(catalog, key), key) for key in keys):
-        with sides.base.reading(), sides.target.reading(), sides.source.reading():
-            merged = _merge_table(sides, key, budget)
-        if merged is None:
-            continue
-        decided = merged if resolve is None else resolve_rows(merged, resolve)
-        merges[key], counts[key] = decided, _counts(key, merged, decided)
-        conflicts += _described(owner, key, decided.conflicts)
-    return _plan(merges, counts, conflicts, catalog)
+    # What is spooled stays readable for as long as something holds it.
+    with open_outcomes(ways.memory_bytes, failpoints) as outcomes:
+        for owner, key in ((_owner(catalog, key), key) for key in keys):
+            with sides.base.reading(), sides.target.reading(), sides.source.reading():
+                for part in _merge_table(sides, key, ways.memory_bytes):
+                    made = decisions.of_type(key)
+                    is_sound = decisions.meet(_described(owner, key, _named(part.conflicts, made)))
+                    decided = settle_rows(part, made, ways.rest) if is_sound else part
+                    counts[key] = _counts(key, part, decided, counts.get(key))
+                    conflicts.add(owner, key, decided.conflicts)
+                    outcomes.add(owner, decided)
+            if key in counts:
+                merges[key] = outcomes.of(owner)
+    decisions.finish()
+    return _plan(merges, counts, conflicts.finish(), catalog)
+
+
+class _FirstConflicts:
+    """The first conflicts of a merge one by one, and the number of all of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: list[MergeConflict] = []
+        self._total = 0
+
+    def add(self, owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> None:
+        """Take the conflicts of the next range of ids."""
+        room = self._most - len(self._items)
+        self._total += sum(len(item.ids) for item in found)
+        if room > 0:
+            # Of each kind no more than can be the first of all kinds.
+            first = [item.only(np.arange(len(item.ids)) < room) for item in found]
+            self._items += _described(owner, key, first)[:room]
+
+    def finish(self) -> Conflicts:
+        """Return them."""
+        return Conflicts(self._items, total=self._total)
+
+
+class Outcomes:
+    """What a merge writes, table by table: in memory up to a budget, beyond it in temporary files."""
+
+    def __init__(self, inserts: Spool, updates: Spool, deletes: Spool) -> None:
+        self._rows = inserts, updates
+        self._deletes = deletes
+        self._empty: dict[str, TableMerge] = {}
+
+    def add(self, owner: NodeType | EdgeType, part: TableMerge) -> None:
+        """Take what happens to the next rows of a table."""
+        self._empty[owner.table_key] = replace(
+            part, inserts=part.inserts.slice(0, 0), updates=part.updates.slice(0, 0), deletes=part.deletes.slice(0, 0)
+        )
+        for spool, rows in zip(self._rows, (part.inserts, part.updates), strict=True):
+            if rows.num_rows:
+                spool.add(owner, rows, has_fresh_ids=True)
+        if len(part.deletes):
+            self._deletes.add(owner, pa.table({"id": part.deletes}), has_fresh_ids=True)
+
+    def of(self, owner: NodeType | EdgeType) -> TableMerge:
+        """Return all that happens to a table, of which everything was taken."""
+        key = owner.table_key
+        found = self._empty[key]
+        inserts, updates = (
+            spool.table(key) if key in spool.owners else none
+            for spool, none in zip(self._rows, (found.inserts, found.updates), strict=True)
+        )
+        deletes = id_array(self._deletes.table(key)) if key in self._deletes.owners else found.deletes
+        return replace(found, inserts=inserts, updates=updates, deletes=deletes, conflicts=())
+
+
+@contextmanager
+def open_outcomes(memory_bytes: int, failpoints: Failpoints) -> Iterator[Outcomes]:
+    """Make a place for what a merge writes; it leaves no file behind."""
+    share = max(memory_bytes // 8, 1)
+    with ExitStack() as stack:
+        spools = [stack.enter_context(open_spool(share, failpoints)) for _ in range(3)]
+        yield Outcomes(*spools)
+
+
+def _named(found: Sequence[RowConflicts], ids: Collection[str]) -> list[RowConflicts]:
+    """Return the conflicts that are about one of these ids."""
+    if not ids:
+        return []
+    wanted = pa.array(ids, pa.string())
+    return [item.only(pc.is_in(item.ids, value_set=wanted).to_numpy(zero_copy_only=False)) for item in found]
 
 
 def _schema_divergence(sides: Sides) -> MergeConflict | None:
@@ -166,25 +245,55 @@ def _schema_divergence(sides: Sides) -> MergeConflict | None:
     return schema_conflict(f"{' and '.join(changed)} changed the schema since the common base")
 
 
-def _merge_table(sides: Sides, key: str, budget: Budget) -> TableMerge | None:
-    """Return what happens to one table, None when the source has nothing for it."""
+def _merge_table(sides: Sides, key: str, memory_bytes: int) -> Iterator[TableMerge]:
+    """Yield what happens to one table, range of ids by range; nothing when the source has nothing for it."""
     base, source, target = (side.state.table(key) for side in sides.all)
     _expect_one_table(key, base, source, target)
     if _is_same(source, target) or _is_same(base, source):
-        return None
-    delta = table_delta(
-        None if base is None else sides.base.table(key),
-        None if source is None else sides.source.table(key),
-        budget.check,
+        return
+    old, new = (
+        None if entry is None else side.table(key) for side, entry in ((sides.base, base), (sides.source, source))
     )
-    budget.keep(sum(rows.nbytes for rows in (delta.inserted, delta.deleted, delta.before, delta.after)))
     if _is_same(base, target):
         # Only what lies on main outlives every branch, so only that may be named by another one.
         is_on_main = source is not None and source.pin.branch is None
-        return adopt(delta, source if is_on_main else None)
-    rows = _rows_of_target(sides.target, key, delta)
-    budget.keep(rows.nbytes)
-    return merge_rows(delta, rows)
+        for delta, _ in _deltas(old, new, None, memory_bytes):
+            yield adopt(delta, source if is_on_main else None)
+        return
+    for delta, rows in _deltas(old, new, sides.target.table(key), memory_bytes):
+        yield merge_rows(delta, _rows_of_target(sides.target, key, delta) if rows is None else rows)
+
+
+def _deltas(
+    base: Table | None, source: Table | None, target: Table | None, memory_bytes: int
+) -> Iterator[tuple[TableDelta, pa.Table | None]]:
+    """Yield how the source differs from the base, and the rows of the target with these ids if they are known.
+
+    In one piece the rows of the target are looked up. Piece by piece that would read the target again and again; there,
+    a row that the target has not touched since the base is the one that the base has.
+    """
+    expect_same_columns(base, source)
+    differing = select_differing(base, source)
+    whole = whole_delta(*differing, memory_bytes)
+    if whole is not None:
+        yield whole, None
+        return
+    beside = () if target is None else select_differing(base, target)
+    count = count_parts((*differing, *beside), memory_bytes)
+    for was, will, *others in iter_parts(differing, beside, count, memory_bytes):
+        delta = rows_delta(was, will)
+        yield delta, None if target is None else _target_rows(delta, *others)
+
+
+def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Table:
+    """Return the target's rows of the ids in a difference, from how the target differs from the same base."""
+    touched = pa.concat_arrays([id_array(lost), id_array(gained)])
+    old = pa.concat_tables([delta.deleted, delta.before])
+    untouched = old.filter(pc.invert(pc.is_in(old.column(KEY), value_set=touched)))
+    ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
+    own = gained.filter(pc.is_in(gained.column(KEY), value_set=ids))
+    columns = delta.inserted.schema
+    return pa.concat_tables([rows.select(columns.names).cast(columns) for rows in (untouched, own)])
 
 
 def _rows_of_target(target: GraphSnapshot, key: str, delta: TableDelta) -> pa.Table:
@@ -208,16 +317,18 @@ def _is_same(one: TableEntry | None, other: TableEntry | None) -> bool:
     return (one.object_id, one.pin, one.row_count) == (other.object_id, other.pin, other.row_count)
 
 
-def _counts(key: str, found: TableMerge, decided: TableMerge) -> TableCounts:
-    before, after = (sum(len(item.ids) for item in merge.conflicts) for merge in (found, decided))
-    return TableCounts(
-        type_key=key,
-        inserted=decided.inserts.num_rows,
-        updated=decided.updates.num_rows,
-        deleted=len(decided.deletes),
-        resolved=before - after,
-        conflicts=after,
-    )
+def _counts(key: str, found: TableMerge, decided: TableMerge, before: TableCounts | None) -> TableCounts:
+    was, left = (sum(len(item.ids) for item in merge.conflicts) for merge in (found, decided))
+    numbers = {
+        "inserted": decided.inserts.num_rows,
+        "updated": decided.updates.num_rows,
+        "deleted": len(decided.deletes),
+        "resolved": was - left,
+        "conflicts": left,
+    }
+    if before is not None:
+        numbers = {name: number + getattr(before, name) for name, number in numbers.items()}
+    return TableCounts(type_key=key, **numbers)
 
 
 def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> list[MergeConflict]:
@@ -248,12 +359,13 @@ def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflict
 def _plan(
     merges: dict[str, TableMerge],
     counts: dict[str, TableCounts],
-    conflicts: Sequence[MergeConflict],
+    conflicts: Conflicts,
     catalog: Catalog,
 ) -> MergePlan:
     changes = {key: _row_change(key, merge) for key, merge in merges.items() if not merge.is_empty}
     types = {
-        key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes)
+        # No id stands twice, because each was decided once.
+        key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes, has_fresh_ids=True)
         for key, change in changes.items()
     }
     return MergePlan(
@@ -261,7 +373,7 @@ def _plan(
         change=GraphChange(types=types),
         reads=frozenset(merges) | _validated_by(changes, catalog),
         tables=tuple(counts[key] for key in sorted(counts) if not counts[key].is_empty),
-        conflicts=tuple(conflicts),
+        conflicts=conflicts,
     )
 
 
@@ -272,7 +384,7 @@ def _row_change(key: str, merge: TableMerge) -> RowChange:
         # The target was asked for them, and the merge is refused if its table moves.
         has_fresh_ids=True,
         upserts=merge.updates if merge.updates.num_rows else None,
-        deletes=tuple(merge.deletes.to_pylist()),
+        deletes=merge.deletes if len(merge.deletes) > _MANY_IDS else tuple(merge.deletes.to_pylist()),
         outcome=merge.outcome,
     )
 
@@ -285,7 +397,7 @@ def _validated_by(changes: dict[str, RowChange], catalog: Catalog) -> frozenset[
         change = changes.get(edge.table_key)
         if change is not None and change.written is not None:
             reads |= ends
-        if any(end in changes and changes[end].deletes for end in ends):
+        if any(end in changes and len(changes[end].deletes) for end in ends):
             reads.add(edge.table_key)
     return frozenset(reads)
 
@@ -295,17 +407,18 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView) -> tuple[MergeConflict, ...]:
-    """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
+def find_rule_conflicts(plan: MergePlan, sides: Sides, view: GraphView, max_conflicts: int) -> Conflicts:
+    """Return what the merged graph would break, as the one evaluator of all writes sees it, in its order.
 
     Args:
         plan: the merge.
         sides: where the images of the rows come from.
         view: the state of the target that the merge is to be published on.
+        max_conflicts: how many are told one by one.
     """
-    found = find_violations(plan.change, view, limit=sys.maxsize)
+    found = find_violations(plan.change, view, limit=max_conflicts)
     conflicts = [_conflict(violation, view.catalog) for violation in found.items]
-    return tuple(_with_images(conflicts, sides, view.catalog))
+    return Conflicts(_with_images(conflicts, sides, view.catalog), total=found.total)
 
 
 def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:

@@ -316,10 +316,11 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
 
     Raises:
         MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: another write moved what it relies on.
         PreconditionFailedError: the target is not at ``expected_head``.
-        MemoryBudgetError: the difference is too large.
+        FileAccessError: temporary files for a large difference have no room.
     """
     del attached
     return merge_branch(
@@ -327,6 +328,8 @@ def merge(graph: OpenGraph, request: MergeRequest, attached: Attachments) -> Mer
         request.source,
         request.target,
         resolve=request.resolve,
+        decisions=request.decisions,
+        max_conflicts=request.max_conflicts,
         actor=request.actor,
         message=request.message,
         expected_head=request.expected_head,
@@ -340,7 +343,7 @@ def preview_merge(graph: OpenGraph, request: PreviewMergeRequest, attached: Atta
         BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
     """
     del attached
-    return preview_merge_of(graph, request.source, request.target, resolve=request.resolve)
+    return preview_merge_of(graph, request.source, request.target, resolve=request.resolve, decisions=request.decisions)
 
 
 def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> RevertResult:
@@ -359,6 +362,8 @@ def revert(graph: OpenGraph, request: RevertRequest, attached: Attachments) -> R
         request.commit,
         request.branch,
         resolve=request.resolve,
+        decisions=request.decisions,
+        max_conflicts=request.max_conflicts,
         actor=request.actor,
         message=request.message,
         expected_head=request.expected_head,
