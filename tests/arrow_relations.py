@@ -29,7 +29,7 @@ def prepared_read(session, text, params=None, *, params_form="host", options=Non
         source_name="<query>",
     )
     prepared = session.prepare(call)
-    check_lowerable(prepared.plan)
+    check_lowerable(prepared)
     return prepared
 
 

@@ -18,6 +18,8 @@ import lance
 import obstore
 from obstore.store import LocalStore, S3Store
 
+from tests.auditor_proposals import proposal_findings
+
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _TYPES = {"table", "table_tombstone", "schema", "graph_commit", "graph_head"}
 _COMMIT_KEYS = {
@@ -80,6 +82,8 @@ class Auditor:
             if evidence is not None:
                 found[line.name] = evidence
         self._audit_log(found)
+        lines = {name: (evidence.line.lance_branch, evidence.commits) for name, evidence in found.items()}
+        self.findings += proposal_findings(self._keys("__proposals"), self._read, lines)
         return found
 
     def audit_rows(self) -> list[dict[str, Any]]:
@@ -109,6 +113,9 @@ class Auditor:
     def _keys(self, prefix: str) -> list[str]:
         return sorted(meta["path"] for meta in obstore.list(self._store, prefix).collect())
 
+    def _read(self, key: str) -> bytes:
+        return bytes(obstore.get(self._store, key).bytes())
+
     def _lines(self) -> Iterator[Line]:
         yield Line(name="main", lance_branch=None)
         keys = set(self._keys("__branches"))
@@ -116,7 +123,7 @@ class Auditor:
             if not key.endswith(".json") or key.replace(".json", ".gone") in keys:
                 continue
             try:
-                ref = json.loads(bytes(obstore.get(self._store, key).bytes()))
+                ref = json.loads(self._read(key))
                 yield Line(name=ref["name"], lance_branch=ref["line"])
             except (ValueError, KeyError, TypeError) as error:
                 self._report(f"a branch ref cannot be read key={key}: {error!r}")

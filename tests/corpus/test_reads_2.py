@@ -48,23 +48,30 @@ def test_oracle_gives_what_the_case_says(case: Case) -> None:
 
 
 @pytest.fixture(scope="module", params=("none", "full"))
-def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def indexes(request: pytest.FixtureRequest) -> str:
+    """How much of the graph is indexed."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def session(indexes: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     """The graph of the corpus in two commits, so that a table is more than one fragment."""
     root = tmp_path_factory.mktemp("reads") / "graph"
     lines = _lines_by_kind()
     create_graph(root, SCHEMA, "".join(lines[::2]), runtime=Runtime.seeded(1))
     opened = open_session(root, runtime=Runtime.seeded(2))
     add_rows(opened, "".join(lines[1::2]))
-    if request.param == "full":
+    if indexes == "full":
         build_indexes(opened)
     yield opened
     opened.close()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_engine_gives_what_the_case_says(case: Case, session: Session) -> None:
+def test_engine_gives_what_the_case_says(case: Case, indexes: str, session: Session) -> None:
     expected = read_expectation(case.sections["expect"])
-    for options in ways_to_read(session, case.sections["query"], _parameters(case)):
+    leaves_out = indexes == "full"
+    for options in ways_to_read(session, case.sections["query"], _parameters(case), leaves_rules_out=leaves_out):
         if expected.verdict.startswith("error "):
             with pytest.raises(OmnigraphError) as caught:
                 _query(session, case, options).to_arrow()

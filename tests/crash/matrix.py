@@ -37,6 +37,7 @@ DELETE_POINTS = (
 CLEANUP_POINTS = ("engine.cleanup.after_histories", "engine.cleanup.after_floor", "engine.cleanup.after_removal")
 OTHER_POINTS = (
     "engine.export.after_file",
+    "history.proposal.after_publish",
     "spark.load.after_read",
     "spark.load.after_check",
     "spark.load.after_write",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnigraph.history.merge import merge_branch, revert_commit
+from omnigraph.history.proposals import get_proposal, merge_proposal, open_proposal
 from omnigraph.store.location import Storage
 from omnigraph.values import MAIN, BranchName
 from tests.crash.kinds import ACTOR, DRAFT
@@ -57,6 +58,18 @@ class MergeKind(SessionKind):
             assert merge_branch(session, self.source, self.branch).commit is None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProposalKind(MergeKind):
+    """The merge of a proposal."""
+
+    def assert_done(self, session: Session) -> None:
+        """Demand that the proposal says that it was merged, whoever could not write that down."""
+        super().assert_done(session)
+        newest = history_of(session, self.branch)[0]
+        found = get_proposal(session, 1)
+        assert (found.commit, found.ended_by, newest.proposal) == (newest.id, ACTOR, 1)
+
+
 def _do(session, *texts, branch=MAIN):
     for text in texts:
         session.mutate(text if text.lstrip().startswith("query") else f"query q() {{ {text} }}", branch=branch)
@@ -75,6 +88,12 @@ def _ahead(session):
 def _diverged(session):
     _ahead(session)
     _do(session, ON_MAIN)
+
+
+def _proposed(session):
+    _diverged(session)
+    check = 'query nobody() { match { $t: Team $t.name = "none" } return { $t.name } }'
+    open_proposal(session, DRAFT, title="draft", checks=[check], actor="author")
 
 
 def _two_branches(session):
@@ -111,6 +130,10 @@ def _merge(source=DRAFT, target=MAIN):
     return write
 
 
+def _merge_proposal(session, inputs):
+    merge_proposal(session, 1, actor=ACTOR)
+
+
 def _revert(session, inputs):
     undone = next(commit for commit in history_of(session) if commit.actor == UNDONE)
     revert_commit(session, undone.id, actor=ACTOR)
@@ -140,6 +163,7 @@ MERGE_KINDS = {
         ),
         MergeKind(name="merge_of_nothing", tables=0, commits=0, setup=_net_zero, write=_merge()),
         MergeKind(name="merge_beside_nothing", tables=1, commits=1, setup=_net_zero_beside_a_change, write=_merge()),
+        ProposalKind(name="proposal", tables=4, commits=4, setup=_proposed, write=_merge_proposal),
         MergeKind(name="revert", tables=4, commits=4, setup=_written_since, write=_revert, source=None),
     )
 }

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from tests.crash.child import AFTER_TABLE, BEFORE_TABLE
 from tests.crash.matrix import IS_FULL, RECOVERER_POINTS, WRITER_POINTS, BrokenRecovery, Crash
-from tests.crash.merge_kinds import MERGE_KINDS, MergeKind
+from tests.crash.merge_kinds import MERGE_KINDS, MergeKind, ProposalKind
 from tests.crash.session_matrix import AFTER_STAGED
 
 AFTER_CAPTURE = "history.merge.after_capture"
 AFTER_RECORD = "history.merge.after_record"
-POINTS = (AFTER_CAPTURE, AFTER_RECORD, AFTER_STAGED, *WRITER_POINTS)
+EVENT_POINTS = ("txn.proposal.before_event", "txn.proposal.after_event")
+POINTS = (AFTER_CAPTURE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED, *WRITER_POINTS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,14 @@ class MergeCrash(Crash):
 
     @property
     def recovery(self) -> str | None:
-        return None if self.point in {AFTER_CAPTURE, AFTER_RECORD, AFTER_STAGED} else super().recovery
+        early = {AFTER_CAPTURE, *EVENT_POINTS, AFTER_RECORD, AFTER_STAGED}
+        return None if self.point in early else super().recovery
 
 
 def _crashes_of(kind: MergeKind) -> list[MergeCrash]:
-    # A revert joins no histories.
+    # A revert joins no histories. The event that tells of the end is written while the claim is released.
     often = {
+        **dict.fromkeys(EVENT_POINTS, int(isinstance(kind, ProposalKind))),
         AFTER_RECORD: int(kind.source is not None),
         AFTER_STAGED: kind.tables,
         BEFORE_TABLE: kind.commits,

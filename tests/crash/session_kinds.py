@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.engine.open_graph import init_graph
+from omnigraph.history.feed.tokens import FeedCursor, encode_token
 from omnigraph.operations.reads import QueryRequest
 from omnigraph.operations.writes import LoadRequest, MutateRequest
 from omnigraph.runtime import Runtime
@@ -162,6 +163,59 @@ def _apply(*, allow_data_loss):
     return write
 
 
+def _told(kind, name, entity_id, op, properties=None, **ends):
+    after = {} if properties is None else {"after": {"properties": properties}}
+    if ends:
+        after["after"]["endpoints"] = {"from": ends["source"], "to": ends["target"]}
+    return {"kind": kind, "type": {"id": name, "name": name}, "id": entity_id, "op": op, **after}
+
+
+# Two commits of another graph, the second of which the first line has only a part of.
+_PLACES = ({"sequence": 0, "part": 0}, {"sequence": 1, "part": 1}, {"sequence": 2, "part": 0})
+_CHANGES = (
+    [_told("node", "Person", "dan", "insert", {"name": "dan", "age": 3, "nick": None})],
+    [_told("node", "Person", "ann", "update", {"name": "ann", "age": 37, "nick": None})],
+    [
+        _told("node", "Team", "red", "update", {"name": "red", "motto": "slower"}),
+        _told("node", "Person", "bob", "delete"),
+        _told("edge", "WorksAt", "w9", "insert", {"role": "cook"}, source="dan", target="red"),
+    ],
+)
+
+
+def _feed_token(last):
+    scope = {"graph": "g", "branch": "b", "incarnation": "i", "filter": "f"}
+    return encode_token(FeedCursor(**scope, last=last))
+
+
+def _batches():
+    def block(commit, changes):
+        return {"cause": {"graph_commit_id": commit}, "changes": changes}
+
+    first, second, third = _CHANGES
+    blocks = ([block("c1", first), block("c2", second)], [block("c2", third)])
+    return [
+        {"source": "feed", "begin": begin, "end": end, "blocks": some, "token": _feed_token(f"c{number}")}
+        for number, (begin, end, some) in enumerate(zip(_PLACES, _PLACES[1:], blocks, strict=False), start=1)
+    ]
+
+
+def _apply_feed(session, inputs):
+    session.apply_changes(_batches(), actor=ACTOR)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedKind(SessionKind):
+    """A write that takes over a feed: done once, it is done however often it is asked for."""
+
+    def assert_done(self, session: Session) -> None:
+        """Demand that the rows and how far the feed was applied have come together, and once."""
+        done = session.apply_changes(_batches(), actor=ACTOR)
+        assert (done.repeated, done.commit) == (5, None)
+        assert [(one.source, one.token) for one in session.applied_feeds()] == [("feed", _feed_token("c2"))]
+        assert [commit.operation for commit in session.log().commits].count("apply_changes") == 1
+
+
 SESSION_KINDS = {
     kind.name: kind
     for kind in (
@@ -172,6 +226,7 @@ SESSION_KINDS = {
         SessionKind(name="load_overwrite", tables=3, commits=3, batches=3, write=_load("overwrite", "overwrite.jsonl")),
         SessionKind(name="load_parquet", tables=2, commits=2, batches=2, write=_load("append", *PARQUET)),
         SessionKind(name="schema_apply", tables=4, commits=2, write=_apply(allow_data_loss=False)),
+        FeedKind(name="apply_changes", tables=4, commits=4, write=_apply_feed),
         SessionKind(name="transaction", tables=4, commits=4, batches=3, write=_transact),
         SessionKind(name="schema_apply_hard", tables=4, commits=2, write=_apply(allow_data_loss=True)),
     )

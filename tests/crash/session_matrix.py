@@ -101,7 +101,7 @@ def _one_at_each_point() -> list[SessionCrash]:
     """A crash for every point, each of another kind than its neighbours."""
     kinds, found = list(SESSION_KINDS), []
     for number, point in enumerate(POINTS):
-        turn = [kinds[(4 * number + step + 1) % len(kinds)] for step in range(len(kinds))]
+        turn = [kinds[(3 * number + step + 1) % len(kinds)] for step in range(len(kinds))]
         there = [crash for kind in turn for crash in CRASHES if (crash.kind, crash.point) == (kind, point)]
         found.append(there[0])
     return found

@@ -69,6 +69,23 @@ class Merge:
         return found.pop()
 
 
+class MergeOfProposal(Merge):
+    """The same merge as a proposal, which says that it was merged if and only if it was."""
+
+    def prepare(self, session):
+        super().prepare(session)
+        check = 'query q() { match { $p: Person $p.name = "x" } return { $p.name } }'
+        session.open_proposal(DRAFT, "draft", checks=[check], actor="author")
+
+    def run(self, session):
+        session.merge_proposal(1)
+
+    def is_done(self, session):
+        is_merged = super().is_done(session)
+        assert (session.get_proposal(1).state == "merged") == is_merged
+        return is_merged
+
+
 class MergeIntoBranch(Merge):
     """A merge that forks the tables of its target."""
 
@@ -113,6 +130,7 @@ class Transaction(Merge):
 
 OPERATIONS = {
     "merge": Merge(),
+    "merge_of_proposal": MergeOfProposal(),
     "merge_into_branch": MergeIntoBranch(),
     "revert": Revert(),
     "transaction": Transaction(),
@@ -120,6 +138,7 @@ OPERATIONS = {
 PLAIN = [
     Loop(operation="merge", trouble=ERROR_AFTER, goes_on=True, step=17),
     Loop(operation="merge", trouble=LOST_ANSWERS, goes_on=False, step=29),
+    Loop(operation="merge_of_proposal", trouble=ERROR_AFTER, goes_on=False, step=47),
     Loop(operation="merge_into_branch", trouble=OUTAGE, goes_on=True, step=31),
     Loop(operation="revert", trouble=DROP_AFTER, goes_on=False, step=11),
     Loop(operation="transaction", trouble=ERROR_AFTER, goes_on=True, step=13),

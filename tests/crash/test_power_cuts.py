@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from omnigraph.txn.claims import identity as writers
+from omnigraph.txn.proposals import BranchPoint, Opened
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import BranchName, TagName
+from omnigraph.values import BranchName, CommitId, TagName, Ulid
 from tests.crash.checks import assert_sound, state_of, without_indexes
 from tests.crash.kinds import DRAFT, KINDS, WriterKind
 from tests.crash.matrix import IS_FULL
@@ -37,6 +38,8 @@ def _kind(name):
     return Operation(kind=kind, run=kind.write)
 
 
+_HEAD = BranchPoint(branch=BranchName("main"), incarnation="main", head=CommitId(Ulid("0" * 26)))
+_PROPOSAL = Opened(title="t", description="", source=_HEAD, target=_HEAD, texts=(), checks=(), required_approvals=0)
 OPERATIONS = {
     "insert": _kind("insert"),
     "load": _kind("load_append"),
@@ -51,6 +54,7 @@ OPERATIONS = {
     "optimize": _kind("optimize"),
 }
 LONG = {
+    "proposal": Operation(kind=KINDS["insert"], run=lambda graph: graph.proposals.open(_PROPOSAL, "ann")),
     "mutate": _kind("mutate"),
     "overwrite": _kind("load_overwrite"),
     "schema alter": _kind("schema_alter"),
@@ -64,7 +68,8 @@ if IS_FULL:
 
 
 def _seen(graph):
-    return without_indexes(state_of(graph)), sorted(tag.name for tag in graph.tags.list())
+    proposed = [len(events) for events in graph.proposals.read_many(graph.proposals.marked()).values()]
+    return without_indexes(state_of(graph)), sorted(tag.name for tag in graph.tags.list()), proposed
 
 
 def _look(storage):

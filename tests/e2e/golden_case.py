@@ -26,6 +26,7 @@ _NUMBERED = {
     "id": re.compile(rf"\b(?!{NOBODY})[0-7][0-9A-HJKMNP-TV-Z]{{25}}\b"),
     "cursor": re.compile(r"(?<![\w/-])[A-Za-z0-9_-]{48,}={0,2}"),
     "key": re.compile(r"(?<![\w-])[A-Za-z0-9_-]{43}(?![\w-])"),
+    "source": re.compile(r"\b[0-9a-f]{32}\b"),
     "mark": re.compile(r"(?<=-[0-9a-f]-[0-9a-f]-)[0-9a-z]{8}\b"),
 }
 # Only what a group holds is replaced.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import json
 import os
 import shutil
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import lance
 
+import omnigraph
 from tests.e2e.golden_case import Ground
 from tests.e2e.process import clean_environment
 from tests.embedding_server import Reply, serve
@@ -71,6 +73,19 @@ def _changed(folder: Path) -> None:
         _change(session, 'update Person set { age: 37 } where name = "Ada"', actor="zoe")
         _change(session, 'insert Person { name: "Dan", age: 8 }', actor="zoe")
         _change(session, 'delete Person where name = "Cid"', actor="yan")
+
+
+def _followed(folder: Path) -> None:
+    """What the feed of the changed people says, in a file, and an empty graph for people."""
+    _changed(folder)
+    with omnigraph.open(folder / "g") as graph:
+        lines = [
+            json.dumps(batch.to_json()) for batch in graph.feed("beginning", limits=omnigraph.PageLimits(changes=6))
+        ]
+    (folder / "lines.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "later.jsonl").write_text(f"{lines[-1]}\n")
+    create_graph(folder / "copy", (FILES / "schema.pg").read_text())
+    create_graph(folder / "other", NOTES)
 
 
 def _branched(folder: Path) -> None:
@@ -131,6 +146,7 @@ _GRAPHS: dict[str, Callable[[Path], None]] = {
     "files": _nothing,
     "people": _people,
     "changed": _changed,
+    "followed": _followed,
     "branched": _branched,
     "merged": _merged,
     "drifted": _drifted,

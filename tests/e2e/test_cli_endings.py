@@ -27,7 +27,7 @@ STREAMS = {
     "export": ("export", "g"),
     "query jsonl": ("query", "--store", "g", "-e", ALL, "--format", "jsonl"),
     "query json": ("query", "--store", "g", "-e", ALL, "--json"),
-    "changes poll": ("changes", "poll", "--store", "g", "--start", "beginning", "--json"),
+    "changes follow": ("changes", "follow", "--store", "g", "--from", "beginning"),
     "diff": ("diff", "main~1", "--store", "g", "--json"),
 }
 WORK = {

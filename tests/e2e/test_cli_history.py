@@ -115,17 +115,36 @@ def test_a_diff_streams_lines_or_is_one_document(graph: Path):
     assert run(graph, "diff", "tag:none").code == 5
 
 
-def test_a_feed_goes_on_from_its_cursor(graph: Path):
-    start = document(graph, "changes", "poll")
+def test_a_feed_goes_on_from_its_token(graph: Path):
+    start = json.loads(run(graph, "changes", "follow", "--once", "--from", "now").out)
     assert start["blocks"] == []
     commit = change(graph, 'insert Person { name: "cid" }')
-    told = run(graph, "changes", "poll", "--cursor", start["cursor"]).out.splitlines()
+    told = run(graph, "changes", "follow", "--once", "--text", "--from", start["token"]).out.splitlines()
     assert told[:2] == [f"{commit} graph_branch=main actor=zoe", '  + Person cid  name: "cid"']
-    again = run(graph, "changes", "poll", "--cursor", told[-1].removeprefix("cursor: ")).out
-    assert again.startswith("(no new commits)\n")
-    every = document(graph, "changes", "poll", "--start", "beginning", "--limit", "1")
-    assert [len(block["changes"]) for block in every["blocks"]] == [3, 1]
-    assert run(graph, "changes", "poll", "--cursor", "nonsense").code == 2
+    token = told[-1].removeprefix("token: ")
+    assert run(graph, "changes", "follow", "--once", "--from", token).out == ""
+    lines = run(graph, "changes", "follow", "--once", "--from", "beginning", "--limit", "2").out.splitlines()
+    assert [json.loads(line)["end"] for line in lines] == [
+        {"sequence": 0, "part": 2},
+        {"sequence": 2, "part": 0},
+    ]
+    assert run(graph, "changes", "follow", "--once", "--from", "nonsense").code == 2
+
+
+def test_lines_of_a_feed_are_applied_to_another_graph_once(graph: Path):
+    create_graph(graph / "copy", SCHEMA)
+    lines = run(graph, "changes", "follow", "--once", "--from", "beginning", "--limit", "2").out
+    (graph / "lines.jsonl").write_text(lines)
+    told = json.loads(omnigraph("changes", "apply", "copy", "--input", "lines.jsonl", "--json", cwd=graph).out)
+    assert (told["written"], told["commits"], told["repeated"]) == (3, 1, 0)
+    told = json.loads(omnigraph("changes", "apply", "copy", "--input", "lines.jsonl", "--json", cwd=graph).out)
+    assert (told["written"], told["commits"], told["repeated"]) == (0, 0, 3)
+    applied = json.loads(omnigraph("changes", "applied", "copy", "--json", cwd=graph).out)["feeds"]
+    assert applied == [{"source": told["source"], "token": json.loads(lines.splitlines()[-1])["token"]}]
+    assert omnigraph("export", "copy", cwd=graph).out == run(graph, "export").out
+    (graph / "lines.jsonl").write_text("no json\n")
+    refused = omnigraph("changes", "apply", "copy", "--input", "lines.jsonl", cwd=graph)
+    assert (refused.code, "line 1 of the input is not JSON" in refused.err) == (2, True)
 
 
 def test_a_baseline_is_written_whole_with_the_cursor_to_go_on_from(graph: Path):
@@ -133,7 +152,7 @@ def test_a_baseline_is_written_whole_with_the_cursor_to_go_on_from(graph: Path):
     assert set(told) == {"snapshot_commit_id", "resume_cursor"}
     records = [json.loads(line) for line in (graph / "base.jsonl").read_text().splitlines()]
     assert [next(iter(record)) for record in records] == ["edge", "type", "type"]
-    assert document(graph, "changes", "poll", "--cursor", told["resume_cursor"])["caught_up"]
+    assert run(graph, "changes", "follow", "--once", "--from", told["resume_cursor"]).out == ""
     assert run(graph, "changes", "baseline", "--out", "no/such/folder.jsonl").code != 0
     # Entities only: the file can be loaded as it is, and nothing lies beside it.
     assert document(graph, "load", "--data", "base.jsonl", "--mode", "overwrite")["total_entities"] == 3

@@ -30,8 +30,8 @@ DOCUMENTS = [
 ]
 # The blocks of this page share one session of Spark, and so do the tests that run them.
 ELSEWHERE = ROOT / "docs" / "user" / "spark.md"
-# The blocks of this one continue each other, for somebody who follows it to the letter.
-FIRST_PAGE = ROOT / "README.md"
+# The blocks of these continue each other, for somebody who follows them to the letter.
+FOLLOWED_PAGES = (ROOT / "README.md", ROOT / "docs" / "user" / "journey.md")
 PAGES = [page for page in DOCUMENTS if page != ELSEWHERE]
 # What a fence may say, and nothing else: ``text`` is the output of the ``python`` block above it, or a drawing.
 KINDS = {"pg", "gq", "console", "python", "sh", "json", "text", *ELSEWHERE_LANGUAGES}
@@ -94,10 +94,13 @@ def is_run_elsewhere(snippet: Snippet) -> bool:
 SNIPPETS = [snippet for page in PAGES for snippet in read_snippets(page) if not is_run_elsewhere(snippet)]
 
 
-FOLLOWED = [one for one in read_snippets(FIRST_PAGE) if one.language in ("console", "python")]
+FOLLOWED = {
+    page: [one for one in read_snippets(page) if one.language in ("console", "python")] for page in FOLLOWED_PAGES
+}
+APART = [one for one in SNIPPETS if all(one not in blocks for blocks in FOLLOWED.values())]
 
 
-@pytest.mark.parametrize("snippet", [one for one in SNIPPETS if one not in FOLLOWED], ids=str)
+@pytest.mark.parametrize("snippet", APART, ids=str)
 def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
     match snippet.language:
         case "pg":
@@ -118,10 +121,11 @@ def test_snippet_does_what_its_page_says(snippet: Snippet, tmp_path: Path):
             pytest.fail(f"no test runs this kind of block: {snippet.language!r}")
 
 
-def test_first_page_can_be_followed_to_the_letter(tmp_path: Path):
+@pytest.mark.parametrize("page", FOLLOWED_PAGES, ids=lambda page: page.name)
+def test_page_can_be_followed_to_the_letter(tmp_path: Path, page: Path):
     folder = copy_people(tmp_path)
-    assert len(FOLLOWED) >= 3
-    for snippet in FOLLOWED:
+    assert len(FOLLOWED[page]) >= 3
+    for snippet in FOLLOWED[page]:
         (check_python if snippet.language == "python" else check_console)(snippet, folder)
 
 

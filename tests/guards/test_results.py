@@ -11,7 +11,7 @@ from pathlib import Path
 import omnigraph
 
 SOURCE = Path(omnigraph.__file__).parent
-NOUNS = ("graph", "branch", "state", "transaction", "writing")
+NOUNS = ("graph", "branch", "proposals", "state", "transaction", "writing")
 
 
 def returned_classes() -> Iterator[type]:

@@ -101,20 +101,14 @@ def poll(graph: Graph, me: Member) -> None:
     """Follow the feed to its end; what it tells must lead to what there is."""
     with me.attempt("poll"):
         if me.feed is None:
-            me.feed = graph.changes(start="now").cursor or "", me.main.copy()
-        cursor, content = me.feed
+            me.feed = graph.feed("now").token, me.main.copy()
+        token, content = me.feed
         me.feed = None
-        page = graph.changes(cursor=cursor)
-        while True:
-            content = _changed(content, (change for block in page.blocks for change in block.changes))
-            if page.next_page_token is not None:
-                page = graph.changes(page_token=page.next_page_token)
-            elif not page.is_caught_up:
-                page = graph.changes(cursor=page.cursor)
-            else:
-                break
+        feed = graph.feed(token)
+        for batch in feed:
+            content = _changed(content, batch)
         me.check("poll", me.main, content)
-        me.feed = page.cursor or "", me.main.copy()
+        me.feed = feed.token, me.main.copy()
 
 
 def hold(graph: Graph, me: Member) -> None:

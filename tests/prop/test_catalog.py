@@ -51,7 +51,7 @@ _VOCABULARY = (
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100 if LONG else 40)
+@settings(derandomize=True, deadline=None, max_examples=100 if LONG else 15)
 @given(compilable())
 def test_what_compiles_is_stored_exactly_and_has_tables_and_indexes(tree: SchemaFile):
     catalog = compile_schema(tree)
@@ -59,7 +59,7 @@ def test_what_compiles_is_stored_exactly_and_has_tables_and_indexes(tree: Schema
     _use(catalog)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60 if LONG else 30)
+@settings(derandomize=True, deadline=None, max_examples=60 if LONG else 12)
 @given(compilable(), st.randoms(use_true_random=False))
 def test_the_shape_does_not_depend_on_order(tree: SchemaFile, rng: Random):
     declarations = []
@@ -74,13 +74,13 @@ def test_the_shape_does_not_depend_on_order(tree: SchemaFile, rng: Random):
     assert moved.shape_hash == compile_schema(tree).shape_hash
 
 
-@settings(derandomize=True, deadline=None, max_examples=60 if LONG else 30)
+@settings(derandomize=True, deadline=None, max_examples=60 if LONG else 12)
 @given(compilable())
 def test_formatting_does_not_change_the_catalog(tree: SchemaFile):
     assert compile_schema(parse_schema(format_schema(tree))) == compile_schema(tree)
 
 
-@settings(derandomize=True, deadline=None, max_examples=200 if LONG else 80)
+@settings(derandomize=True, deadline=None, max_examples=200 if LONG else 30)
 @given(schema_files)
 def test_incoherent_schemas_break_a_known_rule_at_a_place(tree: SchemaFile):
     _outcome(tree)

@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r'"[^"\\]*(?:\\.[^"\\]*)*"|[@$]?[A-Za-z_][A-Za-z0-9_]*|[0-9]+\.[0-9]+|[0-9]+|>=|<=|!=|[^\s]', re.DOTALL
 )
 _profile = settings(
-    derandomize=True, deadline=None, max_examples=150 if LONG else 25, suppress_health_check=[HealthCheck.too_slow]
+    derandomize=True, deadline=None, max_examples=150 if LONG else 12, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

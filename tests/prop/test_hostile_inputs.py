@@ -121,9 +121,9 @@ TEXT_CALLS = {
     "diff": lambda graph, _, text: graph.diff(text),
     "diff types": lambda graph, folder, text: graph.diff("main", types=text),
     "diff ids": lambda graph, folder, text: graph.diff("main", ids=[text]),
-    "changes start": lambda graph, folder, text: graph.changes(start=text),
-    "changes cursor": lambda graph, folder, text: graph.changes(cursor=text),
-    "changes page_token": lambda graph, folder, text: graph.changes(page_token=text),
+    "feed start": lambda graph, folder, text: list(graph.feed(text)),
+    "feed types": lambda graph, folder, text: list(graph.feed("now", types=text)),
+    "apply": lambda graph, folder, text: graph.apply({"source": text, "token": text}),
     "commit_changes": lambda graph, _, text: graph.commit_changes(text),
     "blame type": lambda graph, folder, text: graph.blame(text, "ada"),
     "blame id": lambda graph, folder, text: graph.blame("Person", text),
@@ -153,7 +153,7 @@ NUMBER_CALLS = {
 SETTINGS = {
     omnigraph.LoadSettings: lambda graph, rows, given: graph.load(rows, "merge", settings=given),
     omnigraph.QueryOptions: lambda graph, _, given: graph.query(FIND, options=given).to_json(),
-    omnigraph.PageLimits: lambda graph, _, given: graph.changes(start="now", limits=given),
+    omnigraph.PageLimits: lambda graph, _, given: list(graph.feed("beginning", limits=given)),
     omnigraph.ExportSettings: lambda graph, rows, given: graph.export(
         tempfile.mkdtemp(dir=rows.parent), settings=given
     ),

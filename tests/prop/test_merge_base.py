@@ -43,7 +43,7 @@ def _best(history, source, target):
 
 
 @given(histories(), st.data())
-@settings(max_examples=150 if LONG else 70, deadline=None)
+@settings(max_examples=150 if LONG else 40, deadline=None)
 def test_the_base_is_a_best_common_ancestor(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))
@@ -54,7 +54,7 @@ def test_the_base_is_a_best_common_ancestor(history, data):
 
 
 @given(histories(), st.data())
-@settings(max_examples=150 if LONG else 70, deadline=None)
+@settings(max_examples=150 if LONG else 40, deadline=None)
 def test_reading_only_what_is_needed_gives_the_same_base(history, data):
     names = sorted(history.heads)
     source, target = data.draw(st.sampled_from(names)), data.draw(st.sampled_from(names))

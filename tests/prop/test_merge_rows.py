@@ -73,7 +73,7 @@ def _conflicts(merge):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=200 if LONG else 100, deadline=None)
+@settings(max_examples=200 if LONG else 60, deadline=None)
 def test_a_merge_of_rows_equals_the_model(base, source, target):
     merge = merge_rows(_delta(base, source), _table(target))
     merged, conflicts = merge_values(base, source, target)
@@ -82,7 +82,7 @@ def test_a_merge_of_rows_equals_the_model(base, source, target):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=200 if LONG else 100, deadline=None)
+@settings(max_examples=200 if LONG else 60, deadline=None)
 def test_every_resolution_equals_the_model(base, source, target):
     merge = merge_rows(_delta(base, source), _table(target))
     merged, conflicts = merge_values(base, source, target)
@@ -95,7 +95,7 @@ def test_every_resolution_equals_the_model(base, source, target):
 
 
 @given(base=_states, source=_states, target=_states)
-@settings(max_examples=100 if LONG else 50, deadline=None)
+@settings(max_examples=100 if LONG else 30, deadline=None)
 def test_conflicts_are_the_same_in_both_directions(base, source, target):
     there = merge_rows(_delta(base, source), _table(target))
     back = merge_rows(_delta(base, target), _table(source))
@@ -105,7 +105,7 @@ def test_conflicts_are_the_same_in_both_directions(base, source, target):
 
 
 @given(base=_states, source=_states)
-@settings(max_examples=100 if LONG else 50, deadline=None)
+@settings(max_examples=100 if LONG else 30, deadline=None)
 def test_a_table_that_the_target_left_alone_becomes_what_the_source_has(base, source):
     delta = _delta(base, source)
     assert _apply(base, adopt(delta)) == _apply(base, merge_rows(delta, _table(base))) == source

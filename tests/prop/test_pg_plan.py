@@ -67,7 +67,7 @@ def schemas(draw: st.DrawFn) -> str:
     return "\n".join(draw(st.permutations(blocks)))
 
 
-@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 70)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 25)
 @given(schemas())
 def test_a_schema_planned_onto_itself_has_no_step(text: str):
     tree = parse_schema(text)
@@ -77,7 +77,7 @@ def test_a_schema_planned_onto_itself_has_no_step(text: str):
     assert plan.catalog == accepted
 
 
-@settings(derandomize=True, deadline=None, max_examples=200 if LONG else 90)
+@settings(derandomize=True, deadline=None, max_examples=200 if LONG else 30)
 @given(schema_files)
 def test_any_tree_that_compiles_has_no_step_onto_itself(tree: SchemaFile):
     try:
@@ -89,7 +89,7 @@ def test_any_tree_that_compiles_has_no_step_onto_itself(tree: SchemaFile):
     assert again is None or again.is_empty
 
 
-@settings(derandomize=True, deadline=None, max_examples=300 if LONG else 120)
+@settings(derandomize=True, deadline=None, max_examples=300 if LONG else 40)
 @given(schemas(), schemas())
 def test_every_difference_is_a_step_and_planning_it_twice_finds_nothing_more(before: str, after: str):
     accepted = plan_creation(parse_schema(before), DOMAIN).catalog
@@ -104,7 +104,7 @@ def test_every_difference_is_a_step_and_planning_it_twice_finds_nothing_more(bef
     assert plan_migration(plan.catalog, desired).is_empty
 
 
-@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 70)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 25)
 @given(schemas(), schemas())
 def test_ids_of_what_stays_are_kept_and_no_id_is_used_twice(before: str, after: str):
     accepted = plan_creation(parse_schema(before), DOMAIN).catalog

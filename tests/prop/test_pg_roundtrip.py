@@ -20,7 +20,7 @@ _TOKEN = re.compile(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 60)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 25)
 @given(schema_files)
 def test_a_formatted_tree_parses_to_the_same_tree(tree: SchemaFile):
     written = format_schema(tree)
@@ -29,7 +29,7 @@ def test_a_formatted_tree_parses_to_the_same_tree(tree: SchemaFile):
     assert format_schema(parsed) == written
 
 
-@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 60)
+@settings(derandomize=True, deadline=None, max_examples=150 if LONG else 25)
 @given(schema_files, st.data())
 def test_comments_anywhere_survive_formatting_in_their_order(tree: SchemaFile, data: st.DataObject):
     pieces: list[str] = []

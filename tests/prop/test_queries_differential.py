@@ -20,7 +20,7 @@ from tests.query_oracle.values import to_text
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
 # What both editions can say, the texts of the second edition ask as well (test_texts_differential.py).
-EXAMPLES = 40_000 if LONG else 150
+EXAMPLES = 40_000 if LONG else 60
 MODES = ("indexed", "csr")
 
 

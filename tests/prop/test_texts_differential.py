@@ -17,7 +17,7 @@ from tests.query_oracle.texts import seeded_text
 from tests.query_oracle.values import to_text
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
-COUNT = 10_000 if LONG else 500
+COUNT = 10_000 if LONG else 300
 STEP = 50
 MODES = ("indexed", "csr")
 STARTS = range(0, COUNT, STEP)

@@ -279,7 +279,8 @@ class Catalog:
     """A whole compiled schema. Mappings are sorted by name.
 
     ``identity_domain`` is the ULID of the graph the ids belong to; it is empty, and every id 0, until identities
-    are assigned. ``shape_hash`` ignores order, comments, white space, rename hints and ids.
+    are assigned. ``shape_hash`` ignores order, comments, white space, rename hints and ids. ``absent`` names types
+    that are left out because the state to read does not have them; a stored schema leaves out none.
     """
 
     interfaces: Mapping[str, InterfaceType]
@@ -288,6 +289,7 @@ class Catalog:
     shape_hash: str
     identity_domain: str = ""
     next_identity: int = 1
+    absent: frozenset[str] = frozenset()
     _edge_names: Mapping[str, str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -47,6 +47,26 @@ def read_input(path: str) -> InputFile:
         raise _missing(path) from problem
     except (OSError, ValueError) as problem:
         raise _unusable(path, problem, "readable") from problem
+
+
+@contextlib.contextmanager
+def open_lines(path: str) -> Iterator[Iterator[bytes]]:
+    """Open a file of any length to be read line by line as it grows, or standard input for ``-``; blank lines are none.
+
+    Raises:
+        FileMissingError, FileAccessError: as for :func:`read_input`.
+    """
+    if path == STDIN:
+        yield filter(bytes.strip, sys.stdin.buffer)
+        return
+    try:
+        stream = Path(path).open("rb")  # noqa: SIM115 - errors of the block are not those of the file
+    except FileNotFoundError as problem:
+        raise _missing(path) from problem
+    except (OSError, ValueError) as problem:
+        raise _unusable(path, problem, "readable") from problem
+    with stream:
+        yield filter(bytes.strip, stream)
 
 
 def refuse_second_stdin(paths: Sequence[str]) -> None:

@@ -153,6 +153,7 @@ _COMMANDS: Mapping[Capability, Mapping[str, tuple[str, str]]] = {
         "mutate": ("data.mutate:app", "Insert, update and delete rows with a query."),
         "shell": ("data.shell:app", "Query and change a graph interactively."),
         "branch": ("history.branch:app", "Create, list, merge and delete branches."),
+        "proposal": ("history.proposal:app", "Propose, check, discuss and merge branches."),
         "commit": ("history.commit:app", "List and show commits, and what they changed."),
         "diff": ("history.commit:diff_app", "Show what differs between two states."),
         "changes": ("history.changes:app", "Follow the commits of a branch."),
@@ -200,7 +201,10 @@ _FOREIGN: Mapping[str, str] = {
     "log": "use `commit list`",
     "history": "use `commit list`",
     "show": "use `commit show`, or `snapshot` for a state",
-    "merge": "use `branch merge`",
+    "merge": "use `branch merge`, or `proposal merge`",
+    "pr": "use `proposal`",
+    "review": "use `proposal show` and `proposal check`",
+    "approve": "use `proposal approve`",
     "rebase": "use `branch merge`",
     "cherry-pick": "use `branch merge`, or `diff` and `mutate` for a part of it",
     "push": _NO_REMOTE,
@@ -221,7 +225,7 @@ _FOREIGN: Mapping[str, str] = {
     "match": "use `query`",
     "migrate": "use `schema apply`",
     "vacuum": "use `cleanup`",
-    "check": "use `lint`",
+    "check": "use `lint`, or `proposal check`",
 }
 
 

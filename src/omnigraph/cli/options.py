@@ -68,6 +68,10 @@ AtSnapshot = Annotated[
     str | None,
     typer.Option("--snapshot", metavar="REF", help="Read an earlier state: a commit id, main~3, tag:v1 or @TIME."),
 ]
+SnapshotSchema = Annotated[
+    bool,
+    typer.Option("--snapshot-schema", help="Read an earlier state with its own schema, not by the names of now."),
+]
 QueryFile = Annotated[
     str | None, typer.Option("--query", metavar="FILE", help="The file that holds the query; - reads standard input.")
 ]

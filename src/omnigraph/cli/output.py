@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import IO, Any, AnyStr, Generic, Protocol, TextIO
 
 from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violation, Violations
+from omnigraph.errors.history import FailedCheck, FailedChecks
 from omnigraph.errors.txn import HeadMismatch
 from omnigraph.records import record
 
@@ -225,6 +226,8 @@ def _listed(names: Sequence[str]) -> str:
 def _violation_lines(error: OmnigraphError) -> list[str]:
     """The rows that an error is about, by their place in a file or by their id, unless its message has said it all."""
     found = error.details
+    if isinstance(found, FailedChecks):
+        return [f"  {item.name}: {told}" for item in found.items for told in _findings(item)]
     if not isinstance(found, Violations) or not found.items:
         return []
     place = found.items[0].source
@@ -233,6 +236,12 @@ def _violation_lines(error: OmnigraphError) -> list[str]:
     lines = [f"  {_offender(item)}: {item.message}" for item in found.items]
     rest = found.total - len(lines)
     return [*lines, f"  and {rest} more"] if rest else lines
+
+
+def _findings(check: FailedCheck) -> list[str]:
+    rows = [json.dumps(row, ensure_ascii=False) for row in check.rows]
+    more = ["and more"] if check.has_more else []
+    return [*rows, *more, *([] if check.problem is None else [check.problem])]
 
 
 def _offender(item: Violation) -> str:

@@ -16,7 +16,7 @@ from omnigraph.engine.comparison import comparable, one_array, one_of
 from omnigraph.errors import MissingThing, TypeMissingError
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.store.tables.table import Table, filter_stream, rows_matching
+from omnigraph.store.tables.table import Table, filter_stream
 from omnigraph.txn.changes import (
     BuiltIndexes,
     CompactedTable,
@@ -133,8 +133,7 @@ class GraphView:
     def _stored_where(self, table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
         predicate, value_set = one_of(column, wanted), comparable(wanted)
         if predicate is not None:
-            return rows_matching(
-                table,
+            return table.matching(
                 column,
                 predicate,
                 lambda found: pc.is_in(comparable(one_array(found)), value_set=value_set),

@@ -183,13 +183,14 @@ class DiffRefusal(Details):
 
 
 class ChangeSchemaBoundaryError(OmnigraphError):
-    """The schema of a type differs between the two states; schema changes are never reported as row changes."""
+    """Rows before and after a schema change cannot be read in one schema, so that they cannot be compared."""
 
     row = ErrorRow(
         code="changes.schema_boundary",
         kind=Kind.CONFLICT,
         details=DiffRefusal,
-        hint="take a baseline after the schema change and continue from there",
+        hint="take a new baseline behind the change and continue from its cursor: "
+        "'omnigraph changes baseline GRAPH --out FILE', or graph.baseline() in Python",
     )
 
 
@@ -203,7 +204,11 @@ class ChangeFeedGapError(OmnigraphError):
     """The feed would have to deliver a commit whose history was reclaimed."""
 
     row = ErrorRow(
-        code="changes.gap", kind=Kind.GONE, details=FeedGap, hint="take a new baseline and continue from there"
+        code="changes.gap",
+        kind=Kind.GONE,
+        details=FeedGap,
+        hint="take a new baseline and continue from its cursor: "
+        "'omnigraph changes baseline GRAPH --out FILE', or graph.baseline() in Python",
     )
 
 
@@ -218,6 +223,40 @@ class ChangeCursorError(OmnigraphError):
     )
 
 
+@record
+class FeedBreak(Details):
+    """A batch that does not follow what a graph has applied of its feed; ``token`` is where the feed must go on."""
+
+    source: str
+    token: str
+
+
+class FeedBreakError(OmnigraphError):
+    """The batch begins behind what the graph has applied of its feed: changes in between would be lost."""
+
+    row = ErrorRow(
+        code="changes.break",
+        kind=Kind.CONFLICT,
+        details=FeedBreak,
+        retry=Retry.AFTER_REFRESH,
+        hint="continue the feed with the token of the details, which 'omnigraph changes applied' shows too",
+    )
+
+
+@record
+class FeedMisfit(Details):
+    """What the schema of a graph lacks to take changes of a feed, and the commit of the source that has it."""
+
+    commit_id: str
+    problem: str
+
+
+class FeedSchemaError(OmnigraphError):
+    """The graph has no schema that can take the changes of the feed; nothing of the batch was written."""
+
+    row = ErrorRow(code="changes.schema", kind=Kind.CONFLICT, details=FeedMisfit, retry=Retry.AFTER_REFRESH)
+
+
 class ChangeLimitError(OmnigraphError):
     """The requested page of changes, or its token, exceeds the maximum size."""
 
@@ -228,3 +267,71 @@ class ChangeValueError(OmnigraphError):
     """A stored value cannot be exported, such as a float that is not finite."""
 
     row = ErrorRow(code="changes.value", kind=Kind.UNSUPPORTED, details=BadValue)
+
+
+class ProposalMissingError(OmnigraphError, KeyError):
+    """No proposal has that number."""
+
+    row = ErrorRow(
+        code="proposal.not_found",
+        kind=Kind.NOT_FOUND,
+        details=MissingThing,
+        hint="list the proposals to see their numbers",
+    )
+
+
+class ProposalStateError(OmnigraphError):
+    """The proposal was merged or closed, or what it is about has gone; nothing was written."""
+
+    row = ErrorRow(code="proposal.state", kind=Kind.CONFLICT, details=BadValue)
+
+
+@record
+class FailedCheck(Details):
+    """A check that found something: its first rows, and whether there are more; or why it could not run."""
+
+    name: str
+    rows: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+    has_more: bool = False
+    problem: str | None = None
+
+
+@record
+class FailedChecks(Details):
+    """All checks of a proposal that did not pass."""
+
+    proposal: int
+    items: tuple[FailedCheck, ...]
+
+
+class ProposalChecksError(OmnigraphError):
+    """A check of the proposal found rows in the merged state, or could not run on it; nothing was merged."""
+
+    row = ErrorRow(
+        code="proposal.checks",
+        kind=Kind.CONFLICT,
+        details=FailedChecks,
+        hint="change the source branch until every check returns no row, and merge again",
+    )
+
+
+@record
+class MissingApprovals(Details):
+    """How many approvals a proposal needs, who gave one for the source as it is, and who for an earlier state."""
+
+    proposal: int
+    required: int
+    given: tuple[str, ...]
+    stale: tuple[str, ...]
+
+
+class ProposalApprovalsError(OmnigraphError):
+    """The proposal has fewer approvals of its source as it is than it requires; nothing was merged."""
+
+    row = ErrorRow(
+        code="proposal.approvals",
+        kind=Kind.CONFLICT,
+        details=MissingApprovals,
+        retry=Retry.AFTER_REFRESH,
+        hint="ask others than the author to approve the source as it is",
+    )

@@ -10,10 +10,12 @@ from omnigraph.engine.results import Result as Result
 from omnigraph.graph.branch import Branch as Branch
 from omnigraph.graph.diff import Diff as Diff
 from omnigraph.graph.diff import Log as Log
+from omnigraph.graph.feed import Feed as Feed
 from omnigraph.graph.graph import Graph as Graph
 from omnigraph.graph.graph import init as init
 from omnigraph.graph.graph import open as open  # noqa: A004 - what every library of files calls it
 from omnigraph.graph.infer import infer_schema as infer_schema
+from omnigraph.graph.proposals import Proposal as Proposal
 from omnigraph.graph.schema import Schema as Schema
 from omnigraph.graph.state import Snapshot as Snapshot
 from omnigraph.graph.transaction import Transaction as Transaction

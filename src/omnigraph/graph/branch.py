@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omnigraph.graph.diff import Baseline, Log
+from omnigraph.graph.feed import Feed
 from omnigraph.graph.sources import moment_text
 from omnigraph.graph.state import Snapshot, State, expected_commit, reference_of
 from omnigraph.graph.writing import WriteVerbs
+from omnigraph.history.diff.change import ChangeFilter
+from omnigraph.history.feed.apply import ApplyResult
+from omnigraph.history.feed.batch import FeedBatch, whole_commits
+from omnigraph.history.feed.tokens import PageLimits
 from omnigraph.operations.history import (
+    AppliedFeedsRequest,
+    ApplyChangesRequest,
     BaselineRequest,
     CommitChangesRequest,
     CreateTagRequest,
     DeleteBranchRequest,
+    FeedRequest,
     GetCommitRequest,
     LogRequest,
     MergeRequest,
-    PollChangesRequest,
     PreviewMergeRequest,
     RevertRequest,
 )
 from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
 from omnigraph.txn.manifest.rows import Commit
+from omnigraph.values import check_instance, check_text
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
-    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
-    from omnigraph.history.feed.tokens import PageLimits
+    from omnigraph.history.feed.apply import AppliedFeed
+    from omnigraph.history.feed.reader import CommitChanges
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
 
@@ -51,7 +59,7 @@ class BranchVerbs(WriteVerbs):
             BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
         """
         found = self._backend.execute(ResolveRefRequest(ref=reference_of(ref), branch=self._branch))
-        return Snapshot(self._backend, found.commit)
+        return Snapshot(self._backend, found.commit, found.seen_from(self._branch))
 
     def log(
         self,
@@ -101,47 +109,105 @@ class BranchVerbs(WriteVerbs):
         """
         return self._backend.execute(GetCommitRequest(commit_id=commit_id, branch=self._branch))
 
-    def changes(
+    def feed(
         self,
+        start: str,
         *,
-        start: str | None = None,
-        cursor: str | None = None,
-        page_token: str | None = None,
+        follow: bool = False,
+        interval_s: float = 1.0,
         kinds: Iterable[str] = (),
         types: Iterable[str] = (),
         ops: Iterable[str] = (),
         limits: PageLimits | None = None,
-    ) -> ChangeFeedPage:
-        """Return the next commits of the branch with what they changed, oldest first.
+    ) -> Feed:
+        """Return the changes of the branch behind ``start``, to be iterated over: batches, oldest commit first.
+
+        Rows are shown in the schema that their commit made. A large commit spans several batches, and the token of each
+        of them is a place to go on from.
 
         Args:
-            start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
-            cursor: go on behind what an earlier answer ended with.
-            page_token: go on inside the commit that an earlier answer ended in.
+            start: ``now``, ``beginning``, ``after:<commit>``, the token of a batch or the cursor of a baseline.
+            follow: wait for further commits instead of ending when the feed is caught up.
+            interval_s: how long to wait before looking for further commits.
             kinds: only ``node`` or ``edge``.
-            types: only types of these names.
+            types: only types that have one of these names at the commit.
             ops: only ``insert``, ``update`` or ``delete``.
-            limits: how much an answer carries.
+            limits: how much a batch carries.
 
         Raises:
-            UsageError: more than one place to start at, or none that is known.
-            ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
-            ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
+            UsageError: there is no such place to start at, or an argument makes no sense.
+            ChangeCursorError: while iterating: the token or commit does not belong to this branch and filter.
+            ChangeFeedGapError, ChangeSchemaBoundaryError: while iterating: the next commit cannot be told row by row.
         """
-        request = PollChangesRequest(
-            branch=self._branch,
+        # The feed asks again and again, so that mistakes are looked for once, here.
+        check_text("start", start)
+        check_instance("limits", limits, PageLimits)
+        wanted = ChangeFilter.of(kinds=kinds, type_names=types, ops=ops)
+        request = FeedRequest(
             start=start,
-            cursor=cursor,
-            page_token=page_token,
-            kinds=kinds,
-            types=types,
-            ops=ops,
+            branch=self._branch,
+            kinds=tuple(sorted(wanted.kinds)),
+            types=tuple(sorted(wanted.type_names)),
+            ops=tuple(sorted(wanted.ops)),
             limits=limits,
         )
-        return self._backend.execute(request)
+        return Feed(self._backend, request, follow=follow, interval_s=interval_s)
+
+    def apply(
+        self,
+        changes: Feed | FeedBatch | Mapping[str, Any] | Iterable[FeedBatch | Mapping[str, Any]],
+        *,
+        actor: str | None = None,
+        message: str | None = None,
+        expected_head: str | Commit | None = None,
+    ) -> ApplyResult:
+        """Take over the changes of another graph's feed, deletes and edges included, each exactly once.
+
+        How far the feed is applied is stored with the commit that has its rows. A feed goes on from there, wherever it
+        was started; of batches, what the branch has already is left out, and a gap is refused. A commit of the feed
+        that spans batches is applied as one commit; a batch by itself is applied as it is.
+
+        Args:
+            changes: a feed, a batch, or batches that follow each other; batches may be in their JSON form.
+            actor: who asks for it.
+            message: what the commits say.
+            expected_head: the commit that this branch must be at before the first of them.
+
+        Raises:
+            FeedBreakError: the batch begins behind what was applied of its feed.
+            FeedSchemaError: the schema of the branch cannot take the rows; the hint says which one to apply.
+            ConstraintViolationError: the graph would break a rule of its schema.
+            UsageError: these are no batches of one feed.
+            ChangeFeedGapError, ChangeSchemaBoundaryError: the feed cannot go on.
+            PreconditionFailedError: this branch is not at ``expected_head``.
+            ReadOnlyError: the graph is open for reading only.
+        """
+        if isinstance(changes, Feed):
+            applied = {one.source: one for one in self.applied_feeds()}
+            known = applied.get(changes.source)
+            if known is not None:
+                changes.seek(known.token)
+            found = ApplyResult(source=changes.source, token=changes.token)
+        else:
+            changes = [changes] if isinstance(changes, FeedBatch | Mapping) else changes
+            found = ApplyResult(source="", token="")
+        head = expected_commit(expected_head)
+        documents = (batch.to_json() if isinstance(batch, FeedBatch) else batch for batch in changes)
+        groups = [list(documents)] if isinstance(changes, list) else whole_commits(documents)
+        for group in groups:
+            request = ApplyChangesRequest(
+                batches=group, branch=self._branch, actor=actor, message=message, expected_head=head
+            )
+            found += self._backend.execute(request)
+            head = None
+        return found
+
+    def applied_feeds(self) -> tuple[AppliedFeed, ...]:
+        """Return how far feeds of other graphs were applied to this branch: each with its token."""
+        return self._backend.execute(AppliedFeedsRequest(branch=self._branch))
 
     def baseline(self, *, kinds: Iterable[str] = (), types: Iterable[str] = (), ops: Iterable[str] = ()) -> Baseline:
-        """Return every entity of the newest state, and the cursor with which :meth:`changes` goes on from it.
+        """Return every entity of the newest state, and the cursor with which :meth:`feed` goes on from it.
 
         Args:
             kinds: only ``node`` or ``edge``.

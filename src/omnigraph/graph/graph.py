@@ -12,6 +12,7 @@ from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, che
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.graph.branch import Branch, BranchVerbs
+from omnigraph.graph.proposals import Proposals
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
 from omnigraph.operations.history import (
@@ -125,6 +126,11 @@ class Graph(BranchVerbs):
             TagMissingError: there is none of that name.
         """
         return self._backend.execute(DeleteTagRequest(name=name))
+
+    @property
+    def proposals(self) -> Proposals:
+        """The proposals: requests to merge one branch into another."""
+        return Proposals(self._backend)
 
     def cleanup(
         self, *, keep: int | None = None, older_than: float | timedelta | None = None, dry_run: bool = True

@@ -275,10 +275,13 @@ class State:
 
 
 class Snapshot(State):
-    """The state that a commit made visible. Later writes do not change it; a cleanup may reclaim it."""
+    """The state that a commit made visible. Later writes do not change it; a cleanup may reclaim it.
 
-    def __init__(self, backend: Backend, commit: Commit) -> None:
-        super().__init__(backend, str(commit.branch), str(commit.id))
+    Queries call things as the schema of ``branch`` does now; ``QueryOptions(schema="commit")`` uses that of the state.
+    """
+
+    def __init__(self, backend: Backend, commit: Commit, branch: str) -> None:
+        super().__init__(backend, branch, str(commit.id))
         self._commit = commit
 
     @property

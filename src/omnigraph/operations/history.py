@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.operations.request import Action, Request, operation
@@ -11,8 +11,10 @@ from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
     from omnigraph.history.diff.compare import GraphDiff
+    from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
+    from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+    from omnigraph.history.feed.reader import CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.status import BranchStatus
@@ -72,30 +74,54 @@ class CommitChangesRequest(Request["CommitChanges"]):
     limits: PageLimits | None = None
 
 
-@operation("poll_changes", Action.READ)
+@operation("feed", Action.READ)
 @record
-class PollChangesRequest(Request["ChangeFeedPage"]):
-    """Return the next commits of a branch with what they changed, oldest first.
+class FeedRequest(Request["FeedBatch"]):
+    """Return the next changes of a branch, oldest commit first.
 
     Args:
+        start: ``now``, ``beginning``, ``after:<commit>``, or the token of an earlier batch.
         branch: whose first-parent line is read.
-        start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
-        cursor: go on behind what an earlier answer ended with.
-        page_token: go on inside the commit that an earlier answer ended in.
         kinds: only ``node`` or ``edge``.
         types: only types of these names.
         ops: only ``insert``, ``update`` or ``delete``.
         limits: how much an answer carries.
     """
 
+    start: str
     branch: str = MAIN
-    start: str | None = None
-    cursor: str | None = None
-    page_token: str | None = None
     kinds: Iterable[str] = ()
     types: Iterable[str] = ()
     ops: Iterable[str] = ()
     limits: PageLimits | None = None
+
+
+@operation("apply_changes", Action.CHANGE, writes=True)
+@record
+class ApplyChangesRequest(Request["ApplyResult"]):
+    """Write batches of another graph's feed that follow each other, as one commit and each change once.
+
+    Args:
+        batches: the batches in their JSON form.
+        branch: where to write.
+        actor: who asks for it.
+        message: what the commit says.
+        expected_head: the commit that the branch must be at.
+    """
+
+    batches: Sequence[Mapping[str, Any]]
+    branch: str = MAIN
+    actor: str | None = None
+    message: str | None = None
+    expected_head: str | None = None
+
+
+@operation("applied_feeds", Action.READ)
+@record
+class AppliedFeedsRequest(Request[tuple["AppliedFeed", ...]]):
+    """List how far feeds of other graphs were applied to a branch, the one heard of last at the end."""
+
+    branch: str = MAIN
 
 
 @operation("baseline", Action.EXPORT)

@@ -1,7 +1,15 @@
 """Time, randomness, ids, failpoints and counters, injected so that tests can own them."""
 
 from omnigraph.runtime.calls import Calls, counted
-from omnigraph.runtime.counters import Cost, Counters, counting, counting_each, current_counters, in_context
+from omnigraph.runtime.counters import (
+    Cost,
+    Counters,
+    counting,
+    counting_each,
+    current_counters,
+    in_context,
+    side_by_side,
+)
 from omnigraph.runtime.environment import (
     Clock,
     IdSource,
@@ -38,5 +46,6 @@ __all__ = [
     "in_context",
     "memory_bytes",
     "run_both",
+    "side_by_side",
     "start_thread",
 ]

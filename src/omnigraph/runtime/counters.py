@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from omnigraph.records import record
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
@@ -170,3 +173,17 @@ def in_context(run: Callable[_Params, _Result], counters: Counters | None = None
             return run(*args, **kwargs)
 
     return carried
+
+
+def side_by_side(pool: Executor, run: Callable[[_Item], _Result], items: Sequence[_Item]) -> tuple[_Result, ...]:
+    """Run the same step for several items at once, in order; all of them end before the first failure is raised."""
+    if len(items) <= 1:
+        return tuple(run(item) for item in items)
+    own = [Counters() for _ in items]
+    futures = [pool.submit(in_context(run, count), item) for item, count in zip(items, own, strict=True)]
+    failures = [future.exception() for future in futures]
+    current_counters().add_parallel(count.cost() for count in own)
+    for failure in failures:
+        if failure is not None:
+            raise failure
+    return tuple(future.result() for future in futures)

@@ -159,6 +159,7 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "engine.cleanup.after_removal": "a cleanup has removed some versions, or some files",
         "history.merge.after_capture": "the states that a merge or a revert starts from are known, nothing is written",
         "history.merge.after_record": "what a merge brings is written down, no commit names it",
+        "history.proposal.after_publish": "a proposal is merged, and does not say so yet",
         "spark.load.after_read": "the input of a load on Spark is read, files lie beside tables and nothing names them",
         "spark.load.after_check": "the rows of a load on Spark keep every rule, nothing names their files",
         "spark.source.after_rows": "the rows of one more partition are written, nothing names their files",
@@ -188,6 +189,8 @@ FAILPOINTS: Mapping[str, str] = MappingProxyType(
         "txn.branch_delete.before_end": "nothing depends on a branch that is about to end",
         "txn.branch_delete.after_end": "a branch is gone, everything that it owned still lies there",
         "txn.branch_delete.after_reclaim": "a branch and what it owned are gone, the claim still exists",
+        "txn.proposal.before_event": "what happened to a proposal is decided, and no event says so",
+        "txn.proposal.after_event": "an event of a proposal is stored, what leads listings to it is as it was",
         "txn.tag.after_put": "a tag exists, its creator has not looked yet whether its branch goes",
     }
 )

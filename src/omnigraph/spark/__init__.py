@@ -6,6 +6,7 @@ from omnigraph.spark.optimize import OptimizeStep, optimize_on_spark
 from omnigraph.spark.optimize import optimize_on_spark as optimize
 from omnigraph.spark.query import frame, query
 from omnigraph.spark.registration import register
+from omnigraph.spark.replicate import replicate_into
 from omnigraph.spark.session import session, stop
 from omnigraph.spark.workers import check_workers
 
@@ -22,6 +23,7 @@ __all__ = [
     "optimize_on_spark",
     "query",
     "register",
+    "replicate_into",
     "session",
     "stop",
 ]

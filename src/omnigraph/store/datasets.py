@@ -6,7 +6,7 @@ leaves a tree without a ref, which Lance can neither use nor remove.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from urllib.parse import quote
 
@@ -154,7 +154,7 @@ class DatasetStore:
         self,
         location: str,
         schema: pa.Schema,
-        tables: Sequence[pa.Table],
+        tables: Iterable[pa.Table],
         properties: Mapping[str, str],
         *,
         before_landing: Callable[[TablePin, Sequence[FragmentRef]], None] | None = None,
@@ -164,7 +164,7 @@ class DatasetStore:
         Args:
             location: where it goes.
             schema: its columns.
-            tables: its rows.
+            tables: its rows; a table is asked for when the one before it is written.
             properties: what its first version says about itself.
             before_landing: told what the first version will consist of before there is one.
 

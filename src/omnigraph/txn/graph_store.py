@@ -48,6 +48,7 @@ from omnigraph.txn.manifest.codec import FormatChain, encode_schema, encode_stat
 from omnigraph.txn.manifest.file import LOCATION
 from omnigraph.txn.manifest.merged import MergeRecords
 from omnigraph.txn.manifest.rows import AcceptedSchema, BranchHead, Commit, ManifestState, freeze_tables
+from omnigraph.txn.proposals import ProposalEvents
 from omnigraph.txn.publish.plan import WriteKind
 from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.recovery.recoverer import Recoverer
@@ -165,6 +166,7 @@ class GraphStore:
         self._deletion = BranchDeletion(stores)
         self.tags = Tags(stores, self._refs)
         self.merges = MergeRecords(stores.control, stores.pool, is_durable=stores.settings.is_durable)
+        self.proposals = ProposalEvents(stores)
         self.refs = RefResolver(self._branches, self.tags, self.merges)
 
     @classmethod
@@ -302,7 +304,7 @@ class GraphStore:
             ReadOnlyError: the graph was opened for reading only.
             BranchMissingError: there is no such branch.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         return self._branches.branch_writer(branch)
 
     def current(self, branch: BranchName) -> tuple[BranchWriter, GraphSnapshot]:
@@ -312,7 +314,7 @@ class GraphStore:
             ReadOnlyError: the graph was opened for reading only.
             BranchMissingError: there is no such branch.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         return self._branches.current(branch)
 
     @counted
@@ -327,7 +329,7 @@ class GraphStore:
             BranchMissingError, BranchClosingError: the source was deleted, or is about to be.
             TagMissingError, CommitMissingError, HistoryGoneError: there is no state of that reference to start from.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         if name.casefold() == MAIN:
             details = BadValue(what="branch", value=name, expected="a name other than main, in any letter case")
             raise UsageError("cannot create branch 'main'", details=details)
@@ -375,7 +377,7 @@ class GraphStore:
             BranchInUseError: a branch or a tag depends on it.
             ClaimBusyError: writers kept it busy for too long.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         if name.is_main:
             details = BadValue(what="branch", value=name, expected="a branch other than main")
             raise UsageError("cannot delete branch 'main'", details=details)
@@ -412,7 +414,7 @@ class GraphStore:
             TagExistsError: the name is taken.
             BranchMissingError, CommitMissingError, HistoryGoneError: there is no such state.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         actor, message = checked_text("actor", actor), checked_text("message", message)
         state = self.refs.resolve_ref(at, BranchName(MAIN))
         _refuse_ended(state, "it cannot be tagged")
@@ -429,7 +431,7 @@ class GraphStore:
         Raises:
             TagMissingError: there is none of that name.
         """
-        self._refuse_reading()
+        self.refuse_reading()
         return self.tags.delete(name)
 
     def _delete_known(self, name: BranchName, actor: str | None) -> BranchRecord:
@@ -443,7 +445,12 @@ class GraphStore:
         self._branches.forget(name, branch_writer)
         return ref
 
-    def _refuse_reading(self) -> None:
+    def refuse_reading(self) -> None:
+        """Refuse what would write.
+
+        Raises:
+            ReadOnlyError: the graph was opened for reading only.
+        """
         if self._mode == "read_only":
             details = BadValue(what="open mode", value="read_only", expected="read_write")
             raise ReadOnlyError("the graph is open read-only", details=details)

@@ -212,6 +212,10 @@ class ResolvedState:
     depth: int
     is_ended: bool = False
 
+    def seen_from(self, branch: str) -> str:
+        """Return the branch that the reference names, or else the one that it was asked from."""
+        return self.ref.branch if isinstance(self.ref, BranchRef | AncestorRef | TimeRef) else branch
+
 
 class RefResolver:
     """The history of an open graph."""

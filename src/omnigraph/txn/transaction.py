@@ -27,7 +27,7 @@ from omnigraph.txn.changes import (
     WrittenRows,
     id_array,
 )
-from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark
+from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark
 from omnigraph.txn.publish.plan import REBASE_RULES, RebaseRule, WriteKind
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId, OperationId, checked_text
@@ -121,6 +121,11 @@ class WriteTxn:
         # Whoever asked for it was interrupted meanwhile: it is not published unless it has claimed its version.
         self.is_forsaken = False
         self.batch: BatchMark | None = None
+        # The proposal that it merges.
+        self.proposal: int | None = None
+        # How far a feed of another graph will be taken over, and how far it was where that was decided.
+        self.feed: FeedMark | None = None
+        self.feed_base: FeedMark | None = None
         self.read_set: set[str] = set()
         # Where other processes put files for this write, by table.
         self.prepared: dict[str, TablePin] = {}
@@ -152,6 +157,7 @@ class WriteTxn:
             or self.is_recorded
             or self.merged_parent is not None
             or self.batch is not None
+            or self.feed is not None
         )
 
     @property
@@ -163,6 +169,7 @@ class WriteTxn:
             and self.merged_parent is None
             and self.schema_change is None
             and self.batch is None
+            and self.feed is None
             and all(isinstance(change, RowChange) for change in self._changes.values())
         )
 
@@ -215,6 +222,13 @@ class WriteTxn:
         """
         checked_text("name of a stream", mark.app)
         self.batch = mark
+
+    def mark_feed(self, mark: FeedMark) -> None:
+        """Record how far this takes a feed of another graph over.
+
+        If another write takes the same feed further before the commit, this one is decided again.
+        """
+        self.feed, self.feed_base = mark, self.snapshot.state.feeds.get(mark.source)
 
     def run_again(self, snapshot: GraphSnapshot) -> bool:
         """Forget what was decided and decide it again on ``snapshot``; False when that is the caller's to do.

@@ -112,8 +112,8 @@ def test_a_baseline_gives_all_entities_and_then_the_cursor(graph):
     json.dumps(found)
     assert base.commit_id == str(graph.log()[1].id)
     assert base.commit_id in repr(base)
-    (block,) = graph.changes(cursor=base.cursor, types=["Person"]).blocks
-    assert [change.id for change in block.changes] == ["cy"]
+    (batch,) = graph.feed(base.cursor, types=["Person"])
+    assert [change.id for change in batch] == ["cy"]
     assert [next(iter(one)) for one in graph.baseline()] == ["edge", "type", "type", "type"]
     with pytest.raises(TypeMissingError):
         graph.baseline(types=["Persn"])

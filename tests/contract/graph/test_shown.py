@@ -88,7 +88,7 @@ def test_every_result_has_a_short_repr_a_readable_text_and_html(graph, tmp_path)
         "<CleanupResult: ": graph.cleanup(keep=9),
         "<ExportResult: exported 9 entities across 4 types to ": branch.export(tmp_path / "out"),
         "<EntityHistory: node:Team new: 1 change>": branch.blame("Team", "new"),
-        "<ChangeFeedPage: ": branch.changes(start="beginning"),
+        "<FeedBatch: ": next(iter(branch.feed("beginning"))),
         "<CommitChanges: ": branch.commit_changes(branch.log(limit=1)[0]),
         "<RevertResult: reverted ": branch.revert(branch.log(limit=9, operation="load_append")[0]),
         "<Tag: mark ": branch.create_tag("mark", message=HOSTILE),

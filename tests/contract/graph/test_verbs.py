@@ -80,9 +80,9 @@ def test_a_graph_is_written_branched_merged_looked_back_on_and_moved(tmp_path):
             "|/",
             "*  ",
         ]
-        page = graph.changes(start="beginning", types=["Person"])
-        assert [len(block.changes) for block in page.blocks] == [1, 2, 1]
-        assert graph.changes(cursor=page.cursor, types=["Person"]).is_caught_up
+        (batch,) = graph.feed("beginning", types=["Person"])
+        assert [len(block.changes) for block in batch.blocks] == [1, 2, 1]
+        assert list(graph.feed(batch.token, types=["Person"])) == []
         assert graph.commit_changes(graph.log()[0]).block.changes[0].id == "bo"
 
         then = graph.at("tag:v1")
@@ -163,6 +163,18 @@ def test_sources_are_texts_or_files(tmp_path):
             omnigraph.init(tmp_path / "other", wrong)  # type: ignore[arg-type]  # the mistake itself
     with pytest.raises(GraphMissingError):
         omnigraph.open(tmp_path / "other")
+
+
+def test_a_graph_follows_another_one(tmp_path):
+    with make(tmp_path) as graph, omnigraph.init(tmp_path / "copy", SCHEMA, settings=RELAXED) as copy:
+        graph.mutate(ADD, {"name": "ann", "age": 7})
+        graph.mutate('query k() { insert Knows { from: "ann", to: "ann", since: date("2020-01-02") } }')
+        feed = graph.feed("beginning", limits=omnigraph.PageLimits(changes=1))
+        done = copy.apply(feed, actor="mira", message="as told")
+        assert (done.written, done.commits, done.commit.actor, done.commit.message) == (2, 2, "mira", "as told")
+        assert list(copy.baseline()) == list(graph.baseline())
+        assert [one.token for one in copy.applied_feeds()] == [feed.token]
+        assert list(copy.branch("main").feed("now")) == []
 
 
 def test_what_is_closed_or_read_only_says_so(tmp_path):

@@ -31,11 +31,21 @@ MATRIX = {
     "branch list": READS,
     "branch merge": WRITES,
     "branch delete": WRITES,
+    "proposal open": WRITES,
+    "proposal list": READS,
+    "proposal show": READS,
+    "proposal check": READS,
+    "proposal comment": WRITES,
+    "proposal approve": WRITES,
+    "proposal merge": WRITES,
+    "proposal close": WRITES,
     "commit list": READS,
     "commit show": READS,
     "commit changes": READS,
     "diff": READS,
-    "changes poll": READS,
+    "changes follow": READS,
+    "changes apply": WRITES,
+    "changes applied": READS,
     "changes baseline": READS,
     "tag create": WRITES,
     "tag list": READS,
@@ -129,7 +139,10 @@ def test_flags_before_the_command_are_refused_by_commands_that_do_not_take_them(
 
 
 # What changes something and makes no commit that could keep a message.
-WITHOUT_COMMIT = ("branch create", "branch delete", "tag delete", "cleanup")
+WITHOUT_COMMIT = (
+    *("branch create", "branch delete", "tag delete", "cleanup"),
+    *("proposal open", "proposal comment", "proposal approve", "proposal close"),
+)
 
 
 def test_every_command_that_makes_a_commit_takes_a_message():

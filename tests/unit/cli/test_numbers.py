@@ -25,9 +25,11 @@ NEEDED = {
     "mutate": ["-e", 'query q() { insert Person { name: "y" } }'],
     "blame": ["Person", "x"],
     "cleanup": [],
+    "proposal open": ["draft", "--title", "t"],
+    "proposal list": [],
     "commit list": [],
     "commit changes": ["@head"],
-    "changes poll": [],
+    "changes follow": ["--from", "now", "--once"],
     "schema infer": ["people.csv"],
 }
 _WITHOUT_GRAPH = {"schema infer"}

@@ -53,8 +53,8 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     [
         ("diff g main draft --type Evnt", 5, "did you mean Event?"),
         ("diff g main draft --type node:Event", 5, "did you mean Event?"),
-        ("changes poll g --start beginning --type Evnt", 5, "did you mean Event?"),
-        ("changes poll g --type Evnt", 5, "did you mean Event?"),
+        ("changes follow g --once --from beginning --type Evnt", 5, "did you mean Event?"),
+        ("changes follow g --once --from now --type Evnt", 5, "did you mean Event?"),
         ("changes baseline g --out b.jsonl --type Evnt", 5, "did you mean Event?"),
         ("commit list g --filter type=Evnt", 5, "did you mean Event?"),
         ("commit list g --filter operation=mutat", 2, "did you mean 'mutate'?"),

@@ -103,6 +103,27 @@ def test_history_goes_through_renames_and_other_columns(tmp_path):
         ]
 
 
+def test_a_property_keeps_its_author_through_changes_of_the_schema(tmp_path):
+    create_graph(tmp_path / "graph", "node A { name: String @key  age: I32?  note: String? }")
+    with open_session(tmp_path / "graph") as session:
+        add_rows(session, '{"type": "A", "data": {"name": "x", "age": 1, "note": "n"}}')
+        wrote = session.log().commits[0].id
+        session.apply_schema('node A { name: String @key  years: I64? @rename_from("age")  city: String? }')
+        session.mutate('query q() { update A set { city: "Rom" } where name = "x" }')
+        found = blame(session.store, "node:A", "x")
+        assert [(event.op, event.changed) for event in found.events] == [
+            ("update", ("city",)),
+            ("insert", ("name", "age", "note")),
+        ]
+        # As it was before, in the columns of afterwards.
+        assert found.events[0].before.properties == {"name": "x", "years": 1, "city": None}
+        assert {one.name: one.author.id == wrote for one in found.properties} == {
+            "name": True,
+            "years": True,
+            "city": False,
+        }
+
+
 def test_long_stretches_without_a_change_are_leapt_over(store):
     write(store, {PERSON: {chosen: person() for chosen in "abc"}})
     for age in range(70):

@@ -8,7 +8,6 @@ from omnigraph.errors import (
     BranchMissingError,
     ChangeCursorError,
     ChangeFeedGapError,
-    ChangeSchemaBoundaryError,
     CommitMissingError,
     UsageError,
 )
@@ -49,10 +48,10 @@ def ids(page):
     return [[change.id for change in block.changes] for block in page.blocks]
 
 
-def test_a_feed_starts_now_unless_told_otherwise(store):
+def test_a_feed_that_starts_now_delivers_what_is_committed_later(store):
     add(store, "a")
     reader = ChangeReader(store)
-    first = reader.poll()
+    first = reader.poll(start="now")
     assert first.blocks == ()
     assert first.is_caught_up
     assert first.to_json().keys() == {"blocks", "cursor", "caught_up"}
@@ -85,11 +84,13 @@ def test_a_start_that_is_none_is_refused(store, start):
 
 
 def test_only_one_place_to_start_at_may_be_given(store):
-    cursor = ChangeReader(store).poll().cursor
+    cursor = ChangeReader(store).poll(start="now").cursor
     with pytest.raises(UsageError):
         ChangeReader(store).poll(start="now", cursor=cursor)
     with pytest.raises(UsageError):
         ChangeReader(store).poll(page_token=cursor, cursor=cursor)
+    with pytest.raises(UsageError):
+        ChangeReader(store).poll(MAIN)
 
 
 @pytest.mark.parametrize("start", ["after:x", "after:", "after:01ARZ3NDEKTSV4RRFFQ69G5FAV"])
@@ -110,14 +111,14 @@ def test_a_branch_shows_inherited_history_and_not_what_others_did_since(store):
     with pytest.raises(ChangeCursorError):
         reader.poll("side", start=f"after:{on_main}")
     with pytest.raises(BranchMissingError):
-        reader.poll("nowhere")
+        reader.poll("nowhere", start="now")
 
 
 def test_a_cursor_serves_only_its_own_branch_and_filter(store, tmp_path):
     add(store, "a")
     store.create_branch(BranchName("side"))
     reader = ChangeReader(store)
-    cursor = reader.poll().cursor
+    cursor = reader.poll(start="now").cursor
     with open_store(create(tmp_path / "other")) as other:
         for wrong in (
             lambda: reader.poll("side", cursor=cursor),
@@ -137,7 +138,7 @@ def test_a_branch_that_was_made_again_does_not_know_its_old_cursors(store):
     reader = ChangeReader(store)
     store.create_branch(BranchName("side"))
     own = add(store, "b", "c", branch="side")
-    cursor = reader.poll("side").cursor
+    cursor = reader.poll("side", start="now").cursor
     token = reader.poll("side", start="beginning", limits=PageLimits(changes=2)).next_page_token
     store.delete_branch(BranchName("side"))
     with pytest.raises(BranchMissingError):
@@ -201,7 +202,7 @@ def test_commits_without_a_wanted_change_are_shown_and_counted(store):
 
 def test_another_handle_goes_on_where_one_stopped_and_sees_what_others_wrote(store, root):
     reader = ChangeReader(store)
-    cursor = reader.poll().cursor
+    cursor = reader.poll(start="now").cursor
     with open_store(Storage.open(str(root))) as other:
         made = add(other, "a")
         assert commits(ChangeReader(other).poll(cursor=cursor)) == [made]
@@ -212,7 +213,7 @@ def test_another_handle_goes_on_where_one_stopped_and_sees_what_others_wrote(sto
 
 def test_repeating_a_cursor_repeats_complete_commits(store):
     reader = ChangeReader(store)
-    cursor = reader.poll().cursor
+    cursor = reader.poll(start="now").cursor
     add(store, "a")
     add(store, "b")
     assert reader.poll(cursor=cursor).to_json() == reader.poll(cursor=cursor).to_json()
@@ -220,7 +221,7 @@ def test_repeating_a_cursor_repeats_complete_commits(store):
 
 def test_a_gap_is_reported_by_the_poll_that_begins_with_it(store):
     reader = ChangeReader(store)
-    cursor = reader.poll().cursor
+    cursor = reader.poll(start="now").cursor
     made = [str(write(store, {FILE: {"f": {"content": b"x", "size": 1}}}).id), add(store, "a"), add(store, "b")]
     add(store, "c")
     pin = store.snapshot(BranchName(MAIN)).entry(PERSON).pin
@@ -234,21 +235,21 @@ def test_a_gap_is_reported_by_the_poll_that_begins_with_it(store):
     assert caught.value.details.first_unreadable_commit_id == made[1]
 
 
-def test_a_schema_change_is_reported_by_the_poll_that_begins_with_it(tmp_path):
+def test_a_feed_goes_on_behind_a_schema_change_with_the_rows_of_the_newer_schema(tmp_path):
     schema = "node A { name: String @key }"
     create_graph(tmp_path / "graph", schema)
     with open_session(tmp_path / "graph") as session:
         add_rows(session, '{"type": "A", "data": {"name": "a"}}')
         session.apply_schema(schema.replace("}", "age: I32? }"))
         boundary = str(commit_ids(session)[0])
-        add_rows(session, '{"type": "A", "data": {"name": "b"}}')
+        add_rows(session, '{"type": "A", "data": {"name": "b", "age": 1}}')
         reader = ChangeReader(session.store)
         page = reader.poll(start="beginning")
-        assert ids(page) == [["a"]]
-        with pytest.raises(ChangeSchemaBoundaryError) as caught:
-            reader.poll(cursor=page.cursor)
-        assert caught.value.details.graph_commit_id == boundary
-        assert ids(reader.poll(start=f"after:{boundary}")) == [["b"]]
+        assert (ids(page), page.is_caught_up) == ([["a"]], False)
+        following = reader.poll(cursor=page.cursor)
+        assert (commits(following)[0], ids(following)) == (boundary, [[], ["b"]])
+        assert page.blocks[0].changes[0].after.properties == {"name": "a"}
+        assert following.blocks[1].changes[0].after.properties == {"name": "b", "age": 1}
 
 
 def test_a_rename_is_an_empty_commit_and_keeps_the_identity_of_the_type(tmp_path):
@@ -258,9 +259,11 @@ def test_a_rename_is_an_empty_commit_and_keeps_the_identity_of_the_type(tmp_path
         add_rows(session, '{"type": "A", "data": {"name": "a"}}')
         session.apply_schema('node B @rename_from("A") { name: String @key }')
         add_rows(session, '{"type": "B", "data": {"name": "b"}}')
-        page = ChangeReader(session.store).poll(start="beginning")
-        assert ids(page) == [["a"], [], ["b"]]
-        first, _, last = page.blocks
+        reader = ChangeReader(session.store)
+        page = reader.poll(start="beginning")
+        following = reader.poll(cursor=page.cursor)
+        assert (ids(page), ids(following)) == ([["a"]], [[], ["b"]])
+        first, _, last = *page.blocks, *following.blocks
         assert (first.changes[0].type.name, last.changes[0].type.name) == ("A", "B")
         assert first.changes[0].type.id == last.changes[0].type.id
 

@@ -210,7 +210,11 @@ class Cleanup:
         for item in inventory.below(SCRATCH_PREFIX):
             runs[item.key.split("/")[1]].append(item)
         old = [item for run in runs.values() if _is_old(run, ages) for item in run]
-        ended = {*self._store.open_branches.refs.leftovers(), *self._store.tags.leftovers()}
+        ended = {
+            *self._store.open_branches.refs.leftovers(),
+            *self._store.tags.leftovers(),
+            *self._store.proposals.leftovers(),
+        }
         old += [item for item in inventory.others if item.key in ended and _is_old([item], ages)]
         old += [item for item in _unused_lineage(self._store, survey.kept, inventory) if _is_old([item], ages)]
         for item in old:

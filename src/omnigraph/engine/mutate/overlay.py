@@ -1,6 +1,6 @@
 """The state as a write sees it, for the read engine: the snapshot with what is pending on top.
 
-Tables that no statement has changed yet are read as they are stored. Of the others a copy is made when a read asks for
+Tables that nothing has changed yet are read as they are stored. Of the others a copy is made when a read asks for
 them, with what is pending in it, in a temporary folder. A copy serves until its table is changed again.
 """
 
@@ -10,12 +10,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
-from typing import Self, assert_never
+from typing import Protocol, Self, assert_never
+
+import pyarrow as pa
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.model import EdgeType, NodeType
-from omnigraph.engine.mutate.staging import MutationStaging
 from omnigraph.engine.query.context import ReadMemory
 from omnigraph.engine.scratch import ScratchFolder
 from omnigraph.ir.model import (
@@ -81,6 +83,26 @@ class _Copy:
     table: Table
 
 
+class SupportsPendingRows(Protocol):
+    """A snapshot and what is pending on top of it, as copies are made of it."""
+
+    @property
+    def snapshot(self) -> GraphSnapshot:
+        """The published state."""
+
+    def depend_on(self, table_key: str) -> None:
+        """Take down that every row of a table is read."""
+
+    def has_changed(self, owner: NodeType | EdgeType) -> bool:
+        """Whether anything is pending for a type."""
+
+    def revision(self, owner: NodeType | EdgeType) -> int:
+        """Return a number that is another one whenever something else is pending for a type."""
+
+    def readable_parts(self, owner: NodeType | EdgeType) -> Iterable[pa.Table]:
+        """Return what can be read of all entities of a type, in one or more parts with the same columns: no Blobs."""
+
+
 class PendingCopies(AbstractContextManager["PendingCopies"]):
     """The copies of one write. They go when it ends, and a copy goes when it no longer holds what is pending."""
 
@@ -105,7 +127,7 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         if folder is not None:
             folder.close()
 
-    def overlay(self, staging: MutationStaging, types: Iterable[NodeType | EdgeType]) -> OverlaidState:
+    def overlay(self, staging: SupportsPendingRows, types: Iterable[NodeType | EdgeType]) -> OverlaidState:
         """Return the state that a read of some types sees; the write depends on every row of each of them."""
         owners = {owner.table_key: owner for owner in types}
         for table_key in owners:
@@ -115,8 +137,8 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
             snapshot=staging.snapshot, copies={owner.table_key: self._copy(staging, owner) for owner in changed}
         )
 
-    def _copy(self, staging: MutationStaging, owner: NodeType | EdgeType) -> Table:
-        known, revision = self._known.get(owner.table_key), staging.pending(owner).revision
+    def _copy(self, staging: SupportsPendingRows, owner: NodeType | EdgeType) -> Table:
+        known, revision = self._known.get(owner.table_key), staging.revision(owner)
         if known is not None and known.revision == revision:
             return known.table
         if self._folder is None:
@@ -124,9 +146,10 @@ class PendingCopies(AbstractContextManager["PendingCopies"]):
         if known is not None:
             shutil.rmtree(self._folder.path / known.name, ignore_errors=True)
         datasets = DatasetStore(Storage.open(self._folder.path), self._runtime)
-        rows, name = staging.readable_rows(owner), f"copy{self._made}"
+        parts, name = iter(staging.readable_parts(owner)), f"copy{self._made}"
         self._made += 1
-        made = datasets.create(name, rows.schema, [rows], {})
+        first = next(parts)
+        made = datasets.create(name, first.schema, chain([first], parts), {})
         table = TableStore(datasets, datasets.control).open(made.pin)
         self._known[owner.table_key] = _Copy(revision, name, table)
         return table

@@ -260,6 +260,14 @@ class MutationStaging:
         stored = pending.visible(self._view.all_rows(owner.table_key, schema.names))
         return pa.concat_tables([part.select(schema.names).cast(schema) for part in (stored, pending.rows())])
 
+    def revision(self, owner: NodeType | EdgeType) -> int:
+        """Return how often rows of a type have changed."""
+        return self.pending(owner).revision
+
+    def readable_parts(self, owner: NodeType | EdgeType) -> list[pa.Table]:
+        """Return :meth:`readable_rows` as the one part that they are."""
+        return [self.readable_rows(owner)]
+
     def rows_with_ids(self, owner: NodeType | EdgeType, ids: pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return columns of the entities with these ids that are there at this point, and their ids."""
         self._txn.read_table(owner.table_key)

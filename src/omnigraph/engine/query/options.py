@@ -14,6 +14,8 @@ ExpandMode = Literal["auto", "indexed", "csr"]
 
 
 _MODES = ("auto", "indexed", "csr")
+SnapshotSchema = Literal["current", "commit"]
+_SCHEMAS = ("current", "commit")
 
 
 _MEMORY_VARIABLE = "OMNIGRAPH_QUERY_MEMORY"
@@ -37,6 +39,8 @@ class QueryOptions:
         cancel: set from another thread to stop the read.
         max_hops: how far a walk without an upper bound may go; one that would have to go further fails.
         streams: hand rows out while they are made; what goes wrong then shows when they are drawn.
+        schema: what a read of an earlier state calls things: ``current`` by the schema that the branch has now, so that
+            a query goes on working after a rename; ``commit`` by the schema of that state.
 
     Raises:
         UsageError: a value is of another type, or out of bounds.
@@ -50,9 +54,11 @@ class QueryOptions:
     cancel: threading.Event | None = None
     streams: bool = False
     max_hops: int = 32
+    schema: SnapshotSchema = "current"
 
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, _MODES)
+        check_choice("schema", self.schema, _SCHEMAS)
         for name in ("memory_bytes", "timeout_ms", "max_rows"):
             check_whole(name, getattr(self, name), optional=True)
         check_whole("max_hops", self.max_hops, least=1)

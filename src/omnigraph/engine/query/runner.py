@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from omnigraph.catalog import Catalog
 from omnigraph.engine.accepted import CatalogCache
 from omnigraph.engine.embedding import Embedder
-from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables
+from omnigraph.engine.past import PastState, past_catalog, past_state
+from omnigraph.engine.query.context import QueryContext, ReadMemory, SupportsTables, SupportsVersions
 from omnigraph.engine.query.explain import Explanation, explain, explain_mutation, start_trace
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.query.options import QueryOptions
@@ -18,7 +20,7 @@ from omnigraph.engine.query.run import pattern_of, result_schema, run_plan
 from omnigraph.engine.query.steps import QueryPlan
 from omnigraph.engine.results import ReadInfo, Result
 from omnigraph.engine.versions import EntityVersions
-from omnigraph.errors import WrongQueryKindError
+from omnigraph.errors import BranchMissingError, WrongQueryKindError
 from omnigraph.ir import ParamsForm, PlanCache, decode_call, expect_mutation, expect_read
 from omnigraph.ir.model import NOW_PARAMETER, ReadPlan
 from omnigraph.ir.warnings import parameter_warnings
@@ -29,6 +31,7 @@ from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName
 
 _PLANS = 256
+_PAST_CATALOGS = 16
 
 
 @record
@@ -54,6 +57,11 @@ class PreparedRead:
     snapshot: GraphSnapshot
     warnings: tuple[str, ...] = ()
 
+    @property
+    def is_renamed(self) -> bool:
+        """Whether it reads an earlier state under names that the state itself may not have."""
+        return isinstance(self.context.snapshot, PastState)
+
 
 class SupportsPending(SupportsTables, Protocol):
     """A state with changes on top that are not published, as reads ask it."""
@@ -68,17 +76,19 @@ class SupportsPending(SupportsTables, Protocol):
 
 @record
 class PendingRead:
-    """Where a read inside a transaction looks.
+    """Where a read of something that is not published looks: inside a transaction, or at a merge.
 
     Args:
-        snapshot: the published state that the transaction runs on.
+        snapshot: the published state below it.
         overlay: returns the state that a read sees.
         now_ms: what ``now()`` is.
+        catalog: the schema that the state follows; that of the published one when None.
     """
 
     snapshot: GraphSnapshot
     overlay: Callable[[ReadPlan], SupportsPending]
     now_ms: int
+    catalog: Catalog | None = None
 
 
 class QueryRunner:
@@ -93,6 +103,7 @@ class QueryRunner:
         self._plans = plans
         self._embedder = embedder
         self._planned = _PlannedReads()
+        self._past_catalogs: LRUCache[tuple[str, str], Catalog] = LRUCache(_PAST_CATALOGS)
         self.memory = ReadMemory.empty()
 
     def run(self, call: ReadCall, pending: PendingRead | None = None) -> Result:
@@ -146,8 +157,10 @@ class QueryRunner:
         limits = Limits(call.options, self._world.clock)
         now_ms = self._world.clock.now_ms() if pending is None else pending.now_ms
         with counting() as counters:
-            snapshot = self._snapshot(call) if pending is None else pending.snapshot
-        catalog = self._catalogs.get(snapshot.state.schema)
+            snapshot, past = self._state(call) if pending is None else (pending.snapshot, None)
+        given = None if pending is None else pending.catalog
+        known = self._catalogs.get(snapshot.state.schema) if past is None else past.catalog
+        catalog = known if given is None else given
         query = self._plans.compile(call.text, call.name, catalog, call.source_name)
         read = expect_read(query)
         parameters = dict(decode_call(query.checked.parameters, call.params, call.params_form))
@@ -158,6 +171,11 @@ class QueryRunner:
             with counting(counters):
                 overlaid = pending.overlay(read)
             state, row_counts, memory = overlaid, overlaid.row_counts, overlaid.memory(memory)
+        versions: SupportsVersions = EntityVersions(self._store.refs, snapshot, self.memory.versions)
+        if past is not None:
+            # Columns of one version have other names here than for reads that use the schema of that state.
+            state, row_counts, memory = past, past.row_counts, ReadMemory.empty(memory.engines)
+            versions = _PastVersions(versions, past)
         facts = Facts(catalog=catalog, row_counts=row_counts)
         plan = self._planned.get(read, facts, call.options.rules_off)
         context = QueryContext(
@@ -171,10 +189,40 @@ class QueryRunner:
             plan=plan,
             trace=start_trace(plan, facts, counters),
             embed=self._embed,
-            versions=EntityVersions(self._store.refs, snapshot, self.memory.versions),
+            versions=versions,
         )
         warnings = parameter_warnings(query.checked, parameters)
         return PreparedRead(plan=plan, context=context, snapshot=snapshot, warnings=warnings)
+
+    def resolve(self, branch: str, at: str) -> tuple[GraphSnapshot, PastState | None]:
+        """Return an earlier state, and how it reads under the names of today; None when its own schema is in force.
+
+        Today's names are those of the branch that the reference names, or else of ``branch``; the state's own if that
+        branch is gone.
+
+        Raises:
+            BranchMissingError, CommitMissingError, TagMissingError, HistoryGoneError: there is no such state.
+        """
+        name = BranchName.parse(branch)
+        found = self._store.refs.resolve_ref(at, name)
+        try:
+            accepted = self._store.snapshot(BranchName(found.seen_from(name))).state.schema
+        except BranchMissingError:
+            return found.snapshot, None
+        then = found.snapshot.state.schema
+        if accepted.hash == then.hash:
+            return found.snapshot, None
+        before, key = self._catalogs.get(then), (accepted.hash, then.hash)
+        catalog = self._past_catalogs.get(key)
+        if catalog is None:
+            catalog = past_catalog(self._catalogs.get(accepted), before)
+            self._past_catalogs.put(key, catalog)
+        return found.snapshot, past_state(found.snapshot, catalog, before)
+
+    def _state(self, call: ReadCall) -> tuple[GraphSnapshot, PastState | None]:
+        if call.at is not None and call.options.schema == "current":
+            return self.resolve(call.branch, call.at)
+        return self._snapshot(call), None
 
     def _snapshot(self, call: ReadCall) -> GraphSnapshot:
         branch = BranchName.parse(call.branch)
@@ -187,6 +235,18 @@ class QueryRunner:
             text, dimension=dimension, model=model, field=field, limit_ms=limit_ms
         ).tolist()
         return vector
+
+
+class _PastVersions:
+    """The versions of entities of an earlier state, by the names that their types have now."""
+
+    def __init__(self, versions: SupportsVersions, past: PastState) -> None:
+        self._versions = versions
+        self._past = past
+
+    def find(self, table_key: str, ids: pa.Array) -> pa.Array:
+        """Return the commit that last changed each entity, by its id; NULL for one that is not stored."""
+        return self._versions.find(self._past.origins[table_key], ids)
 
 
 class _PlannedReads:

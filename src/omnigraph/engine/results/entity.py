@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
+from omnigraph.engine.past import PastState
 from omnigraph.engine.results.encodings import host_values
 from omnigraph.engine.results.table import html_rows
 from omnigraph.errors import BadValue, UsageError
@@ -57,11 +58,11 @@ class Entity:
         return {name: json.dumps(_json_value(value), ensure_ascii=False) for name, value in self.properties.items()}
 
 
-def read_entity(snapshot: GraphSnapshot, type_name: str, entity_id: str) -> Entity | None:
+def read_entity(state: GraphSnapshot | PastState, type_name: str, entity_id: str) -> Entity | None:
     """Return an entity of a state, or None when there is none of that id.
 
     Args:
-        snapshot: the state.
+        state: the state, an earlier one possibly under the names of a newer schema.
         type_name: ``Person``, ``node:Person`` or ``edge:Knows``.
         entity_id: its id.
 
@@ -69,9 +70,9 @@ def read_entity(snapshot: GraphSnapshot, type_name: str, entity_id: str) -> Enti
         TypeMissingError: there is no such type.
         UsageError: a node type and an edge type have that name.
     """
-    table_key = find_table(snapshot, type_name)
-    with snapshot.reading():
-        table = snapshot.table(table_key)
+    table_key = find_table(state.origins if isinstance(state, PastState) else state.state.tables, type_name)
+    with state.reading():
+        table = state.table(table_key)
         found = table.lookup([entity_id], [column for column in table.schema.names if column != KEY])
         return entity_of(table_key, entity_id, found.select(table.schema.names))
 
@@ -88,9 +89,9 @@ def entity_of(table_key: str, entity_id: str, found: pa.Table) -> Entity | None:
     return Entity(kind=shown, type_name=name, id=entity_id, properties=values, **ends)
 
 
-def find_table(snapshot: GraphSnapshot, type_name: str) -> str:
+def find_table(table_keys: Iterable[str], type_name: str) -> str:
     """Return the table of a type, called ``Person`` or ``node:Person``; raises what :func:`read_entity` does."""
-    known = tuple(snapshot.state.tables)
+    known = tuple(table_keys)
     found = [key for key in known if type_name in {key, key.partition(":")[2]}]
     if not found:
         raise unknown_type(type_name, known)

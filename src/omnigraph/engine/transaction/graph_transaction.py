@@ -209,7 +209,7 @@ class GraphTransaction:
         """Return an entity of the private state by its id; raises what :func:`read_entity` does."""
 
         def find() -> Entity | None:
-            table_key = find_table(self._base, type_name)
+            table_key = find_table(self._base.state.tables, type_name)
             kind, _, name = table_key.partition(":")
             owner = self.catalog.nodes[name] if kind == "node" else self.catalog.edges[name]
             columns = [field.name for field in self._staging.pending(owner).schema]

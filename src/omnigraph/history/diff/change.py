@@ -251,12 +251,13 @@ def _short(value: Any) -> str:
 
 @record
 class ChangeFilter:
-    """Which changes are wanted; an empty dimension wants all."""
+    """Which changes are wanted; an empty dimension wants all. ``type_ids`` follow a type through its renames."""
 
     kinds: frozenset[EntityKind] = frozenset()
     type_names: frozenset[str] = frozenset()
     ops: frozenset[ChangeOp] = frozenset()
     ids: frozenset[str] = frozenset()
+    type_ids: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -283,6 +284,10 @@ class ChangeFilter:
         """Whether entities of this type can pass."""
         return (not self.kinds or kind in self.kinds) and (not self.type_names or name in self.type_names)
 
+    def wants(self, kind: EntityKind, changed: ChangedType) -> bool:
+        """Whether entities of this lifetime of a type can pass."""
+        return self.wants_type(kind, changed.name) and (not self.type_ids or changed.id in self.type_ids)
+
     def wants_op(self, op: ChangeOp) -> bool:
         """Whether changes by this operation can pass."""
         return not self.ops or op in self.ops
@@ -295,6 +300,7 @@ class ChangeFilter:
             "type_names": _canonical(self.type_names, None),
             "ops": _canonical(self.ops, len(get_args(ChangeOp))),
             "ids": _canonical(self.ids, None),
+            **({"type_ids": sorted(self.type_ids)} if self.type_ids else {}),
         }
         return hashlib.sha256(json.dumps(dimensions, sort_keys=True).encode()).hexdigest()
 

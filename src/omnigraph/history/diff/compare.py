@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.catalog.arrow import PROPERTY_ID
 from omnigraph.engine.equality import Mask, columns_equal
 from omnigraph.errors import ChangeSchemaBoundaryError, DiffRefusal
 from omnigraph.history.diff.change import (
@@ -27,6 +26,7 @@ from omnigraph.history.diff.change import (
     row_images,
 )
 from omnigraph.history.diff.rows import ChangedRows, Check, DifferingRows, Places, find_changed_rows, rows_delta
+from omnigraph.history.diff.schemas import is_later_schema, read_alike
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
@@ -86,16 +86,21 @@ def changed_pairs(before: GraphSnapshot, after: GraphSnapshot) -> list[TablePair
 def open_pair(
     pair: TablePair, before: GraphSnapshot, after: GraphSnapshot, commit_id: CommitId | None = None
 ) -> OpenPair:
-    """Open both tables of a pair and see that they have the same columns.
+    """Open both tables of a pair, each read in the columns of the newer schema.
+
+    With ``commit_id`` the states are a commit and its first parent, and the newer schema is that of the commit.
 
     Raises:
-        ChangeSchemaBoundaryError: they do not; ``commit_id`` is the commit that the error names.
+        ChangeSchemaBoundaryError: a column has no such reading; ``commit_id`` is the commit that the error names.
     """
     old = None if pair.before is None else before.table(pair.before.table_key)
     new = None if pair.after is None else after.table(pair.after.table_key)
-    if old is not None and new is not None and _fingerprint(old.schema) != _fingerprint(new.schema):
+    if old is None or new is None:
+        return OpenPair(pair=pair, before=old, after=new)
+    alike = read_alike(old, new, lambda was, will: commit_id is not None or is_later_schema(before, after, was, will))
+    if alike is None:
         raise schema_boundary(pair, commit_id)
-    return OpenPair(pair=pair, before=old, after=new)
+    return OpenPair(pair=pair, before=alike[0], after=alike[1])
 
 
 def schema_boundary(pair: TablePair, commit_id: CommitId | None) -> ChangeSchemaBoundaryError:
@@ -106,7 +111,7 @@ def schema_boundary(pair: TablePair, commit_id: CommitId | None) -> ChangeSchema
         type_name=pair.type.name,
     )
     return ChangeSchemaBoundaryError(
-        f"the schema of type '{pair.type.name}' changed between the two states", details=details
+        f"rows of type '{pair.type.name}' before and after a schema change cannot be compared", details=details
     )
 
 
@@ -125,11 +130,6 @@ def _pair(graph_id: str, object_id: str, before: TableEntry | None, after: Table
         before=before,
         after=after,
     )
-
-
-def _fingerprint(schema: pa.Schema) -> dict[str, tuple[pa.DataType, bool, bytes]]:
-    # Blobs are told by their type: no other property is binary.
-    return {field.name: (field.type, field.nullable, (field.metadata or {}).get(PROPERTY_ID, b"")) for field in schema}
 
 
 _SHOWN = {SRC: "from", DST: "to"}
@@ -305,7 +305,7 @@ class GraphDiff:
         """Yield the changes that pass: by table key, edges first, then by lifetime, ended ones first, then by id.
 
         Raises:
-            ChangeSchemaBoundaryError: a type that both states have differs in its columns.
+            ChangeSchemaBoundaryError: rows of a type that both states have cannot be read in one schema.
         """
         with self.before.reading(), self.after.reading():
             for opened in self._open():
@@ -349,7 +349,7 @@ class GraphDiff:
     def _open(self) -> Sequence[OpenPair]:
         # Every pair is looked at before the first row is shown: a boundary must not come after half an answer.
         pairs = [open_pair(pair, self.before, self.after) for pair in changed_pairs(self.before, self.after)]
-        return [opened for opened in pairs if self._wanted.wants_type(opened.pair.kind, opened.pair.type.name)]
+        return [opened for opened in pairs if self._wanted.wants(opened.pair.kind, opened.pair.type)]
 
     def _delta(self, opened: OpenPair) -> ChangedRows:
         if not self._wanted.ids:
@@ -363,7 +363,9 @@ class GraphDiff:
     def _rows_of(self, table: Table | None, ids: Sequence[str], schema: pa.Schema) -> pa.Table:
         if table is None:
             return schema.empty_table()
-        return table.lookup(ids, table.schema.names).select(schema.names).cast(schema)
+        # A property that the newer schema demands may be missing in rows of the older one.
+        plain = pa.schema([field.with_nullable(True) for field in schema])
+        return table.lookup(ids, table.schema.names).select(schema.names).cast(plain)
 
 
 def diff_between(

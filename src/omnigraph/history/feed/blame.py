@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from omnigraph.engine.equality import columns_equal
+from omnigraph.engine.past import column_identity, rows_as
 from omnigraph.errors import BranchMissingError, CommitMissingError, HistoryGoneError
 from omnigraph.history.diff.change import DST, SRC, ChangeOp, EntityImage, row_images
 from omnigraph.history.diff.selection import deleted_offsets
 from omnigraph.history.feed.blocks import Cause
 from omnigraph.history.feed.entity_history import EntityEvent, EntityHistory, PropertyAuthor
 from omnigraph.history.feed.first_parents import FirstParents
+from omnigraph.store.staging.columns import holds_all
 from omnigraph.store.tables.pinned import KEY, ROW_ADDRESS
 from omnigraph.store.tables.table import Table
 from omnigraph.txn.graph_store import GraphStore
@@ -78,6 +80,7 @@ class _Blame:
         authors: dict[str, PropertyAuthor] = {}
         newest = self._walk.look(0)
         wanted = [] if newest.row is None else _names(newest.row)
+        labels = _labels(newest.row)
         is_complete = True
         for change in self._walk.changes():
             if len(events) >= self._limit:
@@ -93,7 +96,9 @@ class _Blame:
             id=self._entity.id,
             events=tuple(events),
             is_complete=is_complete and since is None,
-            properties=tuple(self._shown(authors.get(name, PropertyAuthor(name=name, author=None))) for name in wanted),
+            properties=tuple(
+                self._shown(authors.get(name, PropertyAuthor(name=name, author=None)), labels) for name in wanted
+            ),
             known_since=since,
         )
 
@@ -104,19 +109,24 @@ class _Blame:
 
     def _event(self, change: _Change, found: dict[str, PropertyAuthor]) -> EntityEvent:
         is_edge = self._entity.is_edge
+        labels = _labels(change.before if change.after is None else change.after)
+        before = change.before
+        if before is not None and change.after is not None:
+            before = rows_as(_plain(before), _plain(change.after).schema)
         return EntityEvent(
             cause=Cause(commit=change.commit),
             op=change.op,
-            changed=tuple(self._name(name) for name in change.changed),
-            before=_image(change.before, is_edge=is_edge),
+            changed=tuple(self._name(name, labels) for name in change.changed),
+            before=_image(before, is_edge=is_edge),
             after=_image(change.after, is_edge=is_edge),
-            authors=tuple(self._shown(found[name]) for name in change.changed),
+            authors=tuple(self._shown(found[name], labels) for name in change.changed),
         )
 
-    def _shown(self, one: PropertyAuthor) -> PropertyAuthor:
-        return PropertyAuthor(name=self._name(one.name), author=one.author, merge=one.merge)
+    def _shown(self, one: PropertyAuthor, labels: dict[str, str]) -> PropertyAuthor:
+        return PropertyAuthor(name=self._name(one.name, labels), author=one.author, merge=one.merge)
 
-    def _name(self, column: str) -> str:
+    def _name(self, identity: str, labels: dict[str, str]) -> str:
+        column = labels[identity]
         return _SHOWN.get(column, column) if self._entity.is_edge else column
 
 
@@ -300,20 +310,31 @@ def _names(row: pa.Table) -> list[str]:
 
 
 def _changed(before: pa.Table | None, after: pa.Table | None) -> tuple[str, ...]:
-    """Return what differs; a property that one of the states does not know counts when the other has a value."""
+    """Return what differs of what the newer of two states knows; a property that is new there was null before."""
     old = {} if before is None else _columns(before)
     new = {} if after is None else _columns(after)
-    return tuple(name for name in {**new, **old} if not _is_equal(old.get(name), new.get(name)))
+    return tuple(name for name in (new or old) if not _is_equal(old.get(name), new.get(name)))
 
 
 def _columns(row: pa.Table) -> dict[str, pa.ChunkedArray]:
-    return {name: row.column(name) for name in _plain(row).column_names if name != KEY}
+    """Return what a row holds, by what stays when a property is renamed."""
+    plain = _plain(row)
+    return {column_identity(field): plain.column(field.name) for field in plain.schema if field.name != KEY}
+
+
+def _labels(row: pa.Table | None) -> dict[str, str]:
+    """Return what the columns of a row are called."""
+    return {} if row is None else {column_identity(field): field.name for field in row.schema}
 
 
 def _is_equal(old: pa.ChunkedArray | None, new: pa.ChunkedArray | None) -> bool:
     if old is None or new is None:
         only = old if old is not None else new
         return only is None or only.null_count == 1
+    if old.type != new.type and holds_all(new.type, old.type):
+        old = old.cast(new.type)
+    elif old.type != new.type and holds_all(old.type, new.type):
+        new = new.cast(old.type)
     if old.type != new.type:
         return bool(old.null_count == 1 and new.null_count == 1)
     return bool(columns_equal(old, new)[0])

@@ -29,6 +29,7 @@ from omnigraph.history.diff.compare import (
     schema_boundary,
 )
 from omnigraph.history.diff.rows import ChangedRows, find_changed_rows
+from omnigraph.history.diff.schemas import SchemaStep
 from omnigraph.history.feed.tokens import Position, reject
 from omnigraph.records import record
 from omnigraph.runtime import LRUCache
@@ -94,7 +95,7 @@ class CommitBlock:
         deltas: where worked-out differences are shared.
 
     Raises:
-        ChangeSchemaBoundaryError: the commit changed the schema of a type, or brought or took a type with rows.
+        ChangeSchemaBoundaryError: rows before and after the commit cannot be read in one schema.
     """
 
     def __init__(self, commit: Commit, before: GraphSnapshot, after: GraphSnapshot, deltas: Deltas) -> None:
@@ -108,7 +109,7 @@ class CommitBlock:
         Raises:
             ChangeCursorError: the position is none of this commit.
         """
-        tables = [item for item in self._tables if wanted.wants_type(item.pair.kind, item.pair.type.name)]
+        tables = [item for item in self._tables if wanted.wants(item.pair.kind, item.pair.type)]
         start, after_id = 0, None
         if position is not None:
             start = next((at for at, item in enumerate(tables) if item.pair.type.id == position.type_id), -1)
@@ -128,16 +129,18 @@ def no_parent(commit: Commit) -> CommitHasNoParentError:
 
 def _ordered(commit: Commit, before: GraphSnapshot, after: GraphSnapshot) -> Sequence[OpenPair]:
     """Open every changed table, whatever is wanted of them: a boundary must not depend on a filter."""
-    pairs = changed_pairs(before, after)
-    for pair in pairs:
-        if pair.has_only_one_side_with_rows:
-            raise schema_boundary(pair, commit.id)
-    opened = [
-        open_pair(pair, before, after, commit.id)
-        for pair in pairs
+    pairs = [
         # A type that comes or goes without rows has nothing to show.
-        if pair.before is not None and pair.after is not None
+        pair
+        for pair in changed_pairs(before, after)
+        if pair.has_only_one_side_with_rows or (pair.before is not None and pair.after is not None)
     ]
+    ended = {pair.table_key for pair in pairs if pair.after is None}
+    for pair in pairs:
+        if pair.before is None and pair.table_key in ended:
+            # Another type under the same name: a reader that knows entities by name and id could not tell them apart.
+            raise schema_boundary(pair, commit.id)
+    opened = [open_pair(pair, before, after, commit.id) for pair in pairs]
     return sorted(opened, key=lambda item: (item.pair.kind == "edge", item.pair.type.id))
 
 
@@ -155,10 +158,11 @@ def _resolve(position: Position, delta: ChangedRows, wanted: ChangeFilter) -> st
 
 @record
 class Step:
-    """A commit and its first parent."""
+    """A commit and its first parent; ``sequence`` is its place in the history of the branch that was asked."""
 
     parent: Commit
     commit: Commit
+    sequence: int = 0
 
 
 class Chain:
@@ -167,7 +171,7 @@ class Chain:
     def __init__(self, store: GraphStore, deltas: Deltas) -> None:
         self._store = store
         self._deltas = deltas
-        self._last: tuple[CommitId, GraphSnapshot] | None = None
+        self._states: dict[CommitId, GraphSnapshot] = {}
 
     def find(self, commit_id: CommitId) -> Step:
         """Return a commit of any live branch, or one that a merge brought, with its parent.
@@ -210,7 +214,7 @@ class Chain:
         if start is None or stop is None or start > stop:
             return None
         chosen = range(start, min(stop, start + limit))
-        return [Step(parent=line.at(place), commit=line.at(place + 1)) for place in chosen]
+        return [Step(parent=line.at(place), commit=line.at(place + 1), sequence=place + 1) for place in chosen]
 
     def state_of(self, commit: Commit) -> GraphSnapshot:
         """Return the state that a commit made.
@@ -218,15 +222,37 @@ class Chain:
         Raises:
             VersionMissingError: it was reclaimed.
         """
-        if self._last is None or self._last[0] != commit.id:
-            self._last = (commit.id, self._store.snapshot_of(commit))
-        return self._last[1]
+        if commit.id not in self._states:
+            # The two of one commit: the later one is the earlier one of the next.
+            newest = list(self._states.items())[-1:]
+            self._states = {**dict(newest), commit.id: self._store.snapshot_of(commit)}
+        return self._states[commit.id]
+
+    def changes_schema(self, step: Step) -> bool:
+        """Whether a commit made another schema; raises what :meth:`state_of` does."""
+        before, after = self.state_of(step.parent), self.state_of(step.commit)
+        return before.state.schema.hash != after.state.schema.hash
+
+    def schema_step(self, step: Step, wanted: ChangeFilter) -> SchemaStep | None:
+        """Return what a commit made of the schema of the types that are wanted; None if it left it as it was."""
+        found = SchemaStep.between(self.state_of(step.parent), self.state_of(step.commit))
+        if found is None:
+            return None
+
+        def is_wanted(name: str) -> bool:
+            kind, _, rest = name.partition(":")
+            return wanted.wants_type("edge" if kind == "edge" else "node", rest.partition(".")[0])
+
+        return SchemaStep(
+            types={name: properties for name, properties in found.types.items() if is_wanted(name)},
+            gone=tuple(filter(is_wanted, found.gone)),
+        )
 
     def block(self, step: Step) -> CommitBlock:
         """Return what a commit changed.
 
         Raises:
-            ChangeSchemaBoundaryError: it changed the schema of a type.
+            ChangeSchemaBoundaryError: rows before and after it cannot be read in one schema.
             VersionMissingError, TableMissingError: one of its two states was reclaimed.
         """
         before = self.state_of(step.parent)

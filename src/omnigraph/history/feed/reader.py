@@ -12,10 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
+from omnigraph.errors import (
+    BadValue,
+    ChangeCursorError,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    UsageError,
+    ValueFormatError,
+)
 from omnigraph.history.diff.change import NO_FILTER, ChangeFilter, EntityChange, EntityKind, iter_images
 from omnigraph.history.diff.selection import Selection
-from omnigraph.history.feed.blocks import Cause, Chain, Deltas, Step, reporting_gaps
+from omnigraph.history.feed.batch import ChangeBlock, FeedBatch, FeedPlace
+from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
 from omnigraph.history.feed.tokens import (
     CommitPage,
     FeedCursor,
@@ -24,6 +32,7 @@ from omnigraph.history.feed.tokens import (
     PageBudget,
     PageLimits,
     Position,
+    Token,
     decode_token,
     encode_token,
     graph_scope,
@@ -39,23 +48,8 @@ from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
 _AFTER = "after:"
-
-
-@record
-class ChangeBlock(Printable):
-    """Changes of one commit, or of a part of it."""
-
-    cause: Cause
-    changes: tuple[EntityChange, ...]
-
-    def lines(self) -> Iterator[str]:
-        """Yield the commit, then a line for each change."""
-        yield str(self.cause.commit)
-        yield from (f"  {change}" for change in self.changes)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the block as JSON values."""
-        return {"cause": self.cause.to_json(), "changes": [change.to_json() for change in self.changes]}
+_STARTS = "now | beginning | after:<commit id> | <token>"
+_SHORTEST_TOKEN = 64
 
 
 @record
@@ -115,6 +109,16 @@ class _Place:
     position: Position | None = None
 
 
+@record
+class _Polled:
+    """A page, with where it began, of which feed, and the newest state."""
+
+    page: ChangeFeedPage
+    place: _Place
+    scope: FeedScope
+    head: GraphSnapshot
+
+
 class ChangeReader:
     """Reads the history of an open graph as changes of entities. Threads may share it."""
 
@@ -135,7 +139,7 @@ class ChangeReader:
         Raises:
             CommitMissingError: there is no such commit.
             CommitHasNoParentError: it is the first of the graph.
-            ChangeSchemaBoundaryError: it changed the schema of a type.
+            ChangeSchemaBoundaryError: rows before and after it cannot be read in one schema.
             ChangeFeedGapError: the history it needs was reclaimed.
             ChangeCursorError: the token is none of this request.
         """
@@ -169,19 +173,68 @@ class ChangeReader:
 
         Args:
             branch: whose first-parent line is read.
-            start: ``now`` (unless given), ``beginning`` or ``after:<commit>``.
+            start: ``now``, ``beginning`` or ``after:<commit>``.
             cursor: go on behind what an earlier answer ended with.
             page_token: go on inside the commit that an earlier answer ended in.
             wanted: which changes; commits without one are shown all the same.
             limits: how much an answer carries.
 
         Raises:
-            UsageError: more than one place to start at, or none that is known.
+            UsageError: not exactly one place to start at, or none that is known.
             ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
             ChangeFeedGapError: the next commit needs history that was reclaimed.
-            ChangeSchemaBoundaryError: the next commit changed the schema of a type.
+            ChangeSchemaBoundaryError: rows before and after the next commit cannot be read in one schema.
             BranchMissingError: there is no such branch.
         """
+        return self._poll(branch, start, cursor, page_token, wanted, limits).page
+
+    def feed(
+        self, branch: str, start: str, *, wanted: ChangeFilter = NO_FILTER, limits: PageLimits | None = None
+    ) -> FeedBatch:
+        """Return the next changes of a branch behind ``start``: a place as :meth:`poll` knows it, or any token.
+
+        The token of the batch is valid wherever the batch ends, inside a commit too.
+
+        Raises:
+            OmnigraphError: whatever :meth:`poll` does.
+        """
+        check_text("start", start)
+        names = {"now", "beginning"}
+        if start in names or start.startswith(_AFTER):
+            found = self._poll(branch, start, None, None, wanted, limits)
+        elif isinstance(_token(start), FeedCursor):
+            found = self._poll(branch, None, start, None, wanted, limits)
+        else:
+            found = self._poll(branch, None, None, start, wanted, limits)
+        page, place = found.page, found.place
+        begin = FeedPlace(
+            sequence=_sequence(self._store, found.head, place.last),
+            part=0 if place.position is None else place.position.index,
+        )
+        end = FeedPlace(sequence=begin.sequence + len(page.blocks), part=0)
+        token = page.cursor
+        if page.next_page_token is not None:
+            token, last = page.next_page_token, decode_token(page.next_page_token)
+            part = last.position.index if isinstance(last, FeedPage) else 0
+            end = FeedPlace(sequence=begin.sequence + len(page.blocks) - 1, part=part)
+        return FeedBatch(
+            source=found.scope.source,
+            begin=begin if page.blocks else end,
+            end=end,
+            blocks=page.blocks,
+            token=str(token),
+            is_caught_up=page.is_caught_up,
+        )
+
+    def _poll(
+        self,
+        branch: str,
+        start: str | None,
+        cursor: str | None,
+        page_token: str | None,
+        wanted: ChangeFilter,
+        limits: PageLimits | None,
+    ) -> _Polled:
         check_instance("limits", limits, PageLimits)
         if start is not None:
             check_text("start", start)
@@ -191,12 +244,14 @@ class ChangeReader:
         scope = FeedScope.of(state.graph_id, str(state.head.branch), state.head.incarnation, wanted.digest)
         place = _place(scope, head, start, cursor, page_token)
         if place.last == place.cut:
-            return _ending(scope, (), place.cut, is_caught_up=place.cut == state.head.commit)
+            page = _ending(scope, (), place.cut, is_caught_up=place.cut == state.head.commit)
+            return _Polled(page=page, place=place, scope=scope, head=head)
         chain = Chain(self._store, self._deltas)
         steps = chain.steps_after(head, place.last, place.cut, limits.commits)
         if steps is None or (place.current is not None and [step.commit.id for step in steps[:1]] != [place.current]):
             reject("its commit is not in the history of the branch")
-        return self._walk(chain, steps, place, scope, wanted, limits, cursor, state.head.commit)
+        page = self._walk(chain, steps, place, scope, wanted, limits, cursor, state.head.commit)
+        return _Polled(page=page, place=place, scope=scope, head=head)
 
     def _walk(
         self,
@@ -217,6 +272,9 @@ class ChangeReader:
             position = place.position if number == 0 else None
             try:
                 with reporting_gaps(step.commit.id, cursor):
+                    if blocks and chain.changes_schema(step):
+                        # Rows of one page are of one schema, so that whoever applies them can change its own between.
+                        break
                     block = chain.block(step)
                     changes, has_more = budget.fill(block.changes(wanted, position))
             except (ChangeFeedGapError, ChangeSchemaBoundaryError):
@@ -226,7 +284,8 @@ class ChangeReader:
                 break
             if has_more and not changes:
                 break
-            blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes)))
+            schema = None if position is not None else chain.schema_step(step, wanted)
+            blocks.append(ChangeBlock(cause=block.cause, changes=tuple(changes), schema=schema))
             if has_more:
                 token = FeedPage(
                     graph=scope.graph,
@@ -268,9 +327,9 @@ def _cursor(scope: FeedScope, last: CommitId) -> str:
 def _place(
     scope: FeedScope, head: GraphSnapshot, start: str | None, cursor: str | None, page_token: str | None
 ) -> _Place:
-    if sum(item is not None for item in (start, cursor, page_token)) > 1:
-        details = BadValue(what="feed", value="start, cursor, page_token", expected="at most one of them")
-        raise UsageError("start, cursor and page_token cannot be combined", details=details)
+    if sum(item is not None for item in (start, cursor, page_token)) != 1:
+        details = BadValue(what="feed", value="start, cursor, page_token", expected="exactly one of them")
+        raise UsageError("a feed needs one place to start at", details=details)
     newest = head.state.head.commit
     if cursor is not None:
         token = decode_token(cursor)
@@ -289,14 +348,31 @@ def _place(
             current=_commit_id(page.current),
             position=page.position,
         )
-    if start is None or start == "now":
+    if start is None or start == "now":  # None only for the type checker: one of the three was given
         return _Place(last=newest, cut=newest)
     if start == "beginning":
         return _Place(last=None, cut=newest)
     if start.startswith(_AFTER):
         return _Place(last=_commit_id(start.removeprefix(_AFTER)), cut=newest)
-    details = BadValue(what="start", value=start[:80], expected="now | beginning | after:<commit id>")
+    details = BadValue(what="start", value=start[:80], expected=_STARTS)
     raise UsageError(f"invalid feed start {start!r}", details=details)
+
+
+def _token(text: str) -> Token:
+    try:
+        return decode_token(text)
+    except ChangeCursorError as error:
+        # Short words are more likely a mistake for one of the names than a damaged token.
+        if len(text) > _SHORTEST_TOKEN:
+            raise
+        details = BadValue(what="start", value=text[:80], expected=_STARTS)
+        raise UsageError(f"invalid feed start {text!r}", details=details) from error
+
+
+def _sequence(store: GraphStore, head: GraphSnapshot, last: CommitId | None) -> int:
+    """Return the place of a commit in the history of a branch; it was found there a moment ago."""
+    found = 0 if last is None else store.refs.line_of(head).position_of(last)
+    return 0 if found is None else found
 
 
 def _page_position(text: str, graph: str, commit_id: CommitId, wanted: ChangeFilter) -> Position:

@@ -26,6 +26,7 @@ _CHECKSUM = hashlib.sha256().digest_size
 _EXACT_BYTES = 256
 _PREFIX_BYTES = 64
 _SHOWN = 80
+_SOURCE_DIGITS = 32
 
 
 class Position(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -111,6 +112,11 @@ class FeedScope:
         return cls(
             graph=graph_scope(graph_id), branch=_digest(branch), incarnation=_digest(incarnation), filter=filter_digest
         )
+
+    @property
+    def source(self) -> str:
+        """What tells this feed from every other one."""
+        return _digest(f"{self.graph} {self.branch} {self.incarnation} {self.filter}")[:_SOURCE_DIGITS]
 
     def check(self, token: FeedPage | FeedCursor) -> None:
         """See that a token belongs here.

@@ -30,6 +30,7 @@ from omnigraph.history.merge.conflicts import (
     conflicts_error,
 )
 from omnigraph.history.merge.lineage import Related, record_merge, relate
+from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.merge.planning import (
     DEFAULT_MEMORY_BYTES,
     Budget,
@@ -49,6 +50,9 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+
+# Looks at a merge that breaks no rule, and raises what forbids it.
+Gate = Callable[[MergeCandidate], None]
 
 
 @record
@@ -121,6 +125,8 @@ def merge_branch(
     message: str | None = None,
     expected_head: str | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    proposal: int | None = None,
+    gate: Gate | None = None,
 ) -> MergeResult:
     """Bring everything that ``source`` changed since the common base into ``target``, as one commit or not at all.
 
@@ -136,6 +142,8 @@ def merge_branch(
         message: what the commit says.
         expected_head: the commit that the target must be at.
         memory_bytes: how much of the rows that differ may be in memory at once.
+        proposal: the number of the proposal that it merges; its commit carries it.
+        gate: what else the merge must pass, on every state that it is about to be published on.
 
     Raises:
         UsageError: both names are the same, or there is no such resolution.
@@ -159,6 +167,7 @@ def merge_branch(
         expected_head=None if expected_head is None else CommitId(Ulid.parse(expected_head)),
     )
     txn.counters.add(counters.cost())
+    txn.proposal = proposal
     tables: tuple[TableCounts, ...] = ()
     with counting(txn.counters):
         relation = _relate(graph.store, captured, txn.snapshot)
@@ -166,7 +175,7 @@ def merge_branch(
         if relation.outcome is MergeOutcome.ALREADY_UP_TO_DATE:
             done = branch_writer.commit(txn)
         else:
-            merging = _Merging(graph, branch_writer, txn, captured)
+            merging = _Merging(graph, branch_writer, txn, captured, gate)
             relation, tables, done = merging.run(relation, resolve, memory_bytes)
     return MergeResult(
         source=names[0],
@@ -187,8 +196,11 @@ def preview_merge(
     *,
     resolve: Resolution | None = None,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    gate: Gate | None = None,
 ) -> MergePreview:
     """Return what :func:`merge_branch` would do with the branches as they are; nothing is written.
+
+    ``gate`` looks at the merge if it has no conflicts.
 
     Raises:
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
@@ -204,6 +216,8 @@ def preview_merge(
         view = GraphView(ours, graph.catalog_at(ours))
         with ours.reading(), captured.reading():
             conflicts = plan.conflicts or find_rule_conflicts(plan, sides, view)
+    if gate is not None and not conflicts:
+        gate(MergeCandidate(source=captured, target=ours, plan=plan, catalog=graph.catalog_at(ours)))
     return MergePreview(
         source=names[0],
         target=names[1],
@@ -224,6 +238,7 @@ class _Merging:
     branch_writer: BranchWriter
     txn: WriteTxn
     captured: GraphSnapshot
+    gate: Gate | None
 
     def run(
         self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
@@ -239,9 +254,16 @@ class _Merging:
             raise
         txn.merged_parent = self.captured.state.head.commit
 
-        hooks = PublishHooks(
-            before_rules=self._expect_source, after_rules=lambda newest: self._record(relation.found, newest)
-        )
+        def after_rules(newest: GraphSnapshot) -> None:
+            if self.gate is not None:
+                self.gate(
+                    MergeCandidate(
+                        source=self.captured, target=newest, plan=plan, catalog=catalog, commit=txn.commit_id
+                    )
+                )
+            self._record(relation.found, newest)
+
+        hooks = PublishHooks(before_rules=self._expect_source, after_rules=after_rules)
         try:
             done = publish(self.branch_writer, txn, sides, plan, catalog, what="merge", hooks=hooks)
         except BranchMissingError as error:

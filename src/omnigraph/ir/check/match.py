@@ -38,6 +38,9 @@ from omnigraph.lang.gq import ast
 from omnigraph.lang.gq.build_clauses import edge_reading
 from omnigraph.lang.source import Span
 
+# What to do about a type that the branch has and an earlier state of it does not.
+_READ_LATER = "read a later state, or use the schema of that commit"
+
 
 def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
     """Check a binding and bring its variable into scope; binding the same type again adds predicates."""
@@ -55,6 +58,8 @@ def check_binding(binding: ast.Binding, scope: Scope) -> CheckedBinding:
         if written in scope.catalog.edges:
             message = f"'{written}' is an edge type, but a binding needs a node type"
         suggestion = did_you_mean(written, [*scope.catalog.nodes, *scope.catalog.interfaces])
+        if written in scope.catalog.absent:
+            message, suggestion = f"node type '{written}' does not exist at this snapshot", _READ_LATER
         raise scope.violation("T1", message, binding.type_name.span, suggestion=suggestion)
     if bound is not None and bound.name != node.name:
         message = f"'${name}' is already bound to '{bound.name}', not to '{node.name}'"
@@ -196,8 +201,10 @@ def _resolve_edges(traversal: ast.Traversal, scope: Scope) -> tuple[EdgeType, ..
         edge = scope.catalog.edge(written.text)
         if edge is None:
             near = [_lower_first(name) for name in scope.catalog.edges]
-            message = f"unknown edge '{written.text}'"
-            raise scope.violation("T4", message, written.span, suggestion=did_you_mean(written.text, near))
+            message, suggestion = f"unknown edge '{written.text}'", did_you_mean(written.text, near)
+            if written.text.lower() in {name.lower() for name in scope.catalog.absent}:
+                message, suggestion = f"edge type '{written.text}' does not exist at this snapshot", _READ_LATER
+            raise scope.violation("T4", message, written.span, suggestion=suggestion)
         found[edge.name] = edge
         first = next(iter(found.values()))
         if (edge.from_type, edge.to_type) != (first.from_type, first.to_type):

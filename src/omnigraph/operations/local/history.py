@@ -8,10 +8,12 @@ from weakref import WeakKeyDictionary
 
 from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.diff.compare import diff_between
+from omnigraph.history.feed.apply import AppliedFeed, apply_batches
 from omnigraph.history.feed.blame import blame as find_events
 from omnigraph.history.feed.reader import ChangeReader, capture_baseline
 from omnigraph.history.merge import merge_branch, revert_commit
 from omnigraph.history.merge import preview_merge as preview_merge_of
+from omnigraph.operations.local.writes import commit_id, for_newest_schema
 from omnigraph.txn.publish.plan import OPERATIONS
 from omnigraph.txn.refs import LogFilter
 from omnigraph.txn.snapshot import GraphSnapshot, unknown_type
@@ -21,10 +23,14 @@ from omnigraph.values.temporal import parse_datetime
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
     from omnigraph.history.diff.compare import GraphDiff
+    from omnigraph.history.feed.apply import ApplyResult
+    from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
+    from omnigraph.history.feed.reader import CommitChanges
     from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
     from omnigraph.operations.history import (
+        AppliedFeedsRequest,
+        ApplyChangesRequest,
         BaselineRequest,
         BlameRequest,
         CommitChangesRequest,
@@ -33,12 +39,12 @@ if TYPE_CHECKING:
         DeleteBranchRequest,
         DeleteTagRequest,
         DiffRequest,
+        FeedRequest,
         GetCommitRequest,
         ListBranchesRequest,
         ListTagsRequest,
         LogRequest,
         MergeRequest,
-        PollChangesRequest,
         PreviewMergeRequest,
         RevertRequest,
     )
@@ -48,6 +54,8 @@ if TYPE_CHECKING:
     from omnigraph.txn.manifest.rows import Commit
     from omnigraph.txn.refs import LogPage
 
+# Every token is longer than the names of places.
+_TOKEN = 64
 # One for each open graph: pages of one large commit share its work.
 _readers: WeakKeyDictionary[OpenGraph, ChangeReader] = WeakKeyDictionary()
 
@@ -111,29 +119,53 @@ def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: At
     return page
 
 
-def poll_changes(graph: OpenGraph, request: PollChangesRequest, attached: Attachments) -> ChangeFeedPage:
-    """Return the next commits of a branch with what they changed.
+def feed(graph: OpenGraph, request: FeedRequest, attached: Attachments) -> FeedBatch:
+    """Return the next changes of a branch.
 
     Raises:
-        UsageError: more than one place to start at, or none that is known.
-        ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
+        UsageError: there is no such place to start at.
+        ChangeCursorError: the token or commit does not belong to this branch and filter.
         ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
     """
     del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
-    page = _reader(graph).poll(
-        request.branch,
-        start=request.start,
-        cursor=request.cursor,
-        page_token=request.page_token,
-        wanted=wanted,
-        limits=request.limits,
-    )
-    if wanted.type_names and request.cursor is None and request.page_token is None:
-        # A cursor belongs to its filter, which was looked at when the feed began.
-        shown = {change.type.name for block in page.blocks for change in block.changes}
+    batch = _reader(graph).feed(request.branch, request.start, wanted=wanted, limits=request.limits)
+    if wanted.type_names and len(request.start) < _TOKEN:
+        # A token belongs to its filter, which was looked at when the feed began.
+        shown = {change.type.name for change in batch}
         _refuse_unknown_types(wanted.type_names - shown, graph.snapshot(request.branch))
-    return page
+    return batch
+
+
+def apply_changes(graph: OpenGraph, request: ApplyChangesRequest, attached: Attachments) -> ApplyResult:
+    """Write batches of another graph's feed as one commit, each change once.
+
+    Raises:
+        OmnigraphError: whatever :func:`omnigraph.history.feed.apply.apply_batches` does.
+    """
+    del attached
+
+    def run() -> ApplyResult:
+        branch_writer, newest = graph.store.current(BranchName.parse(request.branch))
+        schema = newest.state.schema
+        return apply_batches(
+            branch_writer,
+            graph.catalogs.get(schema),
+            request.batches,
+            actor=request.actor,
+            message=request.message,
+            expected_head=commit_id(request.expected_head),
+            schema_hash=schema.hash,
+        )
+
+    return for_newest_schema(run, lambda: True)
+
+
+def applied_feeds(graph: OpenGraph, request: AppliedFeedsRequest, attached: Attachments) -> tuple[AppliedFeed, ...]:
+    """Return how far feeds of other graphs were applied to a branch."""
+    del attached
+    marks = graph.snapshot(request.branch).state.feeds.values()
+    return tuple(AppliedFeed(source=mark.source, token=mark.token) for mark in marks)
 
 
 def baseline(graph: OpenGraph, request: BaselineRequest, attached: Attachments) -> Iterator[dict[str, Any]]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from omnigraph.engine.export import ExportResult
     from omnigraph.engine.export.options import ExportCut
     from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.engine.past import PastState
     from omnigraph.engine.query.explain import Explanation
     from omnigraph.engine.results import Result
     from omnigraph.engine.results.entity import Entity
@@ -145,7 +146,11 @@ def read_entity(graph: OpenGraph, request: ReadEntityRequest, attached: Attachme
     del attached
     check_text("type", request.type_name)
     check_text("entity id", request.entity_id)
-    return find_entity(graph.snapshot(request.branch, request.at), request.type_name, request.entity_id)
+    state: GraphSnapshot | PastState = graph.snapshot(request.branch)
+    if request.at is not None:
+        snapshot, past = graph.reads.resolve(request.branch, request.at)
+        state = snapshot if past is None else past
+    return find_entity(state, request.type_name, request.entity_id)
 
 
 def plan_schema(graph: OpenGraph, request: PlanSchemaRequest, attached: Attachments) -> MigrationPlan:

@@ -97,10 +97,10 @@ def _mutate(
         warnings = parameter_warnings(query.checked, given)
         return replace(done, warnings=warnings) if warnings else done
 
-    return _for_newest_schema(run, lambda: request.on_conflict == "rerun")
+    return for_newest_schema(run, lambda: request.on_conflict == "rerun")
 
 
-def _for_newest_schema(run: Callable[[], _Done], can_repeat: Callable[[], bool]) -> _Done:
+def for_newest_schema(run: Callable[[], _Done], can_repeat: Callable[[], bool]) -> _Done:
     """Run a write again when it was compiled for a schema that another writer replaced before the commit."""
     attempt = 0
     while True:
@@ -142,7 +142,7 @@ def load(graph: OpenGraph, request: LoadRequest, attached: Attachments) -> LoadR
             embedder=graph.embedder,
         )
 
-    return _for_newest_schema(run, lambda: request.on_conflict == "rerun" and can_read_again(request.sources))
+    return for_newest_schema(run, lambda: request.on_conflict == "rerun" and can_read_again(request.sources))
 
 
 def apply_schema(graph: OpenGraph, request: ApplySchemaRequest, attached: Attachments) -> SchemaApplyResult:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from omnigraph.engine.query.planner.plan import output_values
+from omnigraph.engine.query.runner import PreparedRead
 from omnigraph.engine.query.steps import CountExpand, Intersect, QueryPlan, Scan, Step, walk
 from omnigraph.errors import BadValue, SparkUnsupportedError
 from omnigraph.ir.model import (
@@ -29,13 +30,20 @@ from omnigraph.ir.model import (
 )
 
 
-def check_lowerable(plan: QueryPlan) -> None:
+def check_lowerable(prepared: PreparedRead) -> None:
     """Turn away what cannot be lowered.
 
     Raises:
         SparkUnsupportedError: names the construct.
     """
-    for construct, text in _refused(plan):
+    if prepared.is_renamed:
+        details = BadValue(what="schema", value="current", expected="commit")
+        raise SparkUnsupportedError(
+            "a state from before a schema change does not run on Spark under the names of now",
+            details=details,
+            hint="ask with QueryOptions(schema='commit') for the names of that state, or leave Spark out",
+        )
+    for construct, text in _refused(prepared.plan):
         details = BadValue(
             what="construct", value=construct, expected="a read without search, ranking, path or version"
         )

@@ -191,7 +191,7 @@ def run_query(
     """Run a read on Spark; see :func:`query`."""
     engine = engine_of(graph)
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
-    check_lowerable(prepared.plan)
+    check_lowerable(prepared)
     relations = FrameRelations(spark=given_or_started(spark))
     with watched(relations.spark, prepared.context.options, prepared.context.limits):
         lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
@@ -240,7 +240,7 @@ def frame(
         source_name=source_name,
     )
     prepared = engine.calls.run(lambda: engine.reads.prepare(read_call(request, NOTHING)))
-    check_lowerable(prepared.plan)
+    check_lowerable(prepared)
     relations = FrameRelations(spark=given_or_started(spark))
     lowered = lower(relations, engine.store.storage, prepared, relations.parallelism)
     relation = lowered.relation

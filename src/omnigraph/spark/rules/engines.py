@@ -26,7 +26,7 @@ from omnigraph.spark.rules.relations import bind, counted
 from omnigraph.spark.runner import job_error, working
 from omnigraph.store.scratch import ScratchPlace
 from omnigraph.store.tables.portable import TableTicket, fragment_sizes, read_fragments
-from omnigraph.store.tables.table import Table, rows_matching
+from omnigraph.store.tables.table import Table
 
 if TYPE_CHECKING:
     import duckdb
@@ -61,8 +61,8 @@ def look_up_stored(table: Table, wanted: StoredRelation, values: pa.Array) -> It
     if plain is None or predicate is None:
         return None
     asked = comparable(plain)
-    found = rows_matching(
-        table, column, predicate, lambda stored: pc.is_in(stored.cast(plain.type), value_set=asked), wanted.reads
+    found = table.matching(
+        column, predicate, lambda stored: pc.is_in(stored.cast(plain.type), value_set=asked), wanted.reads
     )
     return _shaped(wanted, found.to_batches())
 

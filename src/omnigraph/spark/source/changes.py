@@ -7,24 +7,29 @@ first micro-batch therefore also says where it began.
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from omnigraph.catalog.arrow import arrow_schema
-from omnigraph.catalog.model import EdgeType, NodeType
+from omnigraph.catalog.model import Catalog, EdgeType, NodeType
 from omnigraph.engine.open_graph import OpenGraph
-from omnigraph.errors import BadValue, ChangeFeedGapError, ChangeSchemaBoundaryError, UsageError, ValueFormatError
-from omnigraph.history.diff.change import ChangeFilter, EntityChange, EntityImage, iter_images
+from omnigraph.errors import (
+    BadValue,
+    ChangeFeedGapError,
+    ChangeSchemaBoundaryError,
+    SparkUnsupportedError,
+    UsageError,
+    ValueFormatError,
+)
+from omnigraph.history.diff.change import ChangedType, ChangeFilter, EntityImage, iter_images
 from omnigraph.history.feed.blocks import Chain, Deltas, Step, reporting_gaps
+from omnigraph.history.feed.rows import ChangeRow, change_batches, change_columns
 from omnigraph.history.feed.tokens import FeedCursor, FeedScope, decode_token, encode_token, reject
 from omnigraph.records import record
 from omnigraph.spark.keys import StateTable
@@ -36,119 +41,6 @@ from omnigraph.store.tables.portable import fragment_sizes
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import BranchName, CommitId, Ulid
-
-_CHUNK_ROWS = 4_096
-_FIXED = [
-    pa.field("op", pa.string(), nullable=False),
-    pa.field("kind", pa.string(), nullable=False),
-    pa.field("type", pa.string(), nullable=False),
-    pa.field("id", pa.string(), nullable=False),
-    pa.field("commit", pa.string(), nullable=False),
-    pa.field("sequence", pa.int64(), nullable=False),
-    pa.field("actor", pa.string()),
-    pa.field("time", pa.timestamp("us", tz="UTC"), nullable=False),
-    pa.field("changed", pa.list_(pa.string())),
-]
-
-
-@record
-class ChangeRow:
-    """One change of one commit; ``sequence`` orders the commits of a branch."""
-
-    op: str
-    kind: str
-    type: str
-    id: str
-    commit: Commit
-    sequence: int
-    changed: tuple[str, ...] = ()
-    before: EntityImage | None = None
-    after: EntityImage | None = None
-
-    @classmethod
-    def of(cls, change: EntityChange, commit: Commit, sequence: int) -> ChangeRow:
-        """Return the row of a change."""
-        return cls(
-            op=change.op,
-            kind=change.kind,
-            type=change.type.name,
-            id=change.id,
-            commit=commit,
-            sequence=sequence,
-            changed=change.changed,
-            before=change.before,
-            after=change.after,
-        )
-
-
-def change_columns(owner: NodeType | EdgeType | None) -> pa.Schema:
-    """Return the columns of changes: of one type with its own columns before and after, of several as JSON text."""
-    image = pa.string() if owner is None else pa.struct(list(_nullable(arrow_schema(owner))))
-    return pa.schema([*_FIXED, pa.field("before", image), pa.field("after", image)])
-
-
-def change_batches(rows: Iterable[ChangeRow], owner: NodeType | EdgeType | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows as Arrow, a bounded number at a time."""
-    schema = change_columns(owner)
-    rest = iter(rows)
-    while chunk := list(islice(rest, _CHUNK_ROWS)):
-        columns = [
-            pa.array([row.op for row in chunk], pa.string()),
-            pa.array([row.kind for row in chunk], pa.string()),
-            pa.array([row.type for row in chunk], pa.string()),
-            pa.array([row.id for row in chunk], pa.string()),
-            pa.array([str(row.commit.id) for row in chunk], pa.string()),
-            pa.array([row.sequence for row in chunk], pa.int64()),
-            pa.array([row.commit.actor for row in chunk], pa.string()),
-            pa.array([row.commit.created_at_ms * 1000 for row in chunk], schema.field("time").type),
-            pa.array([list(row.changed) for row in chunk], pa.list_(pa.string())),
-            _images([row.before for row in chunk], chunk, owner),
-            _images([row.after for row in chunk], chunk, owner),
-        ]
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _images(
-    images: Sequence[EntityImage | None], rows: Sequence[ChangeRow], owner: NodeType | EdgeType | None
-) -> pa.Array:
-    if owner is None:
-        texts = [None if image is None else msgspec.json.encode(image.to_json()).decode() for image in images]
-        return pa.array(texts, pa.string())
-    fields = list(_nullable(arrow_schema(owner)))
-    columns = [
-        pa.array([_value(image, row.id, field) for image, row in zip(images, rows, strict=True)], _plain(field.type))
-        for field in fields
-    ]
-    arrays = [column.cast(field.type) for column, field in zip(columns, fields, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
-
-
-def _value(image: EntityImage | None, entity_id: str, field: pa.Field) -> Any:
-    if image is None:
-        return None
-    if field.name == "id":
-        return entity_id
-    if image.endpoints is not None and field.name in {"src", "dst"}:
-        return image.endpoints.source if field.name == "src" else image.endpoints.target
-    value = image.properties.get(field.name)
-    if value is not None and pa.types.is_large_binary(field.type):
-        return base64.b64decode(value.partition(":")[2])
-    return value
-
-
-def _nullable(schema: pa.Schema) -> Iterator[pa.Field]:
-    # An entity that was not there before, or is not there after, has no values at all.
-    return (pa.field(field.name, field.type) for field in schema)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which an export writes values: days and milliseconds are counted."""
-    if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    return pa.int64() if pa.types.is_date64(kind) else kind
-
 
 Offset = Mapping[str, str]
 
@@ -296,6 +188,46 @@ _BASELINE_ROWS = 250_000
 _MANY = 1 << 30
 
 
+@record
+class StreamColumns:
+    """How the values of one commit go into the columns that a stream began with.
+
+    Columns are found by the identity of their property: one that was renamed keeps the name that the stream has for it,
+    and one that does not exist at the commit is null. Properties that the stream does not know are left out.
+
+    Args:
+        names: by the name at the commit, the name in the stream.
+    """
+
+    names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, owner: NodeType | EdgeType, catalogs: Sequence[Catalog]) -> StreamColumns:
+        """Return the columns of a type as the first of some schemas that has it calls them."""
+        shown = {prop.id: prop.name for prop in owner.properties}
+        for catalog in catalogs:
+            owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
+            for one in owners:
+                if (one.id, one.incarnation) == (owner.id, owner.incarnation):
+                    return cls(names={prop.name: shown[prop.id] for prop in one.properties if prop.id in shown})
+        return cls(names={})
+
+    def show(self, row: ChangeRow) -> ChangeRow:
+        """Return a row with the names of the stream."""
+        return replace(
+            row,
+            before=self._image(row.before),
+            after=self._image(row.after),
+            changed=tuple(self.names.get(name, name) for name in row.changed),
+        )
+
+    def _image(self, image: EntityImage | None) -> EntityImage | None:
+        if image is None:
+            return None
+        values = {self.names[name]: value for name, value in image.properties.items() if name in self.names}
+        return replace(image, properties=values)
+
+
 class CommitsPartition(InputPartition):
     """Commits in a row that one task reads."""
 
@@ -329,9 +261,9 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: str | None = None
         self._owner = _owner(options)
         check_columns(schema, change_columns(self._owner))
-        names = () if self._owner is None else (self._owner.name,)
-        kinds = () if self._owner is None else ("edge" if isinstance(self._owner, EdgeType) else "node",)
-        self._wanted = ChangeFilter.of(kinds=kinds, type_names=names)
+        # By identity, so that a type that is renamed goes on, and a new one of its name does not.
+        type_ids = () if self._owner is None else (_type_id(options, self._owner),)
+        self._wanted = ChangeFilter(type_ids=frozenset(type_ids))
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the stream begins."""
@@ -364,8 +296,16 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the changes of some commits, or the rows of some fragments as changes."""
         with reporting():
-            for batch in change_batches(self._rows(partition), self._owner):
-                yield to_wire(batch, self._wire)
+            try:
+                for batch in change_batches(self._rows(partition), self._owner):
+                    yield to_wire(batch, self._wire)
+            except (pa.ArrowInvalid, OverflowError) as error:
+                # Numbers that were widened since the stream began.
+                raise SparkUnsupportedError(
+                    f"a value does not fit the column that the stream began with: {error}",
+                    details=BadValue(what="value", value=str(error)[:80], expected="the types at the stream's start"),
+                    hint="stop the stream and start it again with the same checkpoint: it then has the newer columns",
+                ) from error
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: a feed keeps no state of its readers."""
@@ -392,9 +332,10 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store = self._session().store
         commit = store.refs.show(CommitId(Ulid.parse(commit_id)), BranchName.parse(self._options.branch))
         snapshot = store.snapshot_of(commit)
-        wanted = None if self._owner is None else self._owner.table_key
         for table_key in sorted(snapshot.state.tables, key=lambda key: (key.startswith("edge:"), key)):
-            if wanted in {None, table_key}:
+            kind, _, name = table_key.partition(":")
+            owner = ChangedType.of(snapshot.state.graph_id, snapshot.entry(table_key).object_id, name)
+            if self._wanted.wants("edge" if kind == "edge" else "node", owner):
                 with snapshot.reading():
                     sizes = fragment_sizes(snapshot.table(table_key))
                 table = StateTable.of(self._options.storage, snapshot, table_key)
@@ -413,19 +354,36 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         chain = Chain(self._session().store, Deltas())
         for number, step in enumerate(steps):
             with reporting_gaps(step.commit.id, None):
+                columns = self._columns(chain.state_of(step.commit), chain.state_of(step.parent))
                 for change in chain.block(step).changes(self._wanted):
-                    yield ChangeRow.of(change, step.commit, commits.sequence + number)
+                    row = ChangeRow.of(change, step.commit, commits.sequence + number)
+                    yield row if columns is None else columns.show(row)
+
+    def _columns(self, *states: GraphSnapshot) -> StreamColumns | None:
+        if self._owner is None:
+            return None
+        catalogs = self._session().catalogs
+        return StreamColumns.of(self._owner, [catalogs.get(state.state.schema) for state in states])
 
     def _stored(self, partition: BaselinePartition) -> Iterator[ChangeRow]:
         kind, _, name = partition.table_key.partition(":")
         is_edge = kind == "edge"
+        columns = None
+        if self._owner is not None:
+            columns = self._columns(self._session().store.snapshot_of(partition.commit))
         for batch in partition.table.read(partition.fragment_ids, None):
             rows = pa.Table.from_batches([batch])
             images = iter_images(rows, is_edge=is_edge)
             for entity_id, image in zip(rows.column("id").to_pylist(), images, strict=True):
-                yield ChangeRow(
+                row = ChangeRow(
                     op="baseline", kind=kind, type=name, id=entity_id, commit=partition.commit, sequence=0, after=image
                 )
+                yield row if columns is None else columns.show(row)
+
+
+def _type_id(options: SourceOptions, owner: NodeType | EdgeType) -> str:
+    state = reading_engine(options.storage).snapshot(options.branch).state
+    return ChangedType.of(state.graph_id, state.tables[owner.table_key].object_id, owner.name).id
 
 
 def _owner(options: SourceOptions) -> NodeType | EdgeType | None:

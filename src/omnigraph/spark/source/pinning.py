@@ -119,8 +119,11 @@ def pin_query(options: SourceOptions) -> tuple[str, pa.Schema]:
     """
     with open_graph(options) as session:
         snapshot = state_of(session, options)
-        query = compile_query(options.query or "", options.name, session.catalog_at(snapshot), "<query>")
-        return str(snapshot.state.head.commit), spark_result_schema(expect_read(query))
+        commit = str(snapshot.state.head.commit)
+        past = None if options.at is None else session.reads.resolve(options.branch, commit)[1]
+        catalog = session.catalog_at(snapshot) if past is None else past.catalog
+        query = compile_query(options.query or "", options.name, catalog, "<query>")
+        return commit, spark_result_schema(expect_read(query))
 
 
 def state_of(session: OpenGraph, options: SourceOptions) -> GraphSnapshot:

@@ -118,10 +118,10 @@ class ScanQuery:
 
 
 def as_scan(storage: Storage, prepared: PreparedRead, parts: int) -> ScanQuery | None:
-    """Return a read as a scan in about so many parts; None when it is more than one scan of a type."""
+    """Return a read as a scan in about so many parts; None when it is more than one scan of a type as it is stored."""
     read, steps = prepared.plan.read, prepared.plan.steps
     step = steps[0] if len(steps) == 1 else None
-    if not isinstance(step, Scan) or any(isinstance(item, TextMatch) for item in step.filters):
+    if not isinstance(step, Scan) or any(isinstance(item, TextMatch) for item in step.filters) or prepared.is_renamed:
         return None
     if read.groups is not None or read.order or read.limit is not None or read.ranking is not None or not read.outputs:
         return None

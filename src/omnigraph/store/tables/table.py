@@ -245,6 +245,9 @@ __all__ = ["KEY", "ROW_ADDRESS", "ROW_ID", "ROW_META", "IndexSegment", "Search",
 class Table(PinnedTable):
     """One immutable version of a table. Safe to share between threads."""
 
+    # Whether a scan takes predicates on properties.
+    pushes_predicates = True
+
     def lookup(self, ids: Sequence[str] | pa.Array, columns: Sequence[str]) -> pa.Table:
         """Return ``id``, row id, row address and ``columns`` of the rows with these ids; unknown ids are left out.
 
@@ -252,25 +255,33 @@ class Table(PinnedTable):
         """
         return look_up(self, ids, columns)
 
+    def matching(
+        self,
+        column: str,
+        predicate: str,
+        mask: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+        columns: Sequence[str],
+    ) -> pa.Table:
+        """Return ``columns`` of the rows that a predicate on one column selects.
 
-def rows_matching(
+        Fragments that an index on the column covers are asked through it, small ones without an index in memory.
+
+        Args:
+            column: the only column that the predicate names.
+            predicate: the condition as Lance reads it.
+            mask: the same condition on an Arrow column.
+            columns: what to return; the row id may be one of them.
+        """
+        return _rows_matching(self, column, predicate, mask, columns)
+
+
+def _rows_matching(
     table: PinnedTable,
     column: str,
     predicate: str,
-    matches: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    mask: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     columns: Sequence[str],
 ) -> pa.Table:
-    """Return ``columns`` of the rows that a predicate on one column selects.
-
-    Fragments that an index on the column covers are asked through it, small ones without an index in memory.
-
-    Args:
-        table: where to look.
-        column: the only column that the predicate names.
-        predicate: the condition as Lance reads it.
-        matches: the same condition on an Arrow column.
-        columns: what to return; the row id may be one of them.
-    """
     names = list(columns)
     row_id = pa.field(ROW_ID, pa.uint64())
     schema = pa.schema([row_id if name == ROW_ID else table.schema.field(name) for name in names])
@@ -288,7 +299,7 @@ def rows_matching(
         rows = pa.concat_tables(
             [_with_row_ids(item, block, block.rows) for item, block in tail.blocks if block.rows is not None]
         )
-        parts.append(rows.filter(matches(rows.column(column))).select(names))
+        parts.append(rows.filter(mask(rows.column(column))).select(names))
     return pa.concat_tables([part.cast(schema) for part in parts])
 
 

@@ -23,6 +23,7 @@ from omnigraph.txn.manifest.rows import (
     AcceptedSchema,
     BranchHead,
     Commit,
+    FeedMark,
     ManifestState,
     TableEntry,
     Tombstone,
@@ -64,6 +65,7 @@ class _HeadMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     swept: int = 0
     batches: tuple[tuple[str, int], ...] | msgspec.UnsetType = msgspec.UNSET
     ended: bool | msgspec.UnsetType = msgspec.UNSET
+    feeds: tuple[FeedMark, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _TombstoneMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -216,6 +218,7 @@ def _decode_state(version: int, rows: list[Any], schema: AcceptedSchema) -> Mani
         schema=schema,
         recent=tuple(_commit(row.metadata) for row in found if isinstance(row, _CommitRow)),
         batches=MappingProxyType(dict(head.batches or ())),
+        feeds=MappingProxyType({mark.source: mark for mark in head.feeds or ()}),
     )
 
 
@@ -230,6 +233,7 @@ def _head_row(state: ManifestState) -> _HeadRow:
         swept=state.head.orphan_floor,
         batches=tuple(state.batches.items()) or msgspec.UNSET,
         ended=state.head.is_ended or msgspec.UNSET,
+        feeds=tuple(state.feeds.values()) or msgspec.UNSET,
     )
     return _HeadRow(object_id=f"{_HEAD}:{state.head.branch}", metadata=_text(metadata))
 

@@ -12,7 +12,7 @@ number of fragments grows with the logarithm of history: calls and bytes of a pu
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -88,11 +88,21 @@ class CommitLine:
 
     def newest_until(self, moment_ms: int) -> int | None:
         """Return the position of the last commit that was published by a moment, or None when there was none."""
-        low, high = 0, len(self)
         # Publishing times never go back along a line.
+        return self._last(lambda commit: commit.published_at_ms <= moment_ms)
+
+    def made_by(self, version: int) -> Commit | None:
+        """Return the last commit that a version of the manifest made visible, or None when it made none."""
+        position = self._last(lambda commit: commit.manifest_version <= version)
+        found = None if position is None else self.at(position)
+        return found if found is not None and found.manifest_version == version else None
+
+    def _last(self, is_before: Callable[[Commit], bool]) -> int | None:
+        """Return the position of the last commit of which something is true that is true of all before it."""
+        low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
-            if self.at(middle).published_at_ms <= moment_ms:
+            if is_before(self.at(middle)):
                 low = middle + 1
             else:
                 high = middle

@@ -19,7 +19,7 @@ import msgspec
 
 from omnigraph.errors import ManifestCorruptError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, LRUCache, current_counters, in_context
+from omnigraph.runtime import LRUCache, side_by_side
 from omnigraph.store.control import ControlObjects
 from omnigraph.txn.branches.incarnation import BranchIncarnation
 from omnigraph.txn.manifest.rows import Commit
@@ -118,15 +118,7 @@ class MergeRecords:
 
     def read_many(self, merges: Sequence[Commit]) -> Mapping[CommitId, MergeRecord]:
         """Return the records of several merges, read side by side; those without one are left out."""
-        if len(merges) == 1:
-            found = [self.read(merges[0])]
-        else:
-            own = [Counters() for _ in merges]
-            jobs = [
-                self._pool.submit(in_context(self.read, count), merge) for merge, count in zip(merges, own, strict=True)
-            ]
-            found = [job.result() for job in jobs]
-            current_counters().add_parallel(count.cost() for count in own)
+        found = side_by_side(self._pool, self.read, merges)
         return {merge.id: one for merge, one in zip(merges, found, strict=True) if one is not None}
 
     def brought_by(self, merge: Commit, had: frozenset[CommitId] = _NONE) -> Iterator[MergedCommit]:

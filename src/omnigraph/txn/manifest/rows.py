@@ -63,13 +63,33 @@ class BatchMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     number: int
 
 
+class FeedMark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How far a branch has taken over the change feed of another graph.
+
+    ``source`` identifies the feed: graph, branch, the life of that branch, and filter. ``sequence`` is the place of the
+    last commit that was taken over as a whole, ``part`` how many changes of the one after it were. ``token`` is what
+    the feed goes on from.
+    """
+
+    source: str
+    sequence: int
+    part: int = 0
+    token: str
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """What orders the marks of one feed."""
+        return self.sequence, self.part
+
+
 class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of history.
 
     ``manifest_version`` is the version that made it visible; commits that one publish made visible together share it
     and follow each other through ``parent``. ``created_at_ms`` is when somebody asked for it, ``published_at_ms`` when
     its publish was planned, which along a branch never goes back. ``touched`` are the keys of the tables it changed,
-    as they were called before and after it. ``batch`` says that it is one piece of a stream.
+    as they were called before and after it. ``batch`` says that it is one piece of a stream, ``feed`` that it took over
+    changes of another graph, and how far, ``proposal`` that it merged the proposal of that number.
     """
 
     id: CommitId
@@ -84,6 +104,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     published_at_ms: int
     touched: tuple[str, ...]
     batch: BatchMark | None = None
+    feed: FeedMark | None = None
+    proposal: int | None = None
 
     def to_brief_json(self) -> dict[str, Any]:
         """Return the commit as the outcome of a write shows it."""
@@ -100,6 +122,7 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     def to_json(self) -> dict[str, Any]:
         """Return the commit with the field names of the public contract; times are UTC, as ISO 8601 text."""
         batch = {} if self.batch is None else {"batch": {"app": self.batch.app, "number": self.batch.number}}
+        feed = {} if self.feed is None else {"feed": {"source": self.feed.source, "token": self.feed.token}}
         return {
             **self.to_brief_json(),
             "operation": self.operation,
@@ -107,6 +130,8 @@ class Commit(Printable, msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "published_at": format_datetime(self.published_at_ms),
             "types": list(self.touched),
             **batch,
+            **feed,
+            **({} if self.proposal is None else {"proposal": self.proposal}),
         }
 
     def columns(self) -> tuple[str, ...]:
@@ -146,7 +171,8 @@ class ManifestState:
     """Everything a publish replaces, plus the commits that have not been folded into a lineage fragment yet.
 
     ``batches`` is the last number of every application that streams into the branch, the one heard of longest ago
-    first; of more than ``MAX_APPS`` the first are forgotten. ``moment_ms`` is when the newest folded commit was
+    first; of more than ``MAX_APPS`` the first are forgotten. ``feeds`` is how far each feed of another graph was taken
+    over, by source, in the same order and with the same bound. ``moment_ms`` is when the newest folded commit was
     published, looked up where no commit is recent.
     """
 
@@ -159,6 +185,7 @@ class ManifestState:
     recent: tuple[Commit, ...]
     batches: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     moment_ms: int = 0
+    feeds: Mapping[str, FeedMark] = field(default_factory=lambda: MappingProxyType({}))
 
     def table(self, table_key: str) -> TableEntry | None:
         """Return the entry of a live table, or None."""
@@ -235,6 +262,7 @@ def apply_change(state: ManifestState, change: ManifestChange) -> ManifestState:
         schema=change.schema if change.schema is not None else state.schema,
         recent=state.recent + change.commits,
         batches=_last_batches(state.batches, change.commits),
+        feeds=_last_feeds(state.feeds, change.commits),
     )
 
 
@@ -246,6 +274,17 @@ def _last_batches(before: Mapping[str, int], commits: Iterable[Commit]) -> Mappi
     for mark in marks:
         known.pop(mark.app, None)
         known[mark.app] = mark.number
+    return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
+
+
+def _last_feeds(before: Mapping[str, FeedMark], commits: Iterable[Commit]) -> Mapping[str, FeedMark]:
+    marks = [commit.feed for commit in commits if commit.feed is not None]
+    if not marks:
+        return before
+    known = dict(before)
+    for mark in marks:
+        known.pop(mark.source, None)
+        known[mark.source] = mark
     return MappingProxyType(dict(list(known.items())[-MAX_APPS:]))
 
 

@@ -97,7 +97,7 @@ class Batch:
         is_upgrade = services.manifest.is_outdated(base) and any(member.txn.is_upgrade for member in alive)
         is_merge = any(member.txn.merged_parent is not None for member in alive)
         # That a piece of a stream was delivered is worth a commit although it left every row as it was.
-        is_batch = any(member.txn.batch is not None or member.txn.is_recorded for member in alive)
+        is_batch = any(member.txn.batch or member.txn.feed or member.txn.is_recorded for member in alive)
         if (
             not alive
             or self.is_forsaken
@@ -143,6 +143,8 @@ class Batch:
                 published_at_ms=published_at_ms,
                 touched=self._touched(member),
                 batch=member.txn.batch,
+                proposal=member.txn.proposal,
+                feed=member.txn.feed,
             )
             parent = member.commit.id
             commits.append(member.commit)

@@ -191,6 +191,10 @@ def check_rebase(txn: WriteTxn, newer: ManifestState) -> None:
 
 def _refuse_repeated(txn: WriteTxn, newer: ManifestState) -> None:
     # Before anything else: the rows of a piece that is there already cannot be inserted again.
+    feed = txn.feed
+    if feed is not None and newer.feeds.get(feed.source) != txn.feed_base:
+        details_feed = VersionMismatch(table_key=feed.source, expected=feed.sequence, actual=newer.version)
+        raise ExpectedVersionMismatchError("another write has applied the same feed", details=details_feed)
     mark = txn.batch
     last = None if mark is None else newer.batches.get(mark.app)
     if mark is not None and last is not None and last >= mark.number:

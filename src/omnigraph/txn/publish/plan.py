@@ -33,6 +33,7 @@ class WriteKind(StrEnum):
     LOAD_APPEND = "load_append"
     LOAD_MERGE = "load_merge"
     LOAD_OVERWRITE = "load_overwrite"
+    APPLY_CHANGES = "apply_changes"
     SCHEMA_APPLY = "schema_apply"
     BRANCH_MERGE = "branch_merge"
     REVERT = "revert"
@@ -68,6 +69,7 @@ REBASE_RULES: dict[WriteKind, RebaseRule] = {
     # One that read anything holds values, and is treated as a mutation.
     WriteKind.TRANSACTION: RebaseRule.REVALIDATE,
     WriteKind.LOAD_OVERWRITE: RebaseRule.REFUSE,
+    WriteKind.APPLY_CHANGES: RebaseRule.REFUSE,
     WriteKind.SCHEMA_APPLY: RebaseRule.REFUSE,
     WriteKind.BRANCH_MERGE: RebaseRule.REFUSE,
     WriteKind.REVERT: RebaseRule.REFUSE,

@@ -7,16 +7,16 @@ publish names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import msgspec
 
 from omnigraph.errors import ExpectedVersionMismatchError, TableMovedError
 from omnigraph.records import record
-from omnigraph.runtime import Counters, Runtime, current_counters, in_context
+from omnigraph.runtime import Runtime, side_by_side
 from omnigraph.store.staging import (
     StagedCommit,
     stage_built_indexes,
@@ -132,9 +132,6 @@ def _moved(table: Table, change: ExternalChange) -> ExpectedVersionMismatchError
     return moved(change.table_key, change.base.version, table.pin.version)
 
 
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
-
 # Of a type's name in the name of its folder: names of files are bounded.
 _MAX_TYPE_NAME = 64
 
@@ -178,7 +175,7 @@ class Stager:
             self._world.failpoints.hit("txn.stage.after_table")
             return staged
 
-        return self._side_by_side(one, tuple(changes))
+        return side_by_side(self._pool, one, tuple(changes))
 
     def register(self, tables: Sequence[TableRegister], operation_id: OperationId) -> tuple[StagedTable, ...]:
         """Create tables that nothing names yet, side by side."""
@@ -186,7 +183,7 @@ class Stager:
         def one(table: TableRegister) -> StagedTable:
             return self._register(table, operation_id)
 
-        return self._side_by_side(one, tuple(tables))
+        return side_by_side(self._pool, one, tuple(tables))
 
     def place(self, pin: TablePin, operation_id: OperationId) -> TablePin:
         """Return where changes of a table go: to itself, or to a fork when the branch only inherits it."""
@@ -196,19 +193,6 @@ class Stager:
         fork = self._tables.fork(pin, f"{self._line.lance_branch}.{operation_id[-8:].lower()}")
         self._syncing.line(fork.location, fork.branch or "", fork.version)
         return fork
-
-    def _side_by_side(self, run: Callable[[_Item], _Result], items: tuple[_Item, ...]) -> tuple[_Result, ...]:
-        """Run the same step for several tables at once; all of them end before the first failure is raised."""
-        if len(items) <= 1:
-            return tuple(run(item) for item in items)
-        own = [Counters() for _ in items]
-        futures = [self._pool.submit(in_context(run, count), item) for item, count in zip(items, own, strict=True)]
-        failures = [future.exception() for future in futures]
-        current_counters().add_parallel(count.cost() for count in own)
-        for failure in failures:
-            if failure is not None:
-                raise failure
-        return tuple(future.result() for future in futures)
 
     def _stage_one(
         self, snapshot: GraphSnapshot, change: TableChange, operation_id: OperationId, commit_id: CommitId

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.session_graph import create_graph, open_session
 
-from omnigraph.errors import ChangeCursorError, ChangeSchemaBoundaryError, UsageError
+from omnigraph.errors import ChangeCursorError, SparkUnsupportedError, UsageError
 from omnigraph.spark.source.changes import ChangeStreamReader, change_schema
 from omnigraph.spark.source.options import SourceOptions
 
@@ -121,16 +121,32 @@ def test_a_batch_takes_a_bounded_number_of_commits_up_to_the_target(root):
     assert found == [["b", "c"], ["d"], []]
 
 
-def test_a_change_of_schema_ends_the_batch_before_it_and_fails_the_next(root):
-    stream = reader(root)
+def test_a_stream_keeps_its_columns_through_changes_of_the_schema_and_has_the_newer_ones_when_it_is_restarted(root):
+    stream = reader(root, type="Person")
     start = stream.initialOffset()
     add(root, "bob")
+    newer = """
+    node Human @rename_from("Person") { name: String @key  years: I64? @rename_from("age")  nick: String?  born: Date? }
+    edge Knows: Human -> Human { since: I32? }
+    """
     with open_session(root) as session:
-        session.apply_schema(SCHEMA.replace("age: I32?", "age: I32?  nick: String?"))
+        session.apply_schema(newer)
+    mutate(root, 'query q() { update Human set { years: 7, nick: "b" } where name = "bob" }')
     rows, end = pull(stream, start)
-    assert told(rows) == [("insert", "Person", "bob")]
-    with pytest.raises(ChangeSchemaBoundaryError, match=r"\[change"):
-        stream.latestOffset(end, stream.getDefaultReadLimit())
+    assert told(rows) == [("insert", "Person", "bob"), ("update", "Human", "bob")]
+    assert list(rows[1]["after"]) == ["id", "name", "age", "born", "seen", "raw", "emb"]
+    assert (rows[1]["after"]["age"], rows[1]["after"]["seen"]) == (7, None)
+    assert sorted(rows[1]["changed"]) == ["age", "nick"]
+    mutate(root, 'query q() { update Human set { years: 5000000000 } where name = "bob" }')
+    with pytest.raises(SparkUnsupportedError, match="does not fit the column that the stream began with"):
+        pull(stream, end)
+    restarted = reader(root, type="Human")
+    rows, _ = pull(restarted, end)
+    assert (rows[0]["after"]["years"], rows[0]["after"]["nick"]) == (5_000_000_000, "b")
+    # Columns of today for changes of earlier schemas, too.
+    first = reader(root, type="Human", start="beginning")
+    rows, _ = pull(first, first.initialOffset())
+    assert [(row["after"]["years"], row["after"]["nick"]) for row in rows if row["id"] == "ada"] == [(1, None)]
 
 
 def test_offsets_of_another_branch_and_unknown_places_are_refused(root):

@@ -32,6 +32,7 @@ from omnigraph.cli.options import (
     QueryName,
     QueryText,
     ReadBranch,
+    SnapshotSchema,
     expand_options,
     refuse_two_states,
 )
@@ -81,6 +82,7 @@ class ReadOptions:
     param: Param = None
     branch: ReadBranch = None
     snapshot: AtSnapshot = None
+    snapshot_schema: SnapshotSchema = False
     limit_rows: RowLimit = None
     timeout: Timeout = None
     memory: Memory = None
@@ -118,6 +120,7 @@ class ReadOptions:
 
         return QueryOptions(
             mode=self.mode.value,
+            schema="commit" if self.snapshot_schema else "current",
             memory_bytes=None if self.memory is None else _size(self.memory),
             timeout_ms=None if self.timeout is None else _milliseconds(self.timeout),
             max_rows=self.limit_rows,

@@ -15,12 +15,15 @@ from omnigraph.cli.lazy import Entry, LazyGroup, new_app, new_group
 from omnigraph.cli.options import (
     AllowDataLoss,
     AsJson,
+    AtSnapshot,
     Branch,
     CommitOptions,
     DesiredSchema,
     GraphOptions,
     Quiet,
+    ReadBranch,
     expand_options,
+    refuse_two_states,
 )
 from omnigraph.cli.output import PlainReport, choose_output
 from omnigraph.cli.usage import usage_error
@@ -29,6 +32,7 @@ from omnigraph.lang.pg import parse_schema
 from omnigraph.operations.reads import PlanSchemaRequest, ReadStateRequest
 from omnigraph.operations.writes import ApplySchemaRequest
 from omnigraph.records import record
+from omnigraph.values import MAIN
 
 _ALIASES = {"get": "show"}
 
@@ -248,10 +252,14 @@ show_app = new_app()
 
 @show_app.command()
 @expand_options
-def show(*, graph: GraphOptions, branch: Branch = "main", as_json: AsJson = False) -> int:
-    """Print the schema of a branch, as it was written."""
+def show(
+    *, graph: GraphOptions, branch: ReadBranch = None, snapshot: AtSnapshot = None, as_json: AsJson = False
+) -> int:
+    """Print the schema of a branch or of an earlier state, as it was written."""
+    refuse_two_states(branch, snapshot)
     with open_graph(graph_address(graph), mode="read_only") as backend:
-        source = backend.execute(ReadStateRequest(branch=branch)).state.schema.source
+        state = backend.execute(ReadStateRequest(branch=branch or MAIN, at=snapshot)).state
+        source = state.schema.source
     choose_output(as_json=as_json).show(
         PlainReport(document={"schema_source": source}, lines=source.removesuffix("\n").split("\n"))
     )

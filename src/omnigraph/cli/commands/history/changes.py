@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,102 +14,149 @@ from typing import Annotated, Any
 
 import typer
 
-from omnigraph.catalog.model import Catalog
-from omnigraph.cli.graphs import graph_address, open_graph, read_catalog
+from omnigraph.cli.files import STDIN, open_lines
+from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
-from omnigraph.cli.options import AsJson, Branch, ChangeFilter, GraphOptions, expand_options
-from omnigraph.cli.output import PlainReport, choose_output
-from omnigraph.errors import BadValue, FileAccessError
+from omnigraph.cli.options import AsJson, Branch, ChangeFilter, CommitOptions, GraphOptions, Quiet, expand_options
+from omnigraph.cli.output import PlainReport, choose_output, write_whole
+from omnigraph.errors import BadValue, FileAccessError, UsageError
+from omnigraph.graph.feed import Feed
 from omnigraph.history.diff.lines import change_lines
-from omnigraph.history.feed.reader import ChangeBlock, ChangeFeedPage
+from omnigraph.history.feed.apply import ApplyResult
+from omnigraph.history.feed.batch import FeedBatch, whole_commits
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.operations.history import BaselineRequest, PollChangesRequest
+from omnigraph.operations.history import AppliedFeedsRequest, ApplyChangesRequest, BaselineRequest, FeedRequest
+from omnigraph.operations.request import Backend
 
 app = new_group(
-    "Follow the commits of a branch.",
+    "Follow the commits of a branch, and apply them elsewhere.",
     {
-        "poll": Entry(app=f"{__name__}:poll_app", summary="Show what was committed since a cursor."),
+        "follow": Entry(app=f"{__name__}:follow_app", summary="Print changes as they are committed."),
+        "apply": Entry(app=f"{__name__}:apply_app", summary="Apply the changes of another graph."),
+        "applied": Entry(app=f"{__name__}:applied_app", summary="Show how far feeds were applied."),
         "baseline": Entry(app=f"{__name__}:baseline_app", summary="Export a state to start a feed from."),
     },
 )
 
 
-poll_app = new_app()
+follow_app = new_app()
 
 
-@poll_app.command()
+@follow_app.command()
 @expand_options
-def poll(
+def follow(
     *,
     graph: GraphOptions,
-    cursor: Annotated[
-        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue where an earlier poll ended.")
-    ] = None,
     start: Annotated[
-        str | None,
-        typer.Option("--start", metavar="PLACE", help="Where to start: now (the default), beginning or after:COMMIT."),
-    ] = None,
+        str,
+        typer.Option("--from", metavar="PLACE", help="Where to start: now, beginning, after:COMMIT, or a token."),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Stop when caught up instead of waiting.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print lines for people instead of JSON.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", help="How often to look for new commits.")
+    ] = 1.0,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", help="Maximum number of commits per page.")
+        int | None, typer.Option("--limit", metavar="N", help="Maximum number of changes per line.")
     ] = None,
     branch: Branch = "main",
     only: ChangeFilter,
-    as_json: AsJson = False,
 ) -> int:
-    """Show the commits of a branch since a cursor, oldest first, with their changes and the next cursor.
+    """Print the changes of a branch behind a place, oldest commit first, until interrupted.
 
-    Every commit is delivered whole and at least once; if a response is lost, poll again with the same cursor.
+    Each line is a JSON object with some changes and a token: the place behind them, inside a large commit too. To
+    continue later, start from the last token. `changes apply` reads these lines.
     """
-    request = PollChangesRequest(
-        branch=branch,
+    request = FeedRequest(
         start=start,
-        cursor=cursor,
+        branch=branch,
         **only.to_fields(),
-        limits=PageLimits() if limit is None else PageLimits(commits=limit),
+        limits=PageLimits() if limit is None else PageLimits(changes=limit),
     )
     with open_graph(graph_address(graph), mode="read_only") as backend:
-        page = backend.execute(request)
-        pages = [page]
-        while not _is_end(page):
-            page = backend.execute(replace(request, start=None, page_token=page.next_page_token, cursor=page.cursor))
-            pages.append(page)
-        catalog = read_catalog(backend, branch)
-    blocks = list(_stitched(block for shown in pages for block in shown.blocks))
-    document = {"blocks": [block.to_json() for block in blocks], "cursor": page.cursor, "caught_up": page.is_caught_up}
-    report = PlainReport(document=document, lines=[*_lines(blocks, catalog), f"cursor: {page.cursor}"])
-    choose_output(as_json=as_json).show(report)
+        feed = Feed(backend, request, follow=not once, interval_s=interval)
+        if start == "now":
+            # Where "now" was is worth a line, although nothing has changed since.
+            batch = backend.execute(replace(request, start=feed.token))
+            feed.seek(batch.token)
+            _print(batch, backend, branch, as_text=text)
+        for batch in feed:
+            _print(batch, backend, branch, as_text=text)
     return 0
 
 
-def _is_end(page: ChangeFeedPage) -> bool:
-    """Whether nothing follows; a poll that shows nothing and is not caught up stands before what it cannot show."""
-    return page.next_page_token is None and (page.is_caught_up or not page.blocks)
+def _print(batch: FeedBatch, backend: Backend, branch: str, *, as_text: bool) -> None:
+    lines = _lines(batch, backend, branch) if as_text else [json.dumps(batch.to_json(), ensure_ascii=False)]
+    write_whole("".join(f"{line}\n" for line in lines), sys.stdout)
 
 
-def _stitched(blocks: Iterable[ChangeBlock]) -> Iterator[ChangeBlock]:
-    """Put the parts of a commit that came in several pages together."""
-    held: ChangeBlock | None = None
-    for block in blocks:
-        if held is not None and held.cause == block.cause:
-            held = ChangeBlock(cause=held.cause, changes=(*held.changes, *block.changes))
-            continue
-        if held is not None:
-            yield held
-        held = block
-    if held is not None:
-        yield held
-
-
-def _lines(blocks: Iterable[ChangeBlock], catalog: Catalog) -> Iterator[str]:
-    is_empty = True
-    for block in blocks:
-        is_empty = False
+def _lines(batch: FeedBatch, backend: Backend, branch: str) -> Iterator[str]:
+    catalog = read_catalog(backend, branch)
+    for block in batch.blocks:
         commit = block.cause.commit
         actor = "" if commit.actor is None else f" actor={commit.actor}"
         yield f"{commit.id} graph_branch={commit.branch}{actor}"
         yield from change_lines(block.changes, catalog, indent="  ")
-    if is_empty:
-        yield "(no new commits)"
+    yield f"token: {batch.token}"
+
+
+apply_app = new_app()
+
+
+@apply_app.command()
+@expand_options
+def apply(
+    *,
+    graph: GraphOptions,
+    source: Annotated[
+        str, typer.Option("--input", metavar="FILE", help="Lines of `changes follow`; - reads standard input.")
+    ] = STDIN,
+    branch: Branch = "main",
+    commit: CommitOptions,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> int:
+    """Apply the changes that `changes follow` printed for another graph, deletes and edges included.
+
+    Each change is applied exactly once: how far the feed was applied is stored with the commit. Lines that were applied
+    before are skipped, and a gap is refused. The entities keep their ids. If the schema cannot take the rows, the error
+    says which schema to apply first.
+    """
+    address = graph_address(graph)
+    echo_target("changes apply", address, is_quiet=quiet)
+    with open_graph(address) as backend:
+        found = ApplyResult(source="", token="")
+        for group in whole_commits(_documents(source)):
+            found += backend.execute(ApplyChangesRequest(batches=group, branch=branch, **commit.to_fields()))
+    lines = [*found.lines(), f"token: {found.token}"]
+    choose_output(as_json=as_json).show(PlainReport(document=found.to_json(), lines=lines))
+    return 0
+
+
+def _documents(path: str) -> Iterator[dict[str, Any]]:
+    with open_lines(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                document = json.loads(line)
+            except ValueError as error:
+                details = BadValue(what="line", value=str(number), expected="a line of 'omnigraph changes follow'")
+                raise UsageError(f"line {number} of the input is not JSON", details=details) from error
+            yield document
+
+
+applied_app = new_app()
+
+
+@applied_app.command()
+@expand_options
+def applied(*, graph: GraphOptions, branch: Branch = "main", as_json: AsJson = False) -> int:
+    """Show which feeds of other graphs were applied to a branch, and the token at which each continues."""
+    with open_graph(graph_address(graph), mode="read_only") as backend:
+        found = backend.execute(AppliedFeedsRequest(branch=branch))
+    lines = [line for one in found for line in one.lines()] or ["(no applied feeds)"]
+    document = {"feeds": [one.to_json() for one in found]}
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=lines))
+    return 0
 
 
 baseline_app = new_app()

@@ -22,7 +22,7 @@ from omnigraph.errors import OmnigraphError
 from omnigraph.ir.model import Direction
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY, ROW_ID
-from omnigraph.store.tables.table import filter_stream, index_coverage, rows_matching
+from omnigraph.store.tables.table import filter_stream, index_coverage
 
 _LOG = logging.getLogger(__name__)
 
@@ -174,7 +174,7 @@ def _rows_where(edges: Entities, column: str, ids: pa.Array) -> pa.Table:
             lambda rows: pc.is_in(rows.column(column), value_set=ids),
             wanted_count=len(ids),
         )
-    return rows_matching(edges.table, column, predicate, lambda found: pc.is_in(found, value_set=ids), names)
+    return edges.table.matching(column, predicate, lambda found: pc.is_in(found, value_set=ids), names)
 
 
 def _meet(ends: Entities, far: _Known, ids: pa.Array) -> _Known:

@@ -172,7 +172,8 @@ def _filter_memory(context: QueryContext, step: Scan, entities: Entities) -> Row
 
 
 def _filter_storage(context: QueryContext, step: Scan, entities: Entities) -> RowIds:
-    asked = storage_filter(step.filters, context.given) if step.is_pushed else None
+    is_pushed = step.is_pushed and entities.table.pushes_predicates
+    asked = storage_filter(step.filters, context.given) if is_pushed else None
     found = [np.zeros(0, dtype=np.int64)]
     reader = entities.table.scan([*entities.columns, ROW_ID], asked)
     for batch in reader:

@@ -1,0 +1,86 @@
+"""``Feed``: the changes of a branch, batch after batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NoReturn
+
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.history.feed.batch import FeedBatch
+from omnigraph.operations.history import FeedRequest
+from omnigraph.operations.request import Backend
+from omnigraph.values import check_flag, check_number
+from omnigraph.values.printable import Printable
+
+# A start that is no token yet: it must be pinned, or seen to exist, when the feed is made.
+_NOW = "now"
+
+
+class Feed(Printable):
+    """The changes of a branch behind a place, oldest first. Iterating gives batches.
+
+    Without ``follow`` the feed ends when it is caught up, and iterating again gives what was committed since. With it,
+    iterating waits for further commits until :meth:`stop` is called or the thread is interrupted. A feed keeps nothing
+    in the graph: :attr:`token` is all there is to it.
+    """
+
+    def __init__(self, backend: Backend, request: FeedRequest, *, follow: bool, interval_s: float) -> None:
+        check_flag("follow", follow)
+        check_number("interval_s", interval_s, least=0.001)
+        self._backend = backend
+        self._request = request
+        self._follow = follow
+        self._interval_s = interval_s
+        self._stopped = threading.Event()
+        self._source: str | None = None
+        if request.start == _NOW:
+            # What is committed between this call and the first batch belongs to the feed.
+            self._take(backend.execute(request))
+
+    @property
+    def token(self) -> str:
+        """Where the feed goes on; a valid ``start``, also before the first batch."""
+        return self._request.start
+
+    @property
+    def source(self) -> str:
+        """What tells this feed from every other: its graph, branch and filter."""
+        if self._source is None:
+            self._source = self._backend.execute(replace(self._request, start=_NOW)).source
+        return self._source
+
+    def seek(self, token: str) -> None:
+        """Go on behind another place, such as the token that an applied feed has reached."""
+        self._request = replace(self._request, start=token)
+
+    def stop(self) -> None:
+        """End a feed that waits for commits; it may be called from another thread."""
+        self._stopped.set()
+
+    def __iter__(self) -> Iterator[FeedBatch]:
+        while not self._stopped.is_set():
+            batch = self._take(self._backend.execute(self._request))
+            if batch.blocks:
+                yield batch
+            if not batch.is_caught_up:
+                continue
+            if not self._follow:
+                return
+            self._stopped.wait(self._interval_s)
+
+    def __reduce__(self) -> NoReturn:
+        details = BadValue(what="feed", value=repr(self), expected="the token of the feed")
+        raise UsageError(
+            "a feed cannot be sent to another process", details=details, hint="send its token and make the feed there"
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the branch, and where the feed goes on."""
+        yield f"of {self._request.branch} from {self.token}"
+
+    def _take(self, batch: FeedBatch) -> FeedBatch:
+        self._source = batch.source
+        self._request = replace(self._request, start=batch.token)
+        return batch
