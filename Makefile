@@ -78,8 +78,8 @@ bench-query: setup ## Ask omnigraph, ladybug and DuckDB the same questions about
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python bench/query.py --size $(SIZE)
 
-bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edges, by row versions and by full scan
-	$(BIN)/python bench/history.py
+bench-history: setup ## Merge and compare 100 changed rows of a graph of 2 M edges, and ROWS changed rows (2000000)
+	$(BIN)/python bench/history.py --changed $(or $(ROWS),2000000)
 
 bench-spark: setup ## Measure the data plane on Spark beside what it is compared with (SIZE=S or M)
 	$(BIN)/python bench/spark.py --size $(SIZE)

@@ -2,7 +2,9 @@
 
 It never fails because of a figure: that depends on the machine, which is printed with it.
 
-Usage: python bench/history.py [--size S|M|XS] [--rounds N] [--commits N] [--data DIR]
+Then a branch that changed very many rows is previewed, merged, compared and reverted, with the memory that takes.
+
+Usage: python bench/history.py [--size S|M|XS] [--rounds N] [--commits N] [--changed N] [--data DIR]
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import diffs, lineage, merges
+from bench import big_merges, diffs, lineage, merges
 from bench.generate import SIZES
 
 
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--size", choices=sorted(SIZES), default="M")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--commits", type=int, default=1000, help="length of the long history, 10000 takes minutes")
+    parser.add_argument("--changed", type=int, default=2_000_000, help="rows of the large merge; 20000000 needs 30 GB")
     parser.add_argument("--data", type=Path, default=None, metavar="DIR", help="keep the graph here between runs")
     arguments = parser.parse_args()
     console = Console(width=100)
@@ -42,6 +45,7 @@ def main() -> None:
         console.print(diffs.show(diffs.measure(root, arguments.rounds)))
         console.print(merges.show(merges.measure(root, arguments.rounds)))
         console.print(lineage.show(lineage.measure(work, arguments.commits, arguments.rounds)))
+        console.print(big_merges.measure_in(work, arguments.changed))
 
 
 if __name__ == "__main__":

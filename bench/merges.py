@@ -18,8 +18,8 @@ from bench.generate import SCHEMA_PATH, SIZES, make_tables
 from rich.table import Table
 from tests.session import Session
 
+from omnigraph.engine.equality import rows_equal
 from omnigraph.engine.open_graph import init_graph
-from omnigraph.history.diff.equality import rows_equal
 from omnigraph.history.diff.rows import TableDelta
 from omnigraph.history.merge import merge_branch, preview_merge
 from omnigraph.history.merge.three_way import merge_rows

@@ -83,6 +83,36 @@ def test_conflicts_are_data_with_exit_code_3(graph: Path):
     assert run(graph, "branch", "merge", "draft", "--resolve", "mine").code == 2
 
 
+def test_conflicts_are_written_decided_in_the_file_and_merged_with_it(graph: Path):
+    run(graph, "branch", "create", "draft")
+    change(graph, 'update Person set { age: 2 } where name = "ann"')
+    undone = change(graph, 'update Person set { age: 3 } where name = "ann"', "draft")
+    refused = run(graph, "branch", "merge", "draft", "--quiet")
+    (hint,) = [line for line in refused.err.splitlines() if line.startswith("hint: ")]
+    command = hint.partition("omnigraph ")[2].split()
+    assert command[:2] == ["branch", "merge"]
+    assert command[-2:] == ["--conflicts-out", "conflicts.jsonl"]
+    written = omnigraph(*command, "--quiet", cwd=graph)
+    assert (written.code, "--resolve-with conflicts.jsonl" in written.err) == (3, True)
+    file = graph / "conflicts.jsonl"
+    (row,) = [json.loads(line) for line in file.read_text().splitlines()]
+    assert row == json.loads(run(graph, "branch", "merge", "draft", "--json").out)["conflict_rows"][0]
+    assert row == document(graph, "branch", "merge", "draft", "--preview")["conflict_rows"][0]
+    assert (row["property"], row["base"], row["ours"], row["theirs"]) == ("age", row["base"], 2, 3)
+    file.write_text(json.dumps(row | {"resolution": 7, "ours": 1}))
+    stale = run(graph, "branch", "merge", "draft", "--resolve-with", "conflicts.jsonl")
+    assert (stale.code, "conflicts.jsonl:1: the conflict of Person 'ann' has changed" in stale.err) == (2, True)
+    file.write_text(json.dumps(row | {"resolution": 7}))
+    merged = run(graph, "branch", "merge", "draft", "--resolve-with", "conflicts.jsonl", "--quiet")
+    assert merged.out == "merged draft into main: merged\n  node:Person: 1 updated, 1 resolved\n"
+    change(graph, 'update Person set { age: 4 } where name = "ann"', "draft")
+    reverted = run(graph, "revert", undone, "--branch", "draft", "--conflicts-out", "undo.csv", "--quiet")
+    assert f"{undone} --branch draft --resolve-with undo.csv" in reverted.err
+    assert (graph / "undo.csv").read_text().startswith("kind,type,id,property,base,ours,theirs,message,resolution\n")
+    (graph / "undo.csv").write_text((graph / "undo.csv").read_text().removesuffix("\n") + "theirs\n")
+    assert run(graph, "revert", undone, "--branch", "draft", "--resolve-with", "undo.csv", "--quiet").code == 0
+
+
 def test_commits_are_listed_filtered_and_shown(graph: Path):
     commit = change(graph, 'update Person set { age: 2 } where name = "ann"')
     listed = run(graph, "commit", "list", "-n", "1")

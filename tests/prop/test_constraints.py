@@ -2,11 +2,12 @@
 
 import os
 import re
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from omnigraph.engine.constraints import find_violations
+from omnigraph.engine.constraints import evaluation, evaluator, find_violations
 from tests.constraint_graph import EVERY_TEXT, catalog_of, change_of, part, view_of
 from tests.constraint_oracle import expected_messages
 
@@ -126,3 +127,15 @@ def test_the_texts_find_the_same_when_nothing_is_proven_beforehand(stored, chang
     every = find_violations(change_of(*parts), view_of(CATALOG, stored), 1000, settings=EVERY_TEXT)
     assert [item.message for item in every.items] == expected_messages(CATALOG, stored, change)
     assert all(re.match(r"[@a-z]", item.message) for item in every.items)
+
+
+@given(stored=STORED, change=changes())
+@settings(max_examples=60 if LONG else 15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_rows_that_are_judged_one_at_a_time_break_the_same_rules_in_the_same_order(stored, change):
+    parts = [
+        part(CATALOG, name, rows, deletes=deletes, replaces_all=replaces_all)
+        for name, (rows, deletes, replaces_all) in change.items()
+    ]
+    with patch.object(evaluation, "SLICE_ROWS", 1), patch.object(evaluator, "SLICE_ROWS", 1):
+        every = find_violations(change_of(*parts), view_of(CATALOG, stored), 1000)
+    assert [item.message for item in every.items] == expected_messages(CATALOG, stored, change)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.history.diff.rows import TableDelta
-from omnigraph.history.merge.three_way import adopt, merge_rows, resolve_rows
+from omnigraph.history.merge.resolution import resolve_rows
+from omnigraph.history.merge.three_way import adopt, merge_rows
 from tests.prop.model_merge import combine_values, merge_values, take_source
 
 LONG = os.environ.get("OMNIGRAPH_FUZZ") == "long"
@@ -48,12 +49,17 @@ def _only(state, ids):
 
 
 def _delta(before, after):
+    return delta_of(before, after, _table)
+
+
+def delta_of(before, after, table):
+    """The difference between two states, rows by id, as tables."""
     changed = [entity_id for entity_id in before.keys() & after.keys() if before[entity_id] != after[entity_id]]
     return TableDelta(
-        inserted=_table(_only(after, after.keys() - before.keys())),
-        deleted=_table(_only(before, before.keys() - after.keys())),
-        before=_table(_only(before, changed)),
-        after=_table(_only(after, changed)),
+        inserted=table(_only(after, after.keys() - before.keys())),
+        deleted=table(_only(before, before.keys() - after.keys())),
+        before=table(_only(before, changed)),
+        after=table(_only(after, changed)),
     )
 
 

@@ -7,6 +7,7 @@ constraint are not in a catalog, so types come by name, and constraints stand on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 
 from omnigraph.catalog.defaults import DEFAULT
 from omnigraph.catalog.model import (
@@ -38,7 +39,7 @@ from omnigraph.lang.pg.ast import (
 from omnigraph.lang.pg.format import format_annotation, format_schema, format_type
 from omnigraph.lang.source import Ident
 
-_WHOLE = 1 << 63
+_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _BOOLS = {"true": True, "false": False}
 
 
@@ -129,11 +130,12 @@ def _is_inherited(catalog: Catalog, owner: NodeType | EdgeType, word: str, colum
     return False
 
 
-def _bound(value: float | None) -> Literal | None:
+def _bound(value: float | Decimal | None) -> Literal | None:
     """Return a bound as it may be written: a whole number beyond 64 bits was one with a point."""
     if value is None:
         return None
-    return Literal(value=float(value) if abs(value) >= _WHOLE and int(float(value)) == value else value)
+    is_long = not _LEAST <= value <= _MOST
+    return Literal(value=Decimal(value) if is_long else value)
 
 
 def _constraint(word: ConstraintName, columns: Iterable[str]) -> Constraint:
@@ -147,6 +149,8 @@ def _property(prop: PropertyDef, extra: Iterable[Annotation] = ()) -> Property:
         nullable=kind.nullable,
         is_list=kind.is_list,
         dimension=kind.dimension,
+        precision=kind.precision,
+        scale=kind.scale,
         enum_values=tuple(Ident(text=value) for value in kind.enum_values or ()),
     )
     annotations = [*extra, *(_annotation(one, kind) for one in prop.annotations)]
@@ -165,10 +169,12 @@ def _annotation(annotation: AnnotationValue, kind: PropertyType | None = None) -
     return Annotation(name=Ident(text=annotation.name), value=value, keywords=keywords)
 
 
-def _typed(text: str, kind: PropertyType) -> str | int | float | bool:
+def _typed(text: str, kind: PropertyType) -> str | int | float | Decimal | bool:
     """Return a default as the language wants it written: a number is no text in quotes."""
     if kind.scalar is Scalar.BOOL:
         return _BOOLS[text]
     if kind.is_numeric:
-        return int(text) if text.lstrip("-").isdigit() else float(text)
+        if text.lstrip("-").isdigit():
+            return int(text)
+        return Decimal(text) if kind.is_decimal else float(text)
     return text

@@ -29,20 +29,19 @@ class InputFile:
     data: bytes
 
 
-def read_input(path: str) -> InputFile:
-    """Read a source file, or standard input for ``-``.
+def read_input(path: str, *, most: int = MAX_SOURCE_BYTES) -> InputFile:
+    """Read a file, or standard input for ``-``; of one that is longer than ``most`` bytes, one byte more.
 
     Raises:
         FileMissingError: there is no such file.
         FileAccessError: it is a directory, may not be read, or the system failed to read it.
     """
     # One byte past the limit is enough for the parser to refuse it, and an endless device still ends.
-    most = MAX_SOURCE_BYTES + 1
     if path == STDIN:
-        return InputFile(name=STDIN_NAME, data=sys.stdin.buffer.read(most))
+        return InputFile(name=STDIN_NAME, data=sys.stdin.buffer.read(most + 1))
     try:
         with Path(path).open("rb") as stream:
-            return InputFile(name=path, data=stream.read(most))
+            return InputFile(name=path, data=stream.read(most + 1))
     except FileNotFoundError as problem:
         raise _missing(path) from problem
     except (OSError, ValueError) as problem:
@@ -83,6 +82,24 @@ def refuse_second_stdin(paths: Sequence[str]) -> None:
             expected="- at most once",
             hint="put one of the inputs in a file",
         )
+
+
+def write_new_file(path: str, text: str | None) -> None:
+    """Write a file that does not exist yet; without a text, only see that it does not.
+
+    Raises:
+        FileAccessError: it exists, or its directory cannot be written to.
+    """
+    try:
+        if Path(path).exists():
+            details = BadValue(what="file", value=path, expected="a file that does not exist")
+            hint = "give another name, or delete the file"
+            raise FileAccessError(f"file '{path}' exists already", details=details, hint=hint)
+        if text is not None:
+            with Path(path).open("x", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+    except (OSError, ValueError) as problem:
+        raise _unusable(path, problem, "writable") from problem
 
 
 def replace_file(path: str, text: str) -> None:

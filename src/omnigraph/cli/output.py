@@ -20,7 +20,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, AnyStr, Generic, Protocol, TextIO
 
-from omnigraph.errors import BadValue, Details, MissingThing, OmnigraphError, Violation, Violations
+from omnigraph.errors import (
+    BadValue,
+    Details,
+    MergeConflictsError,
+    MissingThing,
+    OmnigraphError,
+    Violation,
+    Violations,
+)
 from omnigraph.errors.history import FailedCheck, FailedChecks
 from omnigraph.errors.txn import HeadMismatch
 from omnigraph.records import record
@@ -116,6 +124,7 @@ def whole_document(stream: IO[str]) -> Iterator[LineBuffer[str]]:
 
 
 _NAMES = 8
+_MOST_LINES = 50
 
 
 class Report(Protocol):
@@ -175,12 +184,17 @@ class JsonOutput(Output):
 
     def show_error(self, error: OmnigraphError) -> None:
         """Write the error under the key ``error``, and beside it the evidence that has a key of its own."""
-        _write_json({"error": error.to_json(), **_own_members(error.details)})
+        _write_json({"error": error.to_json(), **_own_members(error)})
 
 
-def _own_members(details: Details) -> dict[str, Any]:
-    """What scripts look for at the top of a failed command: which head a conditional write found instead of its own."""
-    match details:
+def _own_members(error: OmnigraphError) -> dict[str, Any]:
+    """What scripts look for at the top of a failed command.
+
+    That is which head a conditional write found instead of its own, or the rows of conflicts to decide.
+    """
+    if isinstance(error, MergeConflictsError):
+        return {"conflict_rows": error.conflicts.to_json()}
+    match error.details:
         case HeadMismatch(expected=expected, actual=actual):
             return {"precondition_failure": {"expected": expected, "actual": actual}}
         case _:
@@ -201,7 +215,8 @@ def error_lines(error: OmnigraphError) -> Sequence[str]:
     """
     advice = error.hint or _advice(error.details)
     hint = [f"hint: {advice}"] if advice else []
-    return [*f"error: {error}".split("\n"), *_violation_lines(error), *hint, f"code: {error.code}"]
+    evidence = _conflict_lines(error) if isinstance(error, MergeConflictsError) else _violation_lines(error)
+    return [*f"error: {error}".split("\n"), *evidence, *hint, f"code: {error.code}"]
 
 
 def _advice(details: Details | None) -> str | None:
@@ -221,6 +236,13 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_NAMES])
     verb = "is" if len(names) == 1 else "are"
     return f"{verb} {shown} and {rest} more" if rest > 0 else f"{verb} {shown}"
+
+
+def _conflict_lines(error: MergeConflictsError) -> list[str]:
+    """The table of the first conflicts."""
+    lines = error.conflicts.table_lines()
+    rest = len(lines) - _MOST_LINES
+    return [f"  {line}" for line in lines[:_MOST_LINES]] + ([f"  and {rest} more lines"] if rest > 0 else [])
 
 
 def _violation_lines(error: OmnigraphError) -> list[str]:

@@ -139,6 +139,7 @@ class ReadTable(Table):
         search: Search | None = None,
         fragment_ids: Sequence[int] | None = None,
         batch_size: int | None = None,
+        read_ahead_bytes: int | None = None,
     ) -> pa.RecordBatchReader:
         """Stream rows; takes what a table does, predicates only on ids and ends of edges."""
         del with_row_meta
@@ -150,6 +151,7 @@ class ReadTable(Table):
             search=search,
             fragment_ids=fragment_ids,
             batch_size=batch_size,
+            read_ahead_bytes=read_ahead_bytes,
         )
         shown = self._reading.columns(names)
         return pa.RecordBatchReader.from_batches(shown, self._shown(reader, names))

@@ -29,7 +29,8 @@ from omnigraph.txn.changes import (
     TableRegister,
     TableReplace,
     WrittenRows,
-    ids_of,
+    as_id_array,
+    id_array,
 )
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView
@@ -157,7 +158,7 @@ class GraphView:
                 return self._stored(table_key), None, None
             case RowChange():
                 written = change.written
-                hidden = pa.array([*ids_of(written), *change.deletes], pa.string())
+                hidden = pa.concat_arrays([id_array(written), as_id_array(change.deletes)])
                 return self._stored(table_key), written, hidden
             case TableReplace() | TableRegister():
                 return None, change.rows, None
@@ -208,7 +209,7 @@ class TypeChange:
     rows: pa.Table | None = None
     strict: bool = False
     has_fresh_ids: bool = False
-    deletes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] | pa.Array = ()
     replaces_all: bool = False
     sources: pa.Table | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import field
+from importlib import import_module
 from typing import Any
 
 from omnigraph.errors.base import ErrorRow, Kind, OmnigraphError, Retry
@@ -56,11 +57,37 @@ class MergeConflict(Details):
         return ", ".join(f"{name} = {json.dumps(values.get(name), ensure_ascii=False, default=str)}" for name in shown)
 
 
+# So many conflicts are told one by one, unless a caller asks for more.
+MAX_CONFLICTS = 10_000
+
+
 @record
 class MergeConflicts(Details):
-    """All conflicts of a merge, in a stable order."""
+    """The conflicts of a merge, in a stable order: the first of them, and how many there are.
+
+    ``total`` is None where an error of an earlier version did not say it; ``items`` are all of them then.
+    """
 
     items: tuple[MergeConflict, ...]
+    total: int | None = None
+
+
+@record
+class DecisionProblem(Details):
+    """A decision about a conflict that cannot be followed; ``place`` is its file and line, if it came from a file."""
+
+    message: str
+    place: str | None = None
+    type_name: str | None = None
+    entity_id: str | None = None
+    property: str | None = None
+
+
+@record
+class DecisionProblems(Details):
+    """All decisions of one merge or revert that cannot be followed, in the order in which they were given."""
+
+    items: tuple[DecisionProblem, ...]
 
 
 @record
@@ -79,7 +106,28 @@ class MergeConflictsError(OmnigraphError):
         code="merge.conflicts",
         kind=Kind.CONFLICT,
         details=MergeConflicts,
-        hint="change one side and try again, or choose how to resolve conflicting rows",
+        hint="decide the rows in conflict with resolve (--resolve, --resolve-with), or change one side and try again",
+    )
+
+    @property
+    def conflicts(self) -> Any:
+        """The conflicts as ``Conflicts``: a tuple of them that is also a table with a row per property in conflict."""
+        # A table is Arrow, of which errors know nothing; where one is asked for, the whole package is there.
+        rows = import_module("omnigraph.history.merge.conflicts")
+        found = self.details
+        if not isinstance(found, MergeConflicts):
+            raise TypeError
+        return rows.Conflicts(found.items, total=found.total)
+
+
+class MergeDecisionError(OmnigraphError):
+    """A decision about a conflict names none, has a value that does not fit, or is out of date; nothing was written."""
+
+    row = ErrorRow(
+        code="merge.decision",
+        kind=Kind.INVALID,
+        details=DecisionProblems,
+        hint="write the conflicts out again (--preview --conflicts-out FILE) and decide those",
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from omnigraph.errors import MAX_CONFLICTS, MergeConflictsError
 from omnigraph.graph.diff import Baseline, Log
 from omnigraph.graph.feed import Feed
 from omnigraph.graph.sources import moment_text
@@ -15,6 +17,7 @@ from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.apply import ApplyResult
 from omnigraph.history.feed.batch import FeedBatch, whole_commits
 from omnigraph.history.feed.tokens import PageLimits
+from omnigraph.history.merge.decisions import rows_decided_by, rows_of_mapping
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,
@@ -31,8 +34,10 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
+from omnigraph.operations.request import Request
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_instance, check_text
+from omnigraph.values.checks import LARGEST, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
@@ -40,8 +45,13 @@ if TYPE_CHECKING:
     from omnigraph.engine.maintenance.status import GraphStatus
     from omnigraph.history.feed.apply import AppliedFeed
     from omnigraph.history.feed.reader import CommitChanges
-    from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
+    from omnigraph.history.merge import ConflictRow, MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
+
+    # A way for all conflicts, decisions for single ones, or a function that makes them.
+    Resolve = Resolution | Mapping[tuple[str, ...], Any] | Callable[[ConflictRow], Any] | None
+
+Response = TypeVar("Response")
 
 
 class BranchVerbs(WriteVerbs):
@@ -270,7 +280,8 @@ class BranchVerbs(WriteVerbs):
         self,
         source: str | State,
         *,
-        resolve: Resolution | None = None,
+        resolve: Resolve = None,
+        rest: Resolution | None = None,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -279,43 +290,60 @@ class BranchVerbs(WriteVerbs):
 
         Args:
             source: the branch to merge from; it stays as it is.
-            resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves
-                them undecided, which is a conflict.
+            resolve: how to decide rows that both sides changed. ``ours``, ``theirs`` or ``properties`` decides all of
+                them. A mapping decides single ones: by ``(type, id)`` an entity, by ``(type, id, property)`` a property
+                of it, as ``ours``, ``theirs``, ``base``, or a value; ``{"value": …}`` is a value whatever it is. A
+                function gets each row of the conflicts and returns such a decision, or None. None leaves all of them
+                undecided, which is a conflict.
+            rest: ``ours``, ``theirs`` or ``properties`` for what a mapping or a function does not decide.
             actor: who asks for it.
             message: what the commit says.
             expected_head: the commit that this branch must be at.
 
         Raises:
-            MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+            MergeConflictsError: something cannot be decided, or the merged graph would break a rule; its ``conflicts``
+                are a table of what.
+            MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
             ReadSetChangedError, ExpectedVersionMismatchError, SchemaMovedError: somebody moved what it relies on.
             PreconditionFailedError: this branch is not at ``expected_head``.
-            MemoryBudgetError: the difference is too large.
+            FileAccessError: temporary files for a large difference have no room.
         """
         request = MergeRequest(
             source=reference_of(source),
             target=self._branch,
-            resolve=resolve,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
         )
-        return self._backend.execute(request)
+        return self._decided(request, resolve, rest)
 
-    def preview_merge(self, source: str | State, *, resolve: Resolution | None = None) -> MergePreview:
+    def preview_merge(
+        self,
+        source: str | State,
+        *,
+        resolve: Resolve = None,
+        rest: Resolution | None = None,
+        max_conflicts: int = MAX_CONFLICTS,
+    ) -> MergePreview:
         """Return what :meth:`merge` would do with the branches as they are; nothing is written.
 
+        Its ``conflicts`` are a table: ``conflicts.to_arrow()``, ``to_pandas()``, ``to_polars()`` and ``rows()``. They
+        hold the first ``max_conflicts``; ``conflicts.total`` says how many there are.
+
         Raises:
+            MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         """
-        request = PreviewMergeRequest(source=reference_of(source), target=self._branch, resolve=resolve)
-        return self._backend.execute(request)
+        request = PreviewMergeRequest(source=reference_of(source), target=self._branch, max_conflicts=max_conflicts)
+        return self._decided(request, resolve, rest)
 
     def revert(
         self,
         commit: str | Commit,
         *,
-        resolve: Resolution | None = None,
+        resolve: Resolve = None,
+        rest: Resolution | None = None,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -323,6 +351,7 @@ class BranchVerbs(WriteVerbs):
         """Undo what one commit of this branch changed, as a commit of its own.
 
         Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+        ``resolve`` and ``rest`` are those of :meth:`merge`.
 
         Raises:
             CommitMissingError: the branch's history has no such commit.
@@ -334,12 +363,40 @@ class BranchVerbs(WriteVerbs):
         request = RevertRequest(
             commit=reference_of(commit),
             branch=self._branch,
-            resolve=resolve,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
         )
-        return self._backend.execute(request)
+        return self._decided(request, resolve, rest)
+
+    def _decided(self, request: Request[Response], resolve: Resolve, rest: Resolution | None) -> Response:
+        """Execute a request with the decisions of the caller.
+
+        A function is asked here, wherever the request is executed: about the conflicts that a first try without any
+        decision was refused for, or that a preview shows. Each decision carries what it was made on.
+        """
+        if rest is not None and (resolve is None or isinstance(resolve, str)):
+            raise unfit("rest", rest, "a mapping or a function as resolve, which rest completes")
+
+        def execute(rest: object, decisions: Sequence[Mapping[str, Any]] = (), **more: int) -> Response:
+            decided: Any = request
+            changed = replace(decided, resolve=rest, decisions=decisions, **more)
+            return self._backend.execute(cast("Request[Response]", changed))
+
+        if isinstance(resolve, Mapping):
+            return execute(rest, rows_of_mapping(resolve))
+        if not callable(resolve):
+            # Whether it is a word is looked at where it is executed.
+            return execute(resolve)
+        try:
+            # It is asked about all of them, however many there are.
+            done = execute(None, max_conflicts=LARGEST)
+            conflicts = getattr(done, "conflicts", None)
+            if not conflicts:
+                return done
+        except MergeConflictsError as refused:
+            conflicts = refused.conflicts
+        return execute(rest, rows_decided_by(resolve, conflicts))
 
     def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.operations.request import Action, Request, operation
 from omnigraph.records import record
 from omnigraph.values import MAIN
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.history.feed.reader import CommitChanges
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.status import BranchStatus
@@ -90,6 +91,32 @@ class FeedRequest(Request["FeedBatch"]):
 
     start: str
     branch: str = MAIN
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    limits: PageLimits | None = None
+
+
+@operation("poll_changes", Action.READ)
+@record
+class PollChangesRequest(Request["ChangeFeedPage"]):
+    """Return the next commits of a branch with what they changed, oldest first.
+
+    Args:
+        branch: whose first-parent line is read.
+        start: ``now``, ``beginning`` or ``after:<commit>``.
+        cursor: go on behind what an earlier answer ended with.
+        page_token: go on inside the commit that an earlier answer ended in.
+        kinds: only ``node`` or ``edge``.
+        types: only types of these names.
+        ops: only ``insert``, ``update`` or ``delete``.
+        limits: how much an answer carries.
+    """
+
+    branch: str = MAIN
+    start: str | None = None
+    cursor: str | None = None
+    page_token: str | None = None
     kinds: Iterable[str] = ()
     types: Iterable[str] = ()
     ops: Iterable[str] = ()
@@ -235,6 +262,9 @@ class MergeRequest(Request["MergeResult"]):
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves them
             undecided, which is a conflict.
+        decisions: what is decided one by one: rows with ``type``, ``id``, ``property`` (none for the whole entity) and
+            ``resolution``, as ``conflict_rows`` of a preview has them. ``resolve`` is for everything else.
+        max_conflicts: how many conflicts a refusal tells one by one; how many there are it tells always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
@@ -243,6 +273,8 @@ class MergeRequest(Request["MergeResult"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None
@@ -256,6 +288,8 @@ class PreviewMergeRequest(Request["MergePreview"]):
     source: str
     target: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
 
 
 @operation("revert", Action.CHANGE, writes=True)
@@ -263,12 +297,15 @@ class PreviewMergeRequest(Request["MergePreview"]):
 class RevertRequest(Request["RevertResult"]):
     """Undo what one commit of a branch changed, as a commit of its own.
 
-    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was.
+    Rows that later commits changed again are conflicts; ``ours`` keeps them, ``theirs`` brings back what was, and
+    ``decisions`` say it one by one, as for a merge.
     """
 
     commit: str
     branch: str = MAIN
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None

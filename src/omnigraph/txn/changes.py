@@ -22,22 +22,22 @@ class RowChange:
     ``inserts`` must not exist yet; ``upserts`` replace whole rows. Ids are unique across all three.
     ``has_fresh_ids``: the ids of the inserts were generated for them, so nobody can have them already.
     ``outcome``: a table of main that already is the result; a branch that only inherits its own takes it over instead
-    of writing the rows again.
+    of writing the rows again. Many ids to remove are an Arrow array, as they would fill the memory one by one.
     """
 
     table_key: str
     inserts: pa.Table | None = None
     has_fresh_ids: bool = False
     upserts: pa.Table | None = None
-    deletes: tuple[str, ...] = ()
+    deletes: tuple[str, ...] | pa.Array = ()
     outcome: TableEntry | None = None
 
     @property
     def kind(self) -> ActionKind:
         """The action that this change is recorded as."""
-        if self.deletes and self.inserts is None and self.upserts is None:
+        if len(self.deletes) and self.inserts is None and self.upserts is None:
             return ActionKind.DELETE
-        return ActionKind.APPEND if self.upserts is None and not self.deletes else ActionKind.UPSERT
+        return ActionKind.APPEND if self.upserts is None and not len(self.deletes) else ActionKind.UPSERT
 
     @property
     def written(self) -> pa.Table | None:
@@ -47,8 +47,9 @@ class RowChange:
     def then(self, later: RowChange) -> RowChange:
         """Return the net effect of this change followed by ``later`` on the same table: the last word per id wins."""
         written = pa.concat_arrays([id_array(later.inserts), id_array(later.upserts)])
-        touched = pa.concat_arrays([written, pa.array(later.deletes, written.type)])
-        deletes = pa.array(sorted({*self.deletes, *later.deletes}), written.type)
+        gone = pc.unique(pa.concat_arrays([as_id_array(self.deletes), as_id_array(later.deletes)]))
+        touched = pa.concat_arrays([written, as_id_array(later.deletes)])
+        deletes = gone.take(pc.sort_indices(gone))
         return replace(
             self,
             inserts=_join(_without(self.inserts, touched), later.inserts),
@@ -210,6 +211,11 @@ def id_array(rows: pa.Table | None) -> pa.Array:
         return none
     column = rows.column("id")
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([none, *column.chunks])
+
+
+def as_id_array(ids: Sequence[str] | pa.Array) -> pa.Array:
+    """Return ids as an array, whichever form they have."""
+    return ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string())
 
 
 def _without(rows: pa.Table | None, ids: pa.Array) -> pa.Table | None:

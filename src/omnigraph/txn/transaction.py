@@ -25,6 +25,7 @@ from omnigraph.txn.changes import (
     TableRegister,
     TableReplace,
     WrittenRows,
+    as_id_array,
     id_array,
 )
 from omnigraph.txn.manifest.rows import AcceptedSchema, BatchMark, FeedMark
@@ -63,7 +64,7 @@ class CommitView:
                 return ids.slice(0, 0)
             case RowChange():
                 is_pending = pc.is_in(ids, value_set=id_array(change.written))
-                is_hidden = pc.is_in(ids, value_set=pa.array(change.deletes, pa.string()))
+                is_hidden = pc.is_in(ids, value_set=as_id_array(change.deletes))
                 asked = ids.filter(pc.invert(pc.or_(is_pending, is_hidden)))
                 return pa.concat_arrays([ids.filter(is_pending), *self._stored(table_key, asked).chunks])
             case WrittenRows() if change.replaces_all:

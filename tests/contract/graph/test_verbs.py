@@ -121,6 +121,37 @@ def test_states_stay_as_they_are_while_branches_go_on(tmp_path):
             graph.mutate(ADD, {"name": "bo", "age": 1}, expected_head=empty.commit)
 
 
+def test_conflicts_are_decided_by_a_mapping_or_a_function(tmp_path):
+    schema = "node Person { name: String @key  age: I32?  city: String? }"
+    with omnigraph.init(tmp_path / "g", schema) as graph:
+        graph.mutate('query q() { insert Person { name: "ann", age: 1, city: "a" } }')
+        side = graph.create_branch("side")
+        for one, age, city in ((graph, 2, "b"), (side, 3, "c")):
+            text = 'query q($a: I32, $c: String) { update Person set { age: $a, city: $c } where name = "ann" }'
+            one.mutate(text, {"a": age, "c": city})
+        asked = []
+
+        def decide(row):
+            asked.append((row.type, row.id, row.property, row.base, row.ours, row.theirs))
+            return max(row.ours, row.theirs) if row.property == "age" else None
+
+        assert [row.property for row in graph.preview_merge(side, resolve=decide).conflicts.rows()] == ["city"]
+        assert asked == [("node:Person", "ann", "age", 1, 2, 3), ("node:Person", "ann", "city", "a", "b", "c")]
+        with pytest.raises(MergeConflictsError):
+            graph.merge(side, resolve=decide)
+        with pytest.raises(UsageError):
+            graph.merge(side, resolve="ours", rest="ours")
+        assert graph.preview_merge(side, resolve={("Person", "ann", "city"): "base"}, rest="ours").conflicts == ()
+        assert graph.merge(side, resolve=decide, rest="ours").tables[0].resolved == 1
+        shown = graph.query("query q() { match { $p: Person } return { $p.age, $p.city } }").rows()
+        assert shown == [{"p.age": 3, "p.city": "b"}]
+        undone = graph.log()[0]
+        graph.mutate('query q() { update Person set { age: 9 } where name = "ann" }')
+        graph.revert(undone, resolve=lambda row: "theirs")
+        shown = graph.query("query q() { match { $p: Person } return { $p.age, $p.city } }").rows()
+        assert shown == [{"p.age": 2, "p.city": "b"}]
+
+
 def test_the_page_about_python_names_every_verb():
     page = (Path(__file__).parents[3] / "docs" / "user" / "python.md").read_text(encoding="utf-8")
     nouns = (omnigraph.Graph, omnigraph.Branch, omnigraph.Snapshot)

@@ -144,7 +144,8 @@ def _type_facts(
 def _property_facts(prop: PropertyDef, columns: Mapping[str, Column], links: Mapping[str, int]) -> Iterator[_Fact]:
     kind = prop.type
     yield "name", None, prop.name
-    yield "type", None, (kind.scalar, kind.is_list, kind.dimension, kind.enum_values is not None)
+    shape = (kind.scalar, kind.is_list, kind.dimension, kind.precision, kind.scale)
+    yield "type", None, (*shape, kind.enum_values is not None)
     yield "nullable", None, kind.nullable
     if kind.enum_values is not None:
         yield "enum", None, frozenset(kind.enum_values)
@@ -280,7 +281,7 @@ class _Maker:
         return tuple(map(self._property, self._properties))
 
     def _property(self, number: int) -> PropertyDef:
-        scalar, is_list, dimension, is_enum = self.fact("type", number)
+        scalar, is_list, dimension, precision, scale, is_enum = self.fact("type", number)
         values = tuple(sorted(self.fact("enum", number))) if is_enum else None
         embed = self.fact("embed", number)
         declared_directly, satisfied = self.fact("origin", number)
@@ -292,6 +293,8 @@ class _Maker:
                 is_list=is_list,
                 enum_values=values,
                 dimension=dimension,
+                precision=precision,
+                scale=scale,
             ),
             annotations=self._annotations(number),
             embed=Embed(source=self._column(embed[0]), model=embed[1]) if embed else None,

@@ -6,8 +6,8 @@ A proof may fail where the text would find nothing; it never succeeds where the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +23,10 @@ from omnigraph.engine.constraints.violations import Describer, ViolationList
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.records import record
 from omnigraph.store.tables.tail import are_all_different
+from omnigraph.txn.changes import as_id_array
 
+# Of a change with more rows, so many at a time are held against what is stored; each is judged by itself.
+SLICE_ROWS = 1 << 20
 # Codes of several columns are multiplied into one number while they fit it.
 _MOST_CODES = 1 << 62
 
@@ -134,6 +137,15 @@ class ChangeImage:
         chosen = self.rows.select(list(columns))
         return chosen.add_column(0, "row", self.positions)
 
+    def slices(self) -> Iterator[ChangeImage]:
+        """Yield the image in pieces of bounded size; it itself when it is no larger than one."""
+        if self.rows.num_rows <= SLICE_ROWS:
+            yield self
+            return
+        for start in range(0, self.rows.num_rows, SLICE_ROWS):
+            rows, positions = self.rows.slice(start, SLICE_ROWS), self.positions.slice(start, SLICE_ROWS)
+            yield replace(self, rows=rows, positions=positions, _counts={})
+
     def counts(self, column: str) -> pa.StructArray:
         """Return the ``values`` of a column and their ``counts``, nulls left out; counted once."""
         if column not in self._counts:
@@ -147,7 +159,7 @@ class ChangeImage:
 def image_of(part: TypeChange, kernel: Kernel) -> ChangeImage:
     """Return the image of a type's change; of several rows with one id only the last counts."""
     names = ["id", "src", "dst"] if isinstance(part.type, EdgeType) else ["id"]
-    deletes = pa.array(part.deletes, pa.string())
+    deletes = as_id_array(part.deletes)
     if part.rows is None:
         rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
         return _image(part, rows, pa.array([], pa.int64()), deletes)
@@ -183,18 +195,37 @@ def ids_table(*parts: pa.Array | pa.ChunkedArray) -> pa.Table:
     return pa.table([pa.chunked_array(chunks, pa.string())], schema=_IDS)
 
 
+def slices_of(values: pa.Array) -> Iterator[pa.Array]:
+    """Yield values in pieces of bounded size."""
+    for start in range(0, len(values), SLICE_ROWS):
+        yield values.slice(start, SLICE_ROWS)
+
+
 def difference(ids: _Ids, minus: pa.Array | pa.ChunkedArray) -> _Ids:
     """Return those of ``ids`` that are not in ``minus``."""
     if not len(ids) or not len(minus):
         return ids
-    return ids.filter(pc.invert(pc.is_in(ids, value_set=minus)))
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=_met(ids, minus))))
+
+
+def _met(ids: pa.Array | pa.ChunkedArray, others: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return those of ``others`` that can be among ``ids``: all of them, unless they are many more.
+
+    To ask whether a value is one of many takes a table of all of these, so where they are many they are asked instead.
+    """
+    if len(others) <= max(SLICE_ROWS, len(ids)):
+        return others
+    chunks = others.chunks if isinstance(others, pa.ChunkedArray) else [others]
+    found = [piece.filter(pc.is_in(piece, value_set=ids)) for chunk in chunks for piece in slices_of(chunk)]
+    return pa.concat_arrays(found)
 
 
 def without(rows: pa.Table, replaced: pa.Table) -> pa.Table:
     """Return the rows whose ``id`` is not among those of ``replaced``."""
     if not rows.num_rows or not replaced.num_rows:
         return rows
-    return rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=replaced.column("id"))))
+    ids = rows.column("id")
+    return rows.filter(pc.invert(pc.is_in(ids, value_set=_met(ids, replaced.column("id")))))
 
 
 _NO_IDS = pa.array([], pa.string())
@@ -245,11 +276,14 @@ class Evaluation:
         """Return the nodes that written edges name on one side and the change does not write, each once."""
         where = edge.table_key, side
         if where not in self._unwritten:
-            named = self.images[edge.table_key].rows.column(side)
-            nodes = self.images.get(f"node:{edge.from_type if side == 'src' else edge.to_type}")
-            others = named if nodes is None else difference(named, nodes.rows.column("id"))
-            self._unwritten[where] = pc.unique(others).drop_null()
+            self._unwritten[where] = self.unwritten_among(edge, side, self.images[edge.table_key].rows.column(side))
         return self._unwritten[where]
+
+    def unwritten_among(self, edge: EdgeType, side: str, named: pa.ChunkedArray) -> pa.Array:
+        """Return those of the nodes on one side that the change does not write, each once."""
+        nodes = self.images.get(f"node:{edge.from_type if side == 'src' else edge.to_type}")
+        others = named if nodes is None else difference(named, nodes.rows.column("id"))
+        return pc.unique(others).drop_null()
 
     def nodes_after(self, table_key: str, unwritten: pa.Array) -> NodesAfter:
         """Look for nodes that the change does not write among those that are there after it."""

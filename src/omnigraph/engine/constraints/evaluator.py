@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType
 from omnigraph.engine.constraints.evaluation import (
+    SLICE_ROWS,
     ChangeImage,
     Evaluation,
     are_distinct,
@@ -19,6 +20,7 @@ from omnigraph.engine.constraints.evaluation import (
     display_tuple,
     ids_table,
     image_of,
+    slices_of,
     tuples_of,
     without,
 )
@@ -130,9 +132,10 @@ def _check_columns(run: Evaluation, image: ChangeImage, rows: pa.Table, columns:
     if image.replaces_all or not run.view.row_count(owner.table_key):
         return
     asked = narrowest(owner, columns)
-    met = run.view.rows_where(owner.table_key, asked, image.rows.column(asked), ("id", *columns))
-    if met.num_rows:
-        _add(run, image, columns, _find_clashes(run, image, met, columns))
+    for some in image.slices():
+        met = run.view.rows_where(owner.table_key, asked, some.rows.column(asked), ("id", *columns))
+        if met.num_rows:
+            _add(run, image, columns, _find_clashes(run, some, met, columns))
 
 
 def _find_clashes(run: Evaluation, image: ChangeImage, met: pa.Table, columns: tuple[str, ...]) -> pa.Table | None:
@@ -184,12 +187,16 @@ _NO_REPLACED = ids_table(pa.array([], pa.string()))
 def check_endpoints(run: Evaluation, edge: EdgeType, image: ChangeImage | None) -> None:
     """Add the written edges that miss a node, then the stored ones that lose one."""
     if image is not None and image.rows.num_rows:
-        _check_written(run, edge, image)
+        for some in image.slices():
+            _check_written(run, edge, some, is_whole=some is image)
     _check_kept(run, edge, image)
 
 
-def _check_written(run: Evaluation, edge: EdgeType, image: ChangeImage) -> None:
-    sources, targets = (run.unwritten_ends(edge, side) for side in ENDPOINTS)
+def _check_written(run: Evaluation, edge: EdgeType, image: ChangeImage, *, is_whole: bool) -> None:
+    sources, targets = (
+        run.unwritten_ends(edge, side) if is_whole else run.unwritten_among(edge, side, image.rows.column(side))
+        for side in ENDPOINTS
+    )
     if edge.is_same_type:
         both = pc.unique(pa.chunked_array([sources, targets]))
         from_nodes = to_nodes = run.nodes_after(f"node:{edge.from_type}", both)
@@ -221,17 +228,17 @@ def _check_kept(run: Evaluation, edge: EdgeType, image: ChangeImage | None) -> N
     if run.is_replaced(edge.table_key):
         return
     parts = []
+    replaced = _NO_REPLACED if image is None else image.replaced
     for side, node in (("src", edge.from_type), ("dst", edge.to_type)):
-        gone = run.gone_nodes(f"node:{node}")
-        if not len(gone):
-            continue
-        met = run.view.rows_where(edge.table_key, side, gone, ("id", side))
-        named = pa.array([side] * met.num_rows, pa.string())
-        parts.append(met.rename_columns(["id", "node"]).add_column(1, "side", named))
+        for gone in slices_of(run.gone_nodes(f"node:{node}")):
+            met = run.view.rows_where(edge.table_key, side, gone, ("id", side))
+            named = pa.array([side] * met.num_rows, pa.string())
+            found = met.rename_columns(["id", "node"]).add_column(1, "side", named)
+            # Most edges of nodes that go have gone with them.
+            parts.append(without(found, replaced))
     kept = pa.concat_tables(parts) if parts else None
     if kept is None or not kept.num_rows:
         return
-    replaced = _NO_REPLACED if image is None else image.replaced
     found = run.kernel.find(
         ORPHANED_EDGE,
         lambda: {"kept": kept, "replaced": replaced},
@@ -317,7 +324,9 @@ def _relate(change: GraphChange, view: GraphView, kernel: Kernel, found: Violati
         return related(image_of(part, kernel) for part in parts)
     with ThreadPoolExecutor(kernel.settings.threads, thread_name_prefix="omnigraph-check") as pool:
         run = related(pool.map(in_context(partial(image_of, kernel=kernel)), parts))
-        edges = [owner for image in run.images.values() if isinstance(owner := image.type, EdgeType)]
+        # Those of larger changes are found piece by piece.
+        small = [image for image in run.images.values() if image.rows.num_rows <= SLICE_ROWS]
+        edges = [owner for image in small if isinstance(owner := image.type, EdgeType)]
 
         def find(end: tuple[EdgeType, str]) -> None:
             run.unwritten_ends(*end)

@@ -25,8 +25,10 @@ from omnigraph.history.diff.change import (
     EntityKind,
     row_images,
 )
-from omnigraph.history.diff.rows import ChangedRows, Check, DifferingRows, Places, find_changed_rows, rows_delta
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
+from omnigraph.history.diff.rows import ChangedRows, DifferingRows, Places, expect_same_columns, rows_delta
 from omnigraph.history.diff.schemas import is_later_schema, read_alike
+from omnigraph.history.diff.selection import select_differing
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
 from omnigraph.store.tables.table import Table
@@ -290,16 +292,26 @@ class GraphDiff:
     """The difference between two states, worked out table after table as it is asked for.
 
     Tables are paired by the lifetime of their type: a rename is no change, and a type that was dropped and declared
-    again is two. Only one table's difference is in memory at a time.
+    again is two. Memory holds the difference of one table, or of one range of its ids when that is much.
+
+    Args:
+        before: the earlier state.
+        after: the later state.
+        wanted: which changes.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
     """
 
     def __init__(
-        self, before: GraphSnapshot, after: GraphSnapshot, wanted: ChangeFilter = NO_FILTER, check: Check | None = None
+        self,
+        before: GraphSnapshot,
+        after: GraphSnapshot,
+        wanted: ChangeFilter = NO_FILTER,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
     ) -> None:
         self.before = before
         self.after = after
         self._wanted = wanted
-        self._check = check
+        self._memory_bytes = memory_bytes
 
     def __iter__(self) -> Iterator[EntityChange]:
         """Yield the changes that pass: by table key, edges first, then by lifetime, ended ones first, then by id.
@@ -309,7 +321,8 @@ class GraphDiff:
         """
         with self.before.reading(), self.after.reading():
             for opened in self._open():
-                yield from iter_changes(opened.pair, self._delta(opened), self._wanted)
+                for delta in self._deltas(opened):
+                    yield from iter_changes(opened.pair, delta, self._wanted)
 
     def stats(self) -> DiffStats:
         """Return how many entities differ, by type; no row becomes a Python value."""
@@ -334,13 +347,16 @@ class GraphDiff:
     def _stats(self) -> DiffStats:
         counts = []
         for opened in self._open():
-            delta = self._delta(opened)
+            ops: Counter[ChangeOp] = Counter()
+            for delta in self._deltas(opened):
+                ops.update({"insert": len(delta.inserted.ids), "update": len(delta.after.ids)})
+                ops["delete"] += len(delta.deleted.ids)
             found = TypeCounts(
                 kind=opened.pair.kind,
                 type_name=opened.pair.type.name,
-                inserts=len(delta.inserted.ids) if self._wanted.wants_op("insert") else 0,
-                updates=len(delta.after.ids) if self._wanted.wants_op("update") else 0,
-                deletes=len(delta.deleted.ids) if self._wanted.wants_op("delete") else 0,
+                inserts=ops["insert"] if self._wanted.wants_op("insert") else 0,
+                updates=ops["update"] if self._wanted.wants_op("update") else 0,
+                deletes=ops["delete"] if self._wanted.wants_op("delete") else 0,
             )
             if found.inserts or found.updates or found.deletes:
                 counts.append(found)
@@ -351,9 +367,22 @@ class GraphDiff:
         pairs = [open_pair(pair, self.before, self.after) for pair in changed_pairs(self.before, self.after)]
         return [opened for opened in pairs if self._wanted.wants(opened.pair.kind, opened.pair.type)]
 
-    def _delta(self, opened: OpenPair) -> ChangedRows:
-        if not self._wanted.ids:
-            return find_changed_rows(opened.before, opened.after, self._check)
+    def _deltas(self, opened: OpenPair) -> Iterator[ChangedRows]:
+        """Yield the difference of a table, range of ids by range; all of it at once when it is small."""
+        if self._wanted.ids:
+            yield self._delta_of_ids(opened)
+            return
+        expect_same_columns(opened.before, opened.after)
+        differing = select_differing(opened.before, opened.after)
+        whole = whole_delta(*differing, self._memory_bytes)
+        if whole is not None:
+            yield ChangedRows.held(whole)
+            return
+        count = count_parts(differing, self._memory_bytes)
+        for was, will in iter_parts(differing, (), count, self._memory_bytes):
+            yield ChangedRows.held(rows_delta(was, will))
+
+    def _delta_of_ids(self, opened: OpenPair) -> ChangedRows:
         ids = sorted(self._wanted.ids)
         shown = opened.after if opened.after is not None else opened.before
         schema = pa.schema([]) if shown is None else shown.schema
@@ -375,7 +404,6 @@ def diff_between(
     wanted: ChangeFilter = NO_FILTER,
     *,
     branch: str = MAIN,
-    check: Check | None = None,
 ) -> GraphDiff:
     """Return the difference between two states, each named by a reference: a branch, a commit, a tag, a moment.
 
@@ -385,7 +413,6 @@ def diff_between(
         after: the later state; nothing but the direction of the answer depends on which is which.
         wanted: which changes.
         branch: what a reference without a branch is about.
-        check: is told how many bytes are held; it stops the work by raising.
 
     Raises:
         ValueFormatError: a text is no reference.
@@ -394,4 +421,4 @@ def diff_between(
     """
     name = BranchName.parse(branch)
     old, new = (store.refs.resolve_ref(text, name).snapshot for text in (before, after))
-    return GraphDiff(old, new, wanted, check)
+    return GraphDiff(old, new, wanted)

@@ -6,7 +6,7 @@ same deletions is equal without being read; where only deletions differ, so do o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,6 +30,10 @@ _ADDRESS_BITS = 32
 _LOW_HALF = 0xFFFFFFFF
 # Addresses alone are small; many at a time keep the scan from being all overhead.
 _BATCH_ROWS = 1 << 18
+# A row with blobs may be large.
+_BLOB_ROWS = 64
+# Storage is read faster than rows are sorted, and what is not taken yet waits in memory.
+_READ_AHEAD = 64 << 20
 _NONE: Offsets = np.zeros(0, dtype=np.uint32)
 
 
@@ -62,6 +66,24 @@ class Selection:
         if len(self.picked):
             parts.append(self._read_picked(columns))
         return pa.concat_tables([part.select(list(columns)).cast(schema) for part in parts])
+
+    def stream(self, columns: Sequence[str], *, batch_rows: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield columns of the selected rows batch by batch, in no order; memory holds one batch."""
+        size = batch_rows or (_BLOB_ROWS if self.table.blobs.intersection(columns) else None)
+        names = list(columns)
+        if self.whole:
+            ids = [fragment.metadata.id for fragment in self.whole]
+            yield from self.table.scan(names, fragment_ids=ids, batch_size=size, read_ahead_bytes=_READ_AHEAD)
+        if not len(self.picked):
+            return
+        owners = np.unique(self.picked >> np.uint64(_ADDRESS_BITS)).tolist()
+        asked = list(dict.fromkeys((*names, ROW_ADDRESS)))
+        for batch in self.table.scan(asked, fragment_ids=owners, batch_size=size, read_ahead_bytes=_READ_AHEAD):
+            addresses = batch.column(asked.index(ROW_ADDRESS)).to_numpy()
+            places = np.minimum(np.searchsorted(self.picked, addresses), len(self.picked) - 1)
+            found = batch.filter(pa.array(self.picked[places] == addresses))
+            if found.num_rows:
+                yield found.select(names)
 
     def only(self, addresses: Addresses) -> Selection:
         """Return the selection of single rows, given by address."""

@@ -2,6 +2,8 @@
 
 from omnigraph.history.merge.conflicts import (
     ConflictKind,
+    ConflictRow,
+    Conflicts,
     MergeOutcome,
     MergePreview,
     MergeResult,
@@ -9,11 +11,13 @@ from omnigraph.history.merge.conflicts import (
     TableCounts,
 )
 from omnigraph.history.merge.merge import merge_branch, preview_merge, revert_commit
-from omnigraph.history.merge.three_way import RESOLUTIONS, Resolution
+from omnigraph.history.merge.resolution import RESOLUTIONS, Resolution
 
 __all__ = [
     "RESOLUTIONS",
     "ConflictKind",
+    "ConflictRow",
+    "Conflicts",
     "MergeOutcome",
     "MergePreview",
     "MergeResult",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+import pyarrow as pa
 
 from omnigraph.catalog.migration import Step
-from omnigraph.catalog.model import EdgeType
+from omnigraph.catalog.model import ENDPOINTS, EdgeType
+from omnigraph.engine.results.info import ReadInfo
+from omnigraph.engine.results.result import Result
 from omnigraph.errors import (
     ConstraintRule,
     MergeConflict,
@@ -24,6 +29,7 @@ from omnigraph.values.counts import counted
 from omnigraph.values.printable import Printable
 
 _SHOWN = 3
+_CHANGE_A_SIDE = "change or delete one of the named entities on either side, and try again; no resolution settles these"
 
 
 class ConflictKind(StrEnum):
@@ -87,11 +93,14 @@ def violation_conflict(violation: Violation, owner_key: str, edge: EdgeType | No
     )
 
 
-def conflicts_error(conflicts: Sequence[MergeConflict], what: str) -> MergeConflictsError:
-    """Return the error that carries all conflicts; its text shows the first few."""
+def conflicts_error(conflicts: Conflicts, what: str) -> MergeConflictsError:
+    """Return the error that carries the conflicts; its text shows the first few."""
     shown = "; ".join(_shown(conflict) for conflict in conflicts[:_SHOWN])
-    more = f"; and {len(conflicts) - _SHOWN} more" if len(conflicts) > _SHOWN else ""
-    return MergeConflictsError(f"{what} conflicts: {shown}{more}", details=MergeConflicts(items=tuple(conflicts)))
+    more = f"; and {conflicts.total - _SHOWN} more" if conflicts.total > _SHOWN else ""
+    # Choosing a side settles rows that both changed; a rule that the merged graph breaks is another matter.
+    hint = None if any(conflict.kind in DECIDABLE for conflict in conflicts) else _CHANGE_A_SIDE
+    details = MergeConflicts(items=tuple(conflicts), total=conflicts.total)
+    return MergeConflictsError(f"{what} conflicts: {shown}{more}", details=details, hint=hint)
 
 
 def _shown(conflict: MergeConflict) -> str:
@@ -163,16 +172,16 @@ class MergePreview(Printable):
     source_head: CommitId
     target_head: CommitId
     tables: tuple[TableCounts, ...]
-    conflicts: tuple[MergeConflict, ...]
+    conflicts: Conflicts
     schema_steps: tuple[Step, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """Yield what the merge would be, what it would do by type, and what could not be decided."""
-        verdict = counted(len(self.conflicts), "conflict") if self.conflicts else "no conflicts"
+        """Yield what the merge would be, what it would do by type, and the table of what could not be decided."""
+        verdict = counted(self.conflicts.total, "conflict") if self.conflicts else "no conflicts"
         yield f"merging {self.source} into {self.target} would be {self.outcome.value}, {verdict}"
         yield from (f"  schema: {step.describe()}" for step in self.schema_steps)
         yield from (f"  {table}" for table in self.tables)
-        yield from (f"  conflict {conflict.kind}: {conflict.message}" for conflict in self.conflicts)
+        yield from (f"  {line}" for line in self.conflicts.table_lines())
 
     def to_json(self) -> dict[str, Any]:
         """Return the preview as JSON values."""
@@ -186,6 +195,8 @@ class MergePreview(Printable):
             "schema_steps": [step.to_json() for step in self.schema_steps],
             "tables": [table.to_json() for table in self.tables],
             "conflicts": [details_to_json(conflict) for conflict in self.conflicts],
+            "conflict_count": self.conflicts.total,
+            "conflict_rows": self.conflicts.to_json(),
         }
 
 
@@ -248,3 +259,183 @@ class RevertResult(Printable):
             "graph_commit_id": None if self.commit is None else self.commit.id,
             "tables": [table.to_json() for table in self.tables],
         }
+
+
+# The two ends of an edge are decided together. No property can have this name.
+ENDS = "from/to"
+SIDES = ("base", "ours", "theirs")
+_COLUMNS = ("kind", "type", "id", "property", *SIDES, "message")
+_SCHEMA = pa.schema([(name, pa.string()) for name in _COLUMNS])
+_CELL_WIDTH = 40
+# About a row which both sides changed, so that a decision settles it. A broken rule is settled by changing a side.
+DECIDABLE = {ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE, ConflictKind.DELETE_VS_UPDATE}
+_WITH_PROPERTIES = {ConflictKind.DIVERGENT_INSERT, ConflictKind.DIVERGENT_UPDATE}
+
+
+@record
+class ConflictRow(Printable):
+    """One property that cannot be decided, or one entity as a whole.
+
+    Args:
+        kind: the word of the conflict.
+        type: the entity's type, such as ``node:Person``; None for a conflict about the schema.
+        id: its id; None where a rule is broken by a value or by a number of entities.
+        property: what both sides gave different values; ``from/to`` stands for both ends of an edge. None stands for
+            the whole entity: one side deleted it, or the sides changed different properties of it.
+        base: the value in the common base, in the encoding of exports; the whole row where ``property`` is None.
+        ours: the value on the target.
+        theirs: the value on the source.
+        message: the conflict in words.
+    """
+
+    kind: str
+    type: str | None
+    id: str | None
+    property: str | None
+    base: Any
+    ours: Any
+    theirs: Any
+    message: str
+
+    def lines(self) -> Iterator[str]:
+        """Yield the entity and what each side has."""
+        about = " ".join(filter(None, (self.type, self.id, self.property)))
+        sides = ", ".join(f"{side} {_text(getattr(self, side))}" for side in SIDES)
+        yield f"{self.kind} {about}: {sides}" if about else f"{self.kind}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as JSON values, with a place for a decision: the form that decisions are read in."""
+        return {**{name: getattr(self, name) for name in _COLUMNS}, "resolution": None}
+
+
+class Conflicts(tuple[MergeConflict, ...]):  # noqa: SLOT001 - a tuple has no room for slots of its own
+    """Conflicts in a stable order, which are rows too: one for each property in conflict.
+
+    ``total`` says how many there are; when that is more than are held here, these are the first.
+    """
+
+    total: int
+
+    def __new__(cls, items: Iterable[MergeConflict] = (), *, total: int | None = None) -> Self:
+        """Hold the first ``items`` of ``total`` conflicts, all of them when it is not given."""
+        made = super().__new__(cls, items)
+        made.total = len(made) if total is None else total
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (tuple(self), self.total)
+
+    def rows(self) -> list[ConflictRow]:
+        """Return the rows, those of one entity together."""
+        return [row for conflict in self for row in rows_of(conflict)]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the rows as JSON values, each with an empty ``resolution``."""
+        return [row.to_json() for row in self.rows()]
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows as an Arrow table; ``base``, ``ours`` and ``theirs`` hold JSON texts."""
+        rows = self.rows()
+        return pa.table({name: [_cell(row, name) for row in rows] for name in _COLUMNS}, schema=_SCHEMA)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas frame.
+
+        Raises:
+            LibraryMissingError: pandas is not installed.
+        """
+        return self._result().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Return the rows as a polars frame.
+
+        Raises:
+            LibraryMissingError: polars is not installed.
+        """
+        return self._result().to_polars()
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV; NULL is the text ``null``."""
+        return self._result().to_csv()
+
+    def table_lines(self) -> list[str]:
+        """Return the rows as the lines of a table for people."""
+        if not self:
+            return []
+        headline, *lines = self._result(without=("message",)).to_table(max_column_width=_CELL_WIDTH).splitlines()
+        del headline
+        # What is about no entity has nothing to show but its words.
+        words = [f"{one.kind}: {one.message}" for one in self if one.kind not in DECIDABLE]
+        more = self.total - len(self)
+        return [*(line.rstrip() for line in lines), *words, *([f"… and {more} more conflicts"] if more else [])]
+
+    def __str__(self) -> str:
+        return "\n".join(self.table_lines())
+
+    def _repr_html_(self) -> str:
+        return self._result()._repr_html_()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand the rows to any library that speaks the Arrow C stream protocol."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def _result(self, *, without: tuple[str, ...] = ()) -> Result:
+        table = self.to_arrow().drop_columns(list(without))
+        return Result(table.schema, table, ReadInfo(query_name="conflicts"))
+
+
+def _restored(items: tuple[MergeConflict, ...], total: int) -> Conflicts:
+    return Conflicts(items, total=total)
+
+
+def rows_of(conflict: MergeConflict) -> Iterator[ConflictRow]:
+    """Yield the rows of one conflict.
+
+    A divergent insert or update has one for each property in conflict. What is left has one for the entity: it was
+    deleted on one side, the sides changed different properties of it, or it breaks a rule.
+    """
+    images = {"base": conflict.base, "ours": conflict.target, "theirs": conflict.source}
+    if conflict.kind in _WITH_PROPERTIES and conflict.properties:
+        for name in decided_together(conflict.properties):
+            yield _row(conflict, name, {side: _value(image, name) for side, image in images.items()})
+        return
+    named = None if conflict.kind in DECIDABLE else ", ".join(conflict.properties) or None
+    yield _row(conflict, named, images)
+
+
+def decided_together(names: Iterable[str]) -> list[str]:
+    """Return columns as decisions name them: both ends of an edge are one.
+
+    >>> decided_together(["src", "dst", "note"])
+    ['from/to', 'note']
+    """
+    return list(dict.fromkeys(ENDS if name in ENDPOINTS else name for name in names))
+
+
+def _row(conflict: MergeConflict, name: str | None, values: Mapping[str, Any]) -> ConflictRow:
+    return ConflictRow(
+        kind=conflict.kind,
+        type=conflict.type_key,
+        id=conflict.entity_id,
+        property=name,
+        message=conflict.message,
+        **values,
+    )
+
+
+def _value(image: Mapping[str, Any] | None, name: str) -> Any:
+    if image is None:
+        return None
+    return image.get("endpoints") if name == ENDS else image["properties"].get(name)
+
+
+def _cell(row: ConflictRow, name: str) -> str | None:
+    value = getattr(row, name)
+    if value is None or name not in SIDES:
+        found: str | None = value
+        return found
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BadValue,
     BranchMissingError,
     CommitMissingError,
     HistoryGoneError,
     MergeBaseMissingError,
-    MergeConflict,
     MissingThing,
     ReadSetChange,
     ReadSetChangedError,
     RevertRefusedError,
     UsageError,
 )
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES
 from omnigraph.history.merge.conflicts import (
+    Conflicts,
     MergeOutcome,
     MergePreview,
     MergeResult,
@@ -30,15 +33,14 @@ from omnigraph.history.merge.conflicts import (
 from omnigraph.history.merge.lineage import Related, record_merge, relate
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.merge.planning import (
-    DEFAULT_MEMORY_BYTES,
-    Budget,
     MergePlan,
     Sides,
+    Ways,
     find_rule_conflicts,
     plan_merge,
     refused_plan,
 )
-from omnigraph.history.merge.three_way import Resolution, check_resolution
+from omnigraph.history.merge.resolution import Resolution, check_resolution
 from omnigraph.records import record
 from omnigraph.runtime import counting
 from omnigraph.txn.graph_store import GraphStore
@@ -49,6 +51,7 @@ from omnigraph.txn.publish.writer import BranchWriter
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.txn.transaction import CommitView, WriteTxn
 from omnigraph.values import MAIN, BranchName, CommitId, Ulid
+from omnigraph.values.checks import check_whole, unfit
 
 # Looks at a merge that breaks no rule, and raises what forbids it.
 Gate = Callable[[MergeCandidate], None]
@@ -74,6 +77,7 @@ def publish(
     plan: MergePlan,
     *,
     what: str,
+    max_conflicts: int,
     hooks: PublishHooks | None = None,
 ) -> CommitResult:
     """Publish a plan that has no row conflicts: all of it, or nothing.
@@ -84,6 +88,7 @@ def publish(
         sides: the states that it was made from.
         plan: what to write.
         what: how conflicts call the operation.
+        max_conflicts: how many of them are told one by one.
         hooks: what else happens right before anything takes effect.
 
     Raises:
@@ -97,7 +102,7 @@ def publish(
     def check(view: CommitView) -> None:
         if hooks is not None:
             hooks.before_rules()
-        found = find_rule_conflicts(plan, sides, view.snapshot)
+        found = find_rule_conflicts(plan, sides, view.snapshot, max_conflicts)
         if found:
             raise conflicts_error(found, what)
         if hooks is not None:
@@ -113,12 +118,14 @@ def publish(
     return branch_writer.commit(txn)
 
 
-def merge_branch(
+def merge_branch(  # noqa: PLR0913 - one for each field of the request, and what tests set
     graph: OpenGraph,
     source: str,
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -136,10 +143,12 @@ def merge_branch(
         source: the branch to merge from.
         target: the branch to merge into.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says.
         expected_head: the commit that the target must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
         proposal: the number of the proposal that it merges; its commit carries it.
         gate: what else the merge must pass, on every state that it is about to be published on.
 
@@ -148,13 +157,14 @@ def merge_branch(
         BranchMissingError: there is no such branch.
         MergeBaseMissingError: the branches share no commit.
         MergeConflictsError: something cannot be decided, or the merged graph would break a rule; carries all of it.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         ReadSetChangedError: a branch was deleted or made anew meanwhile.
         ExpectedVersionMismatchError, SchemaMovedError: somebody changed what it was decided on.
         PreconditionFailedError: the target is not at ``expected_head``.
-        MemoryBudgetError: the difference is larger than ``memory_bytes``.
+        FileAccessError: the temporary files have no room.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         captured = graph.store.snapshot(names[0])
         branch_writer, _ = graph.store.current(names[1])
@@ -174,7 +184,7 @@ def merge_branch(
             done = branch_writer.commit(txn)
         else:
             merging = _Merging(graph, branch_writer, txn, captured, gate)
-            relation, plan, done = merging.run(relation, resolve, memory_bytes)
+            relation, plan, done = merging.run(relation, ways)
     return MergeResult(
         source=names[0],
         target=names[1],
@@ -194,6 +204,8 @@ def preview_merge(
     target: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     gate: Gate | None = None,
 ) -> MergePreview:
@@ -205,15 +217,15 @@ def preview_merge(
         UsageError, BranchMissingError, MergeBaseMissingError: as for the merge itself.
     """
     names = _names(source, target)
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     captured, ours = graph.store.snapshot(names[0]), graph.store.snapshot(names[1])
     relation = _relate(graph.store, captured, ours)
     plan: MergePlan | None = None
-    conflicts: tuple[MergeConflict, ...] = ()
+    conflicts = Conflicts()
     if relation.outcome is not MergeOutcome.ALREADY_UP_TO_DATE:
-        relation, sides, plan = _plan(graph, relation, captured, ours, resolve, memory_bytes)
+        relation, sides, plan = _plan(graph, relation, captured, ours, ways)
         with ours.reading(), captured.reading():
-            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, ours)
+            conflicts = plan.conflicts or find_rule_conflicts(plan, sides, ours, max_conflicts)
     if gate is not None and not conflicts:
         catalog = graph.catalog_at(ours) if plan is None else plan.catalog
         gate(MergeCandidate(source=captured, target=ours, plan=plan, catalog=catalog))
@@ -240,13 +252,11 @@ class _Merging:
     captured: GraphSnapshot
     gate: Gate | None
 
-    def run(
-        self, relation: _Relation, resolve: Resolution | None, memory_bytes: int
-    ) -> tuple[_Relation, MergePlan, CommitResult]:
+    def run(self, relation: _Relation, ways: Ways) -> tuple[_Relation, MergePlan, CommitResult]:
         """Plan it and publish it."""
         txn, store = self.txn, self.graph.store
         try:
-            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, resolve, memory_bytes)
+            relation, sides, plan = _plan(self.graph, relation, self.captured, txn.snapshot, ways)
         except (BranchMissingError, CommitMissingError, HistoryGoneError):
             # A source that is gone takes its states with it; that it is gone is what the caller has to hear.
             self._expect_source()
@@ -264,7 +274,15 @@ class _Merging:
 
         hooks = PublishHooks(before_rules=self._expect_source, after_rules=after_rules)
         try:
-            done = publish(self.branch_writer, txn, sides, plan, what="merge", hooks=hooks)
+            done = publish(
+                self.branch_writer,
+                txn,
+                sides,
+                plan,
+                what="merge",
+                max_conflicts=ways.max_conflicts,
+                hooks=hooks,
+            )
         except BranchMissingError as error:
             raise _changed("branch_merge_target", txn.snapshot, store) from error
         return relation, plan, done
@@ -302,6 +320,14 @@ def _names(source: str, target: str) -> tuple[BranchName, BranchName]:
     return names
 
 
+def _ways(resolve: Resolution | None, decisions: object, max_conflicts: int, memory_bytes: int) -> Ways:
+    check_resolution(resolve)
+    check_whole("max_conflicts", max_conflicts, least=1)
+    if isinstance(decisions, str | Mapping) or not isinstance(decisions, Iterable):
+        raise unfit("decisions", decisions, "a list of decided rows")
+    return Ways(rest=resolve, rows=tuple(decisions), max_conflicts=max_conflicts, memory_bytes=memory_bytes)
+
+
 def _relate(
     store: GraphStore, source: GraphSnapshot, target: GraphSnapshot, without: Collection[CommitId] = ()
 ) -> _Relation:
@@ -325,20 +351,18 @@ def _plan(
     relation: _Relation,
     source: GraphSnapshot,
     target: GraphSnapshot,
-    resolve: Resolution | None,
-    memory_bytes: int,
+    ways: Ways,
 ) -> tuple[_Relation, Sides, MergePlan]:
     """Plan a merge; when the state of the base is gone with its branch, a third one, start from the next best base.
 
     Raises:
         BranchMissingError, CommitMissingError, HistoryGoneError: something else that it needs is gone.
     """
-    born_as = target.manifest.life.line.born_as
     gone: set[CommitId] = set()
     while True:
         try:
             sides = _merge_sides(graph.store, relation, source, target)
-            return relation, sides, plan_merge(sides, graph.catalog_at, resolve, Budget(memory_bytes), born_as)
+            return relation, sides, plan_merge(sides, graph.catalog_at, ways, graph.runtime.failpoints)
         except (BranchMissingError, CommitMissingError, HistoryGoneError) as error:
             gone.add(relation.base.id)
             try:
@@ -376,6 +400,8 @@ def revert_commit(
     branch: str = MAIN,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -391,20 +417,23 @@ def revert_commit(
         commit: the commit to undo, in the history of ``branch``.
         branch: where to undo it.
         resolve: how to decide rows that were changed since.
+        decisions: what is decided one by one, as rows in the form of :meth:`Conflicts.to_json`.
+        max_conflicts: how many conflicts are told one by one; how many there are is told always.
         actor: who asks for it.
         message: what the commit says; names the reverted commit when not given.
         expected_head: the commit that the branch must be at.
-        memory_bytes: how much of the rows that differ may be in memory at once.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
 
     Raises:
         CommitMissingError: the branch's history has no such commit.
         RevertRefusedError: the commit is the first one, or was published together with others.
         MergeConflictsError: later commits touched the same rows, or the graph would break a rule of its schema.
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         HistoryGoneError: the state before the commit was reclaimed.
         ExpectedVersionMismatchError, SchemaMovedError, PreconditionFailedError: as for a merge.
     """
     name, wanted = BranchName.parse(branch), CommitId(Ulid.parse(commit))
-    check_resolution(resolve)
+    ways = _ways(resolve, decisions, max_conflicts, memory_bytes)
     with counting() as counters:
         branch_writer, _ = graph.store.current(name)
     txn = branch_writer.begin(
@@ -417,8 +446,8 @@ def revert_commit(
     with counting(txn.counters):
         sides = _revert_sides(graph.store, wanted, txn.snapshot)
         branch_writer.services.runtime.failpoints.hit("history.merge.after_capture")
-        plan = _plan_revert(graph, sides, resolve, memory_bytes)
-    done = publish(branch_writer, txn, sides, plan, what="revert")
+        plan = _plan_revert(graph, sides, ways)
+    done = publish(branch_writer, txn, sides, plan, what="revert", max_conflicts=max_conflicts)
     return RevertResult(
         branch=name,
         reverted=wanted,
@@ -429,11 +458,11 @@ def revert_commit(
     )
 
 
-def _plan_revert(graph: OpenGraph, sides: Sides, resolve: Resolution | None, memory_bytes: int) -> MergePlan:
+def _plan_revert(graph: OpenGraph, sides: Sides, ways: Ways) -> MergePlan:
     if sides.base.state.schema.hash != sides.source.state.schema.hash:
         conflict = schema_conflict("the commit changed the schema, which a revert does not undo")
         return refused_plan(graph.catalog_at(sides.target), (conflict,))
-    return plan_merge(sides, graph.catalog_at, resolve, Budget(memory_bytes), sides.target.manifest.life.line.born_as)
+    return plan_merge(sides, graph.catalog_at, ways, graph.runtime.failpoints)
 
 
 def _revert_sides(store: GraphStore, wanted: CommitId, target: GraphSnapshot) -> Sides:

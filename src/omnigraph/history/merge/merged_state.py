@@ -23,7 +23,8 @@ from omnigraph.history.merge.planning import MergePlan
 from omnigraph.history.merge.schemas import SideTable, side_table
 from omnigraph.ir.model import ReadPlan
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.txn.changes import RowChange, ids_of
+from omnigraph.store.tables.table import Table
+from omnigraph.txn.changes import RowChange, as_id_array, id_array
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import CommitId
 
@@ -100,15 +101,14 @@ class _MergedRows:
         yield schema.empty_table() if change is None else _fitted(change.written, schema)
         side = self._side(owner.table_key)
         if side is not None:
-            yield from _in_parts(self._stored(side, change, schema))
+            yield from _in_parts(self._stored(side.table, change, schema))
 
-    def _stored(self, side: SideTable, change: RowChange | None, schema: pa.Schema) -> Iterator[pa.Table]:
-        table, pair = side.table, side.pair
-        hidden = pa.array([] if change is None else [*ids_of(change.written), *change.deletes], pa.string())
+    def _stored(self, table: Table, change: RowChange | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        none = pa.array([], pa.string())
+        hidden = none if change is None else pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)])
         present = [name for name in schema.names if name in table.schema.names]
-        for batch in table.scan(present if pair is None else pair.columns_before(schema.names)):
+        for batch in table.scan(present):
             rows = pa.Table.from_batches([batch])
-            rows = rows if pair is None else pair.translated(rows, schema.names)
             yield _fitted(rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=hidden))), schema)
 
 

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.catalog import Catalog
 from omnigraph.catalog.migration import Step
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.evaluator import find_violations
+from omnigraph.engine.load.spool import Spool, open_spool
 from omnigraph.engine.results.encodings import json_texts
 from omnigraph.engine.schema.apply import find_broken_rows
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BranchMissingError,
-    LimitExceeded,
-    MemoryBudgetError,
     MergeConflict,
     Violation,
+    Violations,
 )
-from omnigraph.history.diff.rows import TableDelta
-from omnigraph.history.merge.conflicts import TableCounts, row_message, violation_conflict
+from omnigraph.history.diff.parts import DEFAULT_MEMORY_BYTES, count_parts, iter_parts, whole_delta
+from omnigraph.history.diff.rows import TableDelta, expect_same_columns, rows_delta
+from omnigraph.history.diff.selection import select_differing
+from omnigraph.history.merge.conflicts import (
+    Conflicts,
+    TableCounts,
+    row_message,
+    violation_conflict,
+)
+from omnigraph.history.merge.decisions import Decisions
+from omnigraph.history.merge.resolution import Resolution, changed_on_both, settle_rows
 from omnigraph.history.merge.schemas import (
     MergedRowsAfter,
     MergedView,
@@ -34,49 +46,19 @@ from omnigraph.history.merge.schemas import (
     SideName,
     SideTable,
     settle_schemas,
-    side_delta,
     side_table,
 )
-from omnigraph.history.merge.three_way import (
-    Resolution,
-    RowConflicts,
-    TableMerge,
-    adopt,
-    changed_on_both,
-    merge_rows,
-    resolve_rows,
-)
+from omnigraph.history.merge.three_way import RowConflicts, TableMerge, adopt, merge_rows
+from omnigraph.records import record
+from omnigraph.runtime import Failpoints
+from omnigraph.store.tables.pinned import KEY
+from omnigraph.store.tables.table import Table
 from omnigraph.txn.changes import RowChange, TableChange, id_array
 from omnigraph.txn.snapshot import GraphSnapshot
 from omnigraph.values import MAIN
 
-DEFAULT_MEMORY_BYTES = 4 << 30
-
-
-class Budget:
-    """Counts the bytes of the rows that a merge holds, and ends it before they are too many."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._kept = 0
-
-    def check(self, held: int) -> None:
-        """Return if ``held`` bytes fit beside what is kept already.
-
-        Raises:
-            MemoryBudgetError: they do not.
-        """
-        actual = self._kept + held
-        if actual > self._limit:
-            details = LimitExceeded(resource="merge difference bytes", limit=self._limit, actual=actual)
-            raise MemoryBudgetError(
-                f"the merge needs {actual} bytes of memory, more than the limit of {self._limit}", details=details
-            )
-
-    def keep(self, held: int) -> None:
-        """Count bytes that stay in memory until the merge is over; raises what :meth:`check` does."""
-        self.check(held)
-        self._kept += held
+# Ids in such numbers are not worth a Python object each.
+_MANY_IDS = 1 << 17
 
 
 def row_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
@@ -151,7 +133,7 @@ class MergePlan:
     change: GraphChange
     reads: frozenset[str]
     tables: tuple[TableCounts, ...]
-    conflicts: tuple[MergeConflict, ...]
+    conflicts: Conflicts
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -163,47 +145,62 @@ class MergePlan:
         return GraphView(snapshot, self.catalog) if self.schemas is None else MergedView(snapshot, self.schemas)
 
 
+@record
+class Ways:
+    """How conflicts are decided, and what a merge may use.
+
+    Args:
+        rest: how everything is decided that no decision is about.
+        rows: decisions about single conflicts, as they were given.
+        max_conflicts: how many conflicts are told one by one.
+        memory_bytes: how much of the rows that differ is in memory at once; more of them lie in temporary files.
+    """
+
+    rest: Resolution | None = None
+    rows: tuple[Any, ...] = ()
+    max_conflicts: int = MAX_CONFLICTS
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+
+
 def plan_merge(
-    sides: Sides,
-    catalog_at: Callable[[GraphSnapshot], Catalog],
-    resolve: Resolution | None,
-    budget: Budget,
-    born_as: str | None = None,
+    sides: Sides, catalog_at: Callable[[GraphSnapshot], Catalog], ways: Ways, failpoints: Failpoints
 ) -> MergePlan:
     """Decide about the schema, and about every row that the source changed since the base.
 
     Tables that the source left as the base has them, or that are the same on both sides, are not read.
 
-    Args:
-        sides: what is merged.
-        catalog_at: decodes the schema of a state.
-        resolve: how to decide what both sides changed.
-        budget: how much memory there is.
-        born_as: the life of the target, for ids that a merged schema has to make up; None for main.
-
     Raises:
+        MergeDecisionError: a decision is about nothing that is in conflict, or does not fit.
         BranchMissingError: a branch was deleted.
         HistoryGoneError: the base was reclaimed.
-        MemoryBudgetError: what the source changed does not fit the budget.
+        FileAccessError: the temporary files have no room.
     """
     schemas: SettledSchemas | None = None
     if not sides.share_a_schema:
-        schemas = settle_schemas(sides.by_name, catalog_at, resolve, born_as, budget.check)
+        schemas = settle_schemas(sides.by_name, catalog_at, ways.rest)
         if schemas.conflicts:
             return refused_plan(schemas.catalog, schemas.conflicts)
     catalog = catalog_at(sides.target) if schemas is None else schemas.catalog
-    merges, counts, conflicts = {}, {}, list[MergeConflict]()
+    decisions = Decisions.read(ways.rows, catalog)
+    merges, counts = dict[str, TableMerge](), dict[str, TableCounts]()
+    conflicts = _FirstConflicts(ways.max_conflicts)
     owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
-    for owner in sorted(owners, key=lambda one: one.table_key):
-        key = owner.table_key
-        with sides.base.reading(), sides.target.reading(), sides.source.reading():
-            merged = _merge_table(sides, key, schemas, budget)
-        if merged is None:
-            continue
-        decided = merged if resolve is None else resolve_rows(merged, resolve)
-        merges[key], counts[key] = decided, _counts(key, merged, decided)
-        conflicts += _described(owner, key, decided.conflicts)
-    return _plan(sides, catalog, schemas, merges, counts, conflicts)
+    # What is spooled stays readable for as long as something holds it.
+    with open_outcomes(ways.memory_bytes, failpoints) as outcomes:
+        for owner in sorted(owners, key=lambda one: one.table_key):
+            key = owner.table_key
+            with sides.base.reading(), sides.target.reading(), sides.source.reading():
+                for part in _merge_table(sides, key, schemas, ways.memory_bytes):
+                    made = decisions.of_type(key)
+                    is_sound = decisions.meet(_described(owner, key, _named(part.conflicts, made)))
+                    decided = settle_rows(part, made, ways.rest) if is_sound else part
+                    counts[key] = _counts(key, part, decided, counts.get(key))
+                    conflicts.add(owner, key, decided.conflicts)
+                    outcomes.add(owner, decided)
+            if key in counts:
+                merges[key] = outcomes.of(owner)
+    decisions.finish()
+    return _plan(sides, schemas, merges, counts, conflicts.finish(), catalog)
 
 
 def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergePlan:
@@ -216,34 +213,141 @@ def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergeP
         change=GraphChange(types={}),
         reads=frozenset(),
         tables=(),
-        conflicts=tuple(conflicts),
+        conflicts=Conflicts(conflicts),
     )
 
 
-def _merge_table(sides: Sides, key: str, schemas: SettledSchemas | None, budget: Budget) -> TableMerge | None:
-    """Return what happens to one table, None when the source has nothing for it."""
+class _FirstConflicts:
+    """The first conflicts of a merge one by one, and the number of all of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: list[MergeConflict] = []
+        self._total = 0
+
+    def add(self, owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> None:
+        """Take the conflicts of the next range of ids."""
+        room = self._most - len(self._items)
+        self._total += sum(len(item.ids) for item in found)
+        if room > 0:
+            # Of each kind no more than can be the first of all kinds.
+            first = [item.only(np.arange(len(item.ids)) < room) for item in found]
+            self._items += _described(owner, key, first)[:room]
+
+    def finish(self) -> Conflicts:
+        """Return them."""
+        return Conflicts(self._items, total=self._total)
+
+
+class Outcomes:
+    """What a merge writes, table by table: in memory up to a budget, beyond it in temporary files."""
+
+    def __init__(self, inserts: Spool, updates: Spool, deletes: Spool) -> None:
+        self._rows = inserts, updates
+        self._deletes = deletes
+        self._empty: dict[str, TableMerge] = {}
+
+    def add(self, owner: NodeType | EdgeType, part: TableMerge) -> None:
+        """Take what happens to the next rows of a table."""
+        self._empty[owner.table_key] = replace(
+            part, inserts=part.inserts.slice(0, 0), updates=part.updates.slice(0, 0), deletes=part.deletes.slice(0, 0)
+        )
+        for spool, rows in zip(self._rows, (part.inserts, part.updates), strict=True):
+            if rows.num_rows:
+                spool.add(owner, rows, has_fresh_ids=True)
+        if len(part.deletes):
+            self._deletes.add(owner, pa.table({"id": part.deletes}), has_fresh_ids=True)
+
+    def of(self, owner: NodeType | EdgeType) -> TableMerge:
+        """Return all that happens to a table, of which everything was taken."""
+        key = owner.table_key
+        found = self._empty[key]
+        inserts, updates = (
+            spool.table(key) if key in spool.owners else none
+            for spool, none in zip(self._rows, (found.inserts, found.updates), strict=True)
+        )
+        deletes = id_array(self._deletes.table(key)) if key in self._deletes.owners else found.deletes
+        return replace(found, inserts=inserts, updates=updates, deletes=deletes, conflicts=())
+
+
+@contextmanager
+def open_outcomes(memory_bytes: int, failpoints: Failpoints) -> Iterator[Outcomes]:
+    """Make a place for what a merge writes; it leaves no file behind."""
+    share = max(memory_bytes // 8, 1)
+    with ExitStack() as stack:
+        spools = [stack.enter_context(open_spool(share, failpoints)) for _ in range(3)]
+        yield Outcomes(*spools)
+
+
+def _named(found: Sequence[RowConflicts], ids: Collection[str]) -> list[RowConflicts]:
+    """Return the conflicts that are about one of these ids."""
+    if not ids:
+        return []
+    wanted = pa.array(ids, pa.string())
+    return [item.only(pc.is_in(item.ids, value_set=wanted).to_numpy(zero_copy_only=False)) for item in found]
+
+
+def _merge_table(sides: Sides, key: str, schemas: SettledSchemas | None, memory_bytes: int) -> Iterator[TableMerge]:
+    """Yield what happens to one table, range of ids by range; nothing when the source has nothing for it."""
     base, source, target = (sides.table(name, key, schemas) for name in ("base", "source", "target"))
     if source is None or _is_same(source, target) or (_is_same(base, source) and target is not None):
-        return None
+        return
     # A table that the target lost comes back with all of its rows.
-    delta = side_delta(None if target is None else base, source, budget.check)
-    budget.keep(delta.size_bytes)
+    old = None if base is None or target is None else base.table
     if target is None or _is_same(base, target):
         # Only what lies on main outlives every branch, so only that may be named by another one. A table that a branch
         # created lies where those of main do.
         is_mains = target is not None or sides.source.state.head.branch == MAIN
         is_on_main = is_mains and source.entry.pin.branch is None and source.can_adopt
-        return adopt(delta, source.entry if is_on_main else None)
-    rows = _rows_of_target(target, delta)
-    budget.keep(rows.nbytes)
-    return merge_rows(delta, rows)
+        for delta, _ in _deltas(old, source.table, None, memory_bytes):
+            yield adopt(delta, source.entry if is_on_main else None)
+        return
+    for delta, rows in _deltas(old, source.table, target.table, memory_bytes):
+        yield merge_rows(delta, _rows_of_target(target, delta) if rows is None else rows)
+
+
+def _deltas(
+    base: Table | None, source: Table | None, target: Table | None, memory_bytes: int
+) -> Iterator[tuple[TableDelta, pa.Table | None]]:
+    """Yield how the source differs from the base, and the rows of the target with these ids if they are known.
+
+    In one piece the rows of the target are looked up. Piece by piece that would read the target again and again; there,
+    a row that the target has not touched since the base is the one that the base has.
+    """
+    expect_same_columns(base, source)
+    differing = select_differing(base, source)
+    whole = whole_delta(*differing, memory_bytes)
+    if whole is not None:
+        yield whole, None
+        return
+    beside = () if target is None else select_differing(base, target)
+    count = count_parts((*differing, *beside), memory_bytes)
+    for was, will, *others in iter_parts(differing, beside, count, memory_bytes):
+        delta = rows_delta(was, will)
+        yield delta, None if target is None else _target_rows(delta, *others)
+
+
+def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Table:
+    """Return the target's rows of the ids in a difference, from how the target differs from the same base."""
+    touched = pa.concat_arrays([id_array(lost), id_array(gained)])
+    old = pa.concat_tables([delta.deleted, delta.before])
+    untouched = old.filter(pc.invert(pc.is_in(old.column(KEY), value_set=touched)))
+    ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
+    own = gained.filter(pc.is_in(gained.column(KEY), value_set=ids))
+    columns = _optional(delta.inserted.schema)
+    return pa.concat_tables([rows.select(columns.names).cast(columns) for rows in (untouched, own)])
 
 
 def _rows_of_target(target: SideTable, delta: TableDelta) -> pa.Table:
-    # Rows of the target may lack what the source has come to require.
-    columns = pa.schema([field.with_nullable(True) for field in delta.inserted.schema])
+    columns = _optional(delta.inserted.schema)
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
-    return target.lookup(ids).select(columns.names).cast(columns)
+    found = target.table.lookup(ids, columns.names)
+    return found.select(columns.names).cast(columns)
+
+
+def _optional(columns: pa.Schema) -> pa.Schema:
+    """Return columns that may be empty: rows of the target may lack what the source has come to require."""
+    return pa.schema([field.with_nullable(True) for field in columns])
 
 
 def _is_same(one: SideTable | None, other: SideTable | None) -> bool:
@@ -254,16 +358,18 @@ def _is_same(one: SideTable | None, other: SideTable | None) -> bool:
     return (ours.object_id, ours.pin, ours.row_count) == (theirs.object_id, theirs.pin, theirs.row_count)
 
 
-def _counts(key: str, found: TableMerge, decided: TableMerge) -> TableCounts:
-    before, after = (sum(len(item.ids) for item in merge.conflicts) for merge in (found, decided))
-    return TableCounts(
-        type_key=key,
-        inserted=decided.inserts.num_rows,
-        updated=decided.updates.num_rows,
-        deleted=len(decided.deletes),
-        resolved=before - after,
-        conflicts=after,
-    )
+def _counts(key: str, found: TableMerge, decided: TableMerge, before: TableCounts | None) -> TableCounts:
+    was, left = (sum(len(item.ids) for item in merge.conflicts) for merge in (found, decided))
+    numbers = {
+        "inserted": decided.inserts.num_rows,
+        "updated": decided.updates.num_rows,
+        "deleted": len(decided.deletes),
+        "resolved": was - left,
+        "conflicts": left,
+    }
+    if before is not None:
+        numbers = {name: number + getattr(before, name) for name, number in numbers.items()}
+    return TableCounts(type_key=key, **numbers)
 
 
 def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> list[MergeConflict]:
@@ -293,20 +399,21 @@ def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflict
 
 def _plan(
     sides: Sides,
-    catalog: Catalog,
     schemas: SettledSchemas | None,
     merges: dict[str, TableMerge],
     counts: dict[str, TableCounts],
-    conflicts: Sequence[MergeConflict],
+    conflicts: Conflicts,
+    catalog: Catalog,
 ) -> MergePlan:
     changes = {key: _row_change(key, merge) for key, merge in merges.items() if not merge.is_empty}
     adopted = {key: merge.outcome for key, merge in merges.items() if merge.outcome is not None}
     reads = frozenset(merges) | _validated_by(changes, catalog)
     if schemas is not None:
         reads |= {check.pair.after.table_key for check in schemas.checks}
-    known = ((key, sides.table("target", key, schemas)) for key in reads)
+    known = (sides.table("target", key, schemas) for key in reads)
     types = {
-        key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes)
+        # No id stands twice, because each was decided once.
+        key: TypeChange(type=_owner(catalog, key), rows=change.written, deletes=change.deletes, has_fresh_ids=True)
         for key, change in changes.items()
     }
     return MergePlan(
@@ -316,9 +423,9 @@ def _plan(
         rows=changes,
         change=GraphChange(types=types),
         # A type that is new to the target has no table there that could move.
-        reads=frozenset(found.entry.table_key for _, found in known if found is not None),
+        reads=frozenset(found.entry.table_key for found in known if found is not None),
         tables=tuple(counts[key] for key in sorted(counts) if not counts[key].is_empty),
-        conflicts=tuple(conflicts),
+        conflicts=conflicts,
     )
 
 
@@ -329,7 +436,7 @@ def _row_change(key: str, merge: TableMerge) -> RowChange:
         # The target was asked for them, and the merge is refused if its table moves.
         has_fresh_ids=True,
         upserts=merge.updates if merge.updates.num_rows else None,
-        deletes=tuple(merge.deletes.to_pylist()),
+        deletes=merge.deletes if len(merge.deletes) > _MANY_IDS else tuple(merge.deletes.to_pylist()),
         outcome=merge.outcome,
     )
 
@@ -342,7 +449,7 @@ def _validated_by(changes: dict[str, RowChange], catalog: Catalog) -> frozenset[
         change = changes.get(edge.table_key)
         if change is not None and change.written is not None:
             reads |= ends
-        if any(end in changes and changes[end].deletes for end in ends):
+        if any(end in changes and len(changes[end].deletes) for end in ends):
             reads.add(edge.table_key)
     return frozenset(reads)
 
@@ -352,32 +459,35 @@ def _owner(catalog: Catalog, key: str) -> NodeType | EdgeType:
     return catalog.nodes[name] if kind == "node" else catalog.edges[name]
 
 
-def find_rule_conflicts(plan: MergePlan, sides: Sides, newest: GraphSnapshot) -> tuple[MergeConflict, ...]:
-    """Return what the merged graph would break, as the one evaluator of all writes sees it; all of it, in its order.
+def find_rule_conflicts(plan: MergePlan, sides: Sides, newest: GraphSnapshot, max_conflicts: int) -> Conflicts:
+    """Return what the merged graph would break, as the one evaluator of all writes sees it, in its order.
 
     Args:
         plan: the merge.
         sides: where the images of the rows come from.
         newest: the state of the target that the merge is to be published on.
+        max_conflicts: how many are told one by one.
     """
-    found = list(find_violations(plan.change, plan.view(newest), limit=sys.maxsize).items)
+    found = find_violations(plan.change, plan.view(newest), limit=max_conflicts)
+    items, total = list(found.items), found.total
     if plan.schemas is not None and plan.schemas.checks:
-        found += _broken_rows(plan, plan.schemas, newest)
-    conflicts = dict.fromkeys(_conflict(violation, plan.catalog) for violation in found)
-    return tuple(_with_images(tuple(conflicts), sides, plan))
+        for broken in _broken_rows(plan, plan.schemas, newest, max_conflicts):
+            # Sources whose edges the merge writes were counted already.
+            fresh = [item for item in broken.items if item not in items]
+            items += fresh
+            total += broken.total - len(broken.items) + len(fresh)
+    conflicts = [_conflict(violation, plan.catalog) for violation in items[:max_conflicts]]
+    return Conflicts(_with_images(conflicts, sides, plan), total=total)
 
 
-def _broken_rows(plan: MergePlan, schemas: SettledSchemas, newest: GraphSnapshot) -> list[Violation]:
-    """Return the rows of the target that the merge leaves alone, and that break what the source has come to demand."""
+def _broken_rows(plan: MergePlan, schemas: SettledSchemas, newest: GraphSnapshot, limit: int) -> Iterator[Violations]:
+    """Yield the rows of the target that the merge leaves alone, and that break what the source has come to demand."""
     values = [replace(check, counts_edges=False) for check in schemas.checks]
     counts = [replace(check, required=(), constraints=()) for check in schemas.checks]
     left = MergedRowsAfter(view=MergedView(newest, schemas), written=plan.rows)
+    yield find_broken_rows(values, left, limit=limit)
     # Edges are counted as they will be, and those that the merge writes are among them.
-    after = MergedRowsAfter(view=MergedView(newest, schemas, plan.rows))
-    return [
-        *find_broken_rows(values, left, limit=sys.maxsize).items,
-        *find_broken_rows(counts, after, limit=sys.maxsize).items,
-    ]
+    yield find_broken_rows(counts, MergedRowsAfter(view=MergedView(newest, schemas, plan.rows)), limit=limit)
 
 
 def _conflict(violation: Violation, catalog: Catalog) -> MergeConflict:
@@ -412,7 +522,8 @@ def _images(side: SideTable | None, ids: set[str], owner: NodeType | EdgeType) -
         return {}
     try:
         with side.snapshot.reading():
-            rows = side.lookup(pa.array(sorted(ids), pa.string()))
+            table = side.table
+            rows = table.lookup(pa.array(sorted(ids), pa.string()), table.schema.names)
     except BranchMissingError:
         # Of a base that was deleted with its branch nothing can be shown. Deletions of the sides are found by others.
         return {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,19 +19,21 @@ from omnigraph.catalog.arrow import arrow_schema
 from omnigraph.catalog.migration import MakeRequired, Step, UnsupportedChange
 from omnigraph.catalog.migration.codes import ADD_REQUIRED_PROPERTY
 from omnigraph.catalog.migration.merge import Loss, MergedSchema, SchemaConflict, Side, merge_schemas
+from omnigraph.catalog.model import ENDPOINTS
 from omnigraph.engine.accepted import accept_schema
 from omnigraph.engine.comparison import comparable, one_array
-from omnigraph.engine.equality import columns_equal
+from omnigraph.engine.past import ColumnReading, ReadTable
 from omnigraph.engine.schema.apply import RowsToCheck, rows_to_check
 from omnigraph.engine.schema.lower import Continued, continued_types, lower_schema
 from omnigraph.engine.view import GraphView
 from omnigraph.errors import MergeConflict
-from omnigraph.history.diff.rows import Check, TableDelta, rows_delta, table_delta
+from omnigraph.history.diff.rows import find_changed_rows, rows_delta
 from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.merge.conflicts import ConflictKind
+from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
-from omnigraph.store.tables.table import Table
-from omnigraph.txn.changes import RowChange, TableAlter, TableChange, TableRegister
+from omnigraph.store.tables.table import Table, filter_stream
+from omnigraph.txn.changes import RowChange, TableAlter, TableChange, TableRegister, as_id_array, id_array
 from omnigraph.txn.manifest.rows import AcceptedSchema, TableEntry
 from omnigraph.txn.snapshot import GraphSnapshot
 
@@ -56,20 +59,36 @@ class SideTable:
 
     @property
     def table(self) -> Table:
-        """The table as it is stored."""
-        return self.snapshot.table(self.entry.table_key)
-
-    def translated(self, rows: pa.Table) -> pa.Table:
-        """Return whole stored rows in the columns of the merged schema."""
+        """The table in the columns of the merged schema."""
+        stored = self.snapshot.table(self.entry.table_key)
         if self.pair is None:
-            return rows
-        return self.pair.translated(rows, arrow_schema(self.pair.after).names)
+            return stored
+        after = arrow_schema(self.pair.after)
+        schema = pa.schema([field if field.name == KEY else field.with_nullable(True) for field in after])
+        origins = self.pair.origins
+        numbers = {name: number for number, name in stored.fields}
+        # Files that two versions share hold the same where they say the same columns of theirs to be the same.
+        fields = tuple((numbers[origins[name]] if name in origins else -1, name) for name in schema.names)
+        return ReadTable(stored, FilledReading(schema=schema, origins=origins, fills=self.pair.fills), fields)
 
-    def lookup(self, ids: pa.Array) -> pa.Table:
-        """Return the rows with these ids, in the columns of the merged schema."""
-        table = self.table
-        names = table.schema.names
-        return self.translated(table.lookup(ids, names).select(names))
+
+@record
+class FilledReading(ColumnReading):
+    """Rows as a merged schema has them; ``fills`` is what columns hold that would hold null."""
+
+    fills: Mapping[str, pa.Scalar]
+
+    def show(self, rows: Any, names: Sequence[str]) -> Any:
+        """Return columns of a stored table or batch as the merged schema has them."""
+        # A record is made anew from its class, which a bare super would still mean.
+        shown = ColumnReading.show(self, rows, names)
+        if self.fills.keys().isdisjoint(names):
+            return shown
+        columns = [
+            pc.fill_null(shown.column(name), self.fills[name]) if name in self.fills else shown.column(name)
+            for name in shown.schema.names
+        ]
+        return type(shown).from_arrays(columns, schema=shown.schema)
 
 
 def side_table(
@@ -80,21 +99,6 @@ def side_table(
         return schemas.find(name, snapshot, table_key)
     entry = snapshot.state.table(table_key)
     return None if entry is None else SideTable(snapshot=snapshot, entry=entry)
-
-
-def side_delta(base: SideTable | None, source: SideTable, check: Check) -> TableDelta:
-    """Return how the source differs from the base, in the columns of the merged schema."""
-    if source.pair is None and (base is None or base.pair is None):
-        return table_delta(None if base is None else base.table, source.table, check)
-    lost, gained = select_differing(None if base is None else base.table, source.table)
-    parts = []
-    for side, selection in ((base, lost), (source, gained)):
-        if side is None or selection is None:
-            parts.append(source.translated(source.table.schema.empty_table()))
-            continue
-        parts.append(side.translated(selection.read(side.table.schema.names)))
-        check(sum(part.nbytes for part in parts))
-    return rows_delta(*parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -152,8 +156,6 @@ def settle_schemas(
     sides: Mapping[SideName, GraphSnapshot],
     catalog_at: Callable[[GraphSnapshot], Catalog],
     resolve: str | None,
-    born_as: str | None,
-    check: Check,
 ) -> SettledSchemas:
     """Merge the schemas of base, source and target.
 
@@ -161,14 +163,12 @@ def settle_schemas(
         sides: the states.
         catalog_at: decodes the schema of a state.
         resolve: how conflicts are decided; only "ours" and "theirs" say anything about schemas.
-        born_as: the life of the target, for ids that have to be made up.
-        check: is told how many bytes of rows are held.
     """
     base, source, target = (catalog_at(sides[name]) for name in ("base", "source", "target"))
-    prefer = _PREFERS.get(resolve)
+    prefer, born_as = _PREFERS.get(resolve), sides["target"].manifest.life.line.born_as
     merged = merge_schemas(base, source, target, prefer, born_as=born_as)
     if not merged.conflicts:
-        contested = _contested([loss for loss in merged.losses if loss.by != prefer], sides, check)
+        contested = _contested([loss for loss in merged.losses if loss.by != prefer], sides)
         if prefer is None:
             conflicts = tuple(loss.conflict(count) for loss, count in contested.items())
         else:
@@ -267,7 +267,7 @@ def _checks(target: Catalog, merged: MergedSchema) -> list[RowsToCheck]:
     return list(found.values())
 
 
-def _contested(losses: Sequence[Loss], sides: Mapping[SideName, GraphSnapshot], check: Check) -> dict[Loss, int]:
+def _contested(losses: Sequence[Loss], sides: Mapping[SideName, GraphSnapshot]) -> dict[Loss, int]:
     """Return the losses that take rows, or values, with them that the other side wrote, and how many."""
     found = {}
     for loss in losses:
@@ -276,27 +276,29 @@ def _contested(losses: Sequence[Loss], sides: Mapping[SideName, GraphSnapshot], 
         if keys[0].startswith("interface:") or before.state.table(keys[0]) == after.state.table(keys[1]):
             continue
         with before.reading(), after.reading():
-            delta = _raw_delta(before.table(keys[0]), after.table(keys[1]), loss.property_name, check)
-        changed = delta.inserted.num_rows + delta.after.num_rows
-        if loss.property_name is not None:
-            values = delta.inserted.column(loss.property_name)
-            is_other = ~columns_equal(delta.before.column(loss.property_name), delta.after.column(loss.property_name))
-            changed = len(values) - values.null_count + int(is_other.sum())
+            old, new = before.table(keys[0]), after.table(keys[1])
+            changed = (
+                _changed_rows(old, new) if loss.property_name is None else _set_values(old, new, loss.property_name)
+            )
         if changed:
             found[loss] = changed
     return found
 
 
-def _raw_delta(before: Table, after: Table, column: str | None, check: Check) -> TableDelta:
-    names = [KEY] if column is None else [KEY, column]
-    if column is None:
-        return table_delta(before, after, check)
-    parts = []
-    for selection in select_differing(before, after):
-        if selection is not None:
-            parts.append(selection.read(names))
-            check(sum(part.nbytes for part in parts))
-    return rows_delta(*parts)
+def _changed_rows(old: Table, new: Table) -> int:
+    """Return how many rows were inserted or changed."""
+    changed = find_changed_rows(old, new)
+    return len(changed.inserted.ids) + len(changed.after.ids)
+
+
+def _set_values(old: Table, new: Table, column: str) -> int:
+    """Return how many rows got another value in a column."""
+    lost, gained = select_differing(old, new)
+    if lost is None or gained is None:
+        return 0
+    delta = rows_delta(lost.read([KEY, column]), gained.read([KEY, column]))
+    inserted = delta.inserted.column(column)
+    return int(len(inserted) - inserted.null_count + delta.after.num_rows)
 
 
 def _with_rows(change: TableRegister, rows: RowChange | None, adopted: TableEntry | None) -> TableRegister:
@@ -345,44 +347,15 @@ class MergedView(GraphView):
         super().__init__(snapshot, schemas.catalog, pending or {})
         self._schemas = schemas
 
-    def all_rows(self, table_key: str, columns: Sequence[str]) -> pa.Table:
-        """Return columns of every row of the table."""
-        pair = self._translation(table_key)
-        if pair is None:
-            return super().all_rows(table_key, columns)
-        table, written, hidden = self._parts(table_key)
-        stored = self.schema(table_key).empty_table() if table is None else pair.rows_after(table, list(columns))
-        if hidden is not None:
-            stored = stored.filter(pc.invert(pc.is_in(stored.column(KEY), value_set=hidden)))
-        return self._joined(table_key, [stored, *([] if written is None else [written])], columns)
-
-    def rows_of(self, table_key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-        """Return columns of the rows with these ids; unknown ids are left out."""
-        pair = self._translation(table_key)
-        table, written, hidden = self._parts(table_key)
-        if pair is None or table is None:
-            return super().rows_of(table_key, ids, columns)
-        wanted = pc.unique(ids)
-        asked = wanted if hidden is None else wanted.filter(pc.invert(pc.is_in(wanted, value_set=hidden)))
-        found = [pair.translated(table.lookup(asked, pair.columns_before(columns)), list(columns))]
-        if written is not None:
-            found.append(written.filter(pc.is_in(written.column(KEY), value_set=wanted)))
-        return self._joined(table_key, found, columns)
-
-    def rows_where(
-        self, table_key: str, column: str, values: pa.Array | pa.ChunkedArray, columns: Sequence[str]
-    ) -> pa.Table:
-        """Return ``columns`` of the rows whose ``column`` is one of ``values``; nulls match nothing."""
-        if self._translation(table_key) is None or column == KEY:
-            return super().rows_where(table_key, column, values, columns)
-        rows = self.all_rows(table_key, list(dict.fromkeys((column, *columns))))
-        wanted = pc.unique(one_array(values).cast(self.schema(table_key).field(column).type)).drop_null()
-        is_met = pc.is_in(comparable(one_array(rows.column(column))), value_set=comparable(wanted))
-        return rows.filter(is_met).select(list(columns))
-
-    def _translation(self, table_key: str) -> Continued | None:
-        found = self._schemas.find("target", self.snapshot, table_key)
-        return None if found is None else found.pair
+    def _stored_where(self, table: Table, column: str, wanted: pa.Array, columns: Sequence[str]) -> pa.Table:
+        if table.pushes_predicates or column in ENDPOINTS:
+            return super()._stored_where(table, column, wanted, columns)
+        value_set = comparable(wanted)
+        return filter_stream(
+            table.scan(list(dict.fromkeys((*columns, column)))),
+            lambda rows: pc.is_in(comparable(one_array(rows.column(column))), value_set=value_set),
+            wanted_count=len(wanted),
+        )
 
     def _stored(self, table_key: str) -> Table | None:
         found = self._schemas.find("target", self.snapshot, table_key)
@@ -416,7 +389,5 @@ class MergedRowsAfter:
         change = self.written.get(key)
         if change is None:
             return rows
-        none = pa.array([], pa.string())
-        chunks = [] if change.written is None else change.written.column(KEY).chunks
-        hidden = pa.concat_arrays([none, *chunks, pa.array(change.deletes, pa.string())])
+        hidden = pa.concat_arrays([id_array(change.written), as_id_array(change.deletes)])
         return rows.filter(pc.invert(pc.is_in(rows.column(KEY), value_set=hidden)))

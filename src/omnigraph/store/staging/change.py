@@ -80,6 +80,9 @@ def fold_tail(
 DEFAULT_TAIL_LIMIT = 16
 _SHOWN_KEYS = 20
 _WORKERS = 8
+# Ids that are looked up at once where they are many more, and rows that are put in order and written at once.
+_LOOKED_UP = 1 << 20
+_WRITTEN_AT_ONCE = 1 << 18
 
 Offsets = dict[int, npt.NDArray[np.uint32]]
 
@@ -97,7 +100,7 @@ def stage_change(
     table: Table,
     *,
     upserts: pa.Table | None = None,
-    deletes: Sequence[str] = (),
+    deletes: Sequence[str] | pa.Array = (),
     operation_id: str,
     runtime: Runtime,
     expect_new: bool = False,
@@ -127,10 +130,12 @@ def stage_change(
     origin = Origin(operation_id=operation_id, runtime=runtime)
     with translating("fit rows to a table", table.pin.location):
         rows = table.schema.empty_table() if upserts is None else fit(upserts, table.schema)
+    leaving = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, table.schema.field(KEY).type)
+    if rows.num_rows + len(leaving) > _LOOKED_UP and table.fragments:
+        return _stage_in_parts(table, rows, leaving, origin, expect_new=expect_new, assume_new=assume_new)
     ids = _distinct_ids(table, rows)
     if not table.fragments:
         return _stage_first_rows(table, rows, origin)
-    leaving = pa.array(deletes, ids.type)
     hits = _find(table, leaving if assume_new else pa.concat_arrays([ids, leaving]))
     # Where an id stands among the hits; -1 for one that is new.
     places = _places(ids, hits)
@@ -143,6 +148,18 @@ def stage_change(
     new = carry_row_ids(written, carried)
     _remember(table, new, new_rows, updated, remaining)
     removed = [*folded.removed, *removed]
+    return _staged(table, origin, new, updated, removed, row_count=table.row_count + len(ids) - len(hits.ids))
+
+
+def _staged(
+    table: Table,
+    origin: Origin,
+    new: list[FragmentMetadata],
+    updated: list[FragmentMetadata],
+    removed: list[int],
+    *,
+    row_count: int,
+) -> StagedCommit:
     operation = LanceOperation.Update(
         removed_fragment_ids=removed,
         updated_fragments=_with_short_versions(table, _with_sentinel(table, updated, removed), removed),
@@ -151,17 +168,53 @@ def stage_change(
         fields_for_preserving_frag_bitmap=field_ids(table),
         update_mode="rewrite_rows",
     )
-    updates = int(np.count_nonzero(places >= 0))
-    deleted = len(hits.ids) - updates
-    inserted = len(ids) - updates
     return staged_on(
         table,
         operation,
         kind="change",
         origin=origin,
-        row_count=table.row_count + inserted - deleted,
+        row_count=row_count,
         files=(*data_files(new), *deletion_files(updated)),
     )
+
+
+def _stage_in_parts(
+    table: Table, rows: pa.Table, leaving: pa.Array, origin: Origin, *, expect_new: bool, assume_new: bool
+) -> StagedCommit:
+    """Stage a change of very many rows, of which memory holds some at a time; the rows may lie in a file.
+
+    The key column of the table is read once for each part of the ids. Small fragments are left for the next change to
+    fold, and that no id stands in two parts is for the caller to know.
+    """
+    places_by_owner: dict[int, list[npt.NDArray[np.uint32]]] = {}
+    new: list[FragmentMetadata] = []
+
+    def find(ids: pa.Array) -> _Hits:
+        hits = _find(table, ids)
+        for owner, offsets in hits.offsets.items():
+            places_by_owner.setdefault(owner, []).append(offsets)
+        return hits
+
+    nothing = Folded(removed=(), rows=table.schema.empty_table(), row_ids=np.array([], dtype=np.uint64))
+    for start in range(0, rows.num_rows, _LOOKED_UP):
+        part = rows.slice(start, _LOOKED_UP)
+        ids = _distinct_ids(table, part)
+        hits = find(ids.slice(0, 0) if assume_new else ids)
+        if expect_new:
+            _refuse_existing(table, hits.ids)
+        for at in range(0, part.num_rows, _WRITTEN_AT_ONCE):
+            some = part.slice(at, _WRITTEN_AT_ONCE)
+            ordered, carried = _ordered(some, _places(ids.slice(at, _WRITTEN_AT_ONCE), hits), hits, nothing)
+            written, _, _ = _write(table, ordered, {})
+            new += carry_row_ids(written, carried)
+    for start in range(0, len(leaving), _LOOKED_UP):
+        find(leaving.slice(start, _LOOKED_UP))
+    # An id that is upserted and deleted is upserted, and its row is named twice here.
+    offsets = {owner: np.unique(np.concatenate(found)) for owner, found in places_by_owner.items()}
+    _, updated, removed = _write(table, nothing.rows, offsets)
+    _remember(table, [], nothing.rows, updated, offsets)
+    gone = sum(map(len, offsets.values()))
+    return _staged(table, origin, new, updated, removed, row_count=table.row_count + rows.num_rows - gone)
 
 
 def field_ids(table: Table) -> list[int]:

@@ -108,7 +108,7 @@ def stage_columns(
     fills: Mapping[str, pa.Scalar] = MappingProxyType({}),
     *,
     upserts: pa.Table | None = None,
-    deletes: Sequence[str] = (),
+    deletes: Sequence[str] | pa.Array = (),
     operation_id: str,
     runtime: Runtime,
 ) -> StagedCommit:
@@ -130,7 +130,7 @@ def stage_columns(
         runtime: where the commit's uuid comes from.
     """
     rewritten: Rewritten | None = None
-    if upserts is not None or deletes:
+    if upserts is not None or len(deletes):
         rewritten = Rewritten.of(table, schema, origins, fills, upserts, deletes)
     _refuse_impossible(table, schema, origins, {**fills, **({} if rewritten is None else _unfilled(schema))})
     made = MadeColumns.of(table, schema, origins, fills, () if rewritten is None else rewritten.replaced)
@@ -209,13 +209,14 @@ class Rewritten:
         origins: Mapping[str, str],
         fills: Mapping[str, pa.Scalar],
         upserts: pa.Table | None,
-        deletes: Sequence[str],
+        deletes: Sequence[str] | pa.Array,
     ) -> Rewritten:
         """Read what has to be written again: a strict overwrite lists no fragment that has lost rows."""
         plain = pa.schema([pa.field(field.name, field.type) for field in schema])
         written = plain.empty_table() if upserts is None else upserts.select(schema.names).cast(plain)
         ids = pa.concat_arrays([pa.array([], pa.string()), *written.column(KEY).chunks])
-        found = table.lookup(pa.concat_arrays([ids, pa.array(deletes, pa.string())]), ())
+        leaving = deletes if isinstance(deletes, pa.Array) else pa.array(deletes, pa.string())
+        found = table.lookup(pa.concat_arrays([ids, leaving]), ())
         touched = set(np.unique(found[ROW_ADDRESS].to_numpy() >> 32).tolist())
         # A blob is numbered by what was written of it, so that files of both kinds do not go together.
         is_whole = bool(table.blobs or blob_columns(schema))

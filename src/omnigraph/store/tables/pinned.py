@@ -102,6 +102,7 @@ class PinnedTable:
         search: Search | None = None,
         fragment_ids: Sequence[int] | None = None,
         batch_size: int | None = None,
+        read_ahead_bytes: int | None = None,
     ) -> pa.RecordBatchReader:
         """Stream rows. Calls are counted as batches are drawn.
 
@@ -113,6 +114,7 @@ class PinnedTable:
             search: what to search for.
             fragment_ids: read only these fragments.
             batch_size: rows per batch at most.
+            read_ahead_bytes: how much is read before it is asked for; some gigabytes when not given.
         """
         self.datasets.handles.check_process()
         names = list(self.schema.names if columns is None else columns)
@@ -135,6 +137,7 @@ class PinnedTable:
                 limit=limit,
                 fragments=chosen,
                 batch_size=batch_size,
+                io_buffer_size=read_ahead_bytes,
                 full_text_query=search.full_text,
                 nearest=None if search.nearest is None else dict(search.nearest),
                 fast_search=search.fast or None,

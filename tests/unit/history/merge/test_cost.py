@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+
+import pyarrow as pa
 import pytest
 from tests.merge_graph import DRAFT, history_of, put
 from tests.session_graph import create_graph, open_session, read_graph
 
-from omnigraph.errors import MemoryBudgetError
+from omnigraph.errors import FileAccessError
 from omnigraph.history.merge import merge_branch, preview_merge, revert_commit
 from omnigraph.values import BranchName
 
@@ -55,18 +59,20 @@ def test_many_rows_are_merged_inserted_and_deleted_alike(tmp_path):
         assert history_of(session)[0].operation == "branch_merge"
 
 
-def test_a_difference_that_does_not_fit_its_memory_is_refused_and_changes_nothing(tmp_path):
+def test_a_difference_that_does_not_fit_its_memory_lies_in_files_and_none_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with _graph(tmp_path / "big") as session:
         session.store.create_branch(BranchName(DRAFT))
         commit = put(session, ITEM, {f"new{number}": {"size": number} for number in range(500)}, DRAFT).commit
-        before = history_of(session)
-        for attempt in (
-            lambda: merge_branch(session, DRAFT, memory_bytes=2_000),
-            lambda: preview_merge(session, DRAFT, memory_bytes=2_000),
-            lambda: revert_commit(session, commit.id, DRAFT, memory_bytes=2_000),
-        ):
-            with pytest.raises(MemoryBudgetError) as refused:
-                attempt()
-            assert refused.value.details.actual > refused.value.details.limit == 2_000
-        assert history_of(session) == before
-        assert merge_branch(session, DRAFT).commit is not None
+        assert preview_merge(session, DRAFT, memory_bytes=2_000).tables[0].inserted == 500
+        assert merge_branch(session, DRAFT, memory_bytes=2_000).tables[0].inserted == 500
+        assert revert_commit(session, commit.id, DRAFT, memory_bytes=2_000).tables[0].deleted == 500
+        with monkeypatch.context() as full:
+            full.setattr(pa, "OSFile", _no_space)
+            with pytest.raises(FileAccessError, match="cannot write temporary files"):
+                preview_merge(session, DRAFT, memory_bytes=2_000)
+    assert [path.name for path in tmp_path.iterdir()] == ["big"]
+
+
+def _no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from omnigraph.cli.commands.history.conflicts import ConflictOptions
 from omnigraph.cli.graphs import ask_consent, echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
@@ -16,7 +17,6 @@ from omnigraph.cli.options import (
     GraphOptions,
     IfCommit,
     Quiet,
-    Resolve,
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
@@ -136,7 +136,7 @@ def merge(
     graph: GraphOptions,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="The branch to merge from.")],
     target: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch to merge into.")] = "main",
-    resolve: Resolve = None,
+    conflicts: ConflictOptions,
     preview: Annotated[bool, typer.Option("--preview", help="Show what the merge would do; change nothing.")] = False,
     delete_branch: Annotated[
         bool, typer.Option("--delete-branch", help="Delete the source afterwards, if nothing depends on it.")
@@ -148,25 +148,26 @@ def merge(
 ) -> int:
     """Merge one branch into another in a single atomic commit, schema and rows against their common ancestor.
 
-    What both sides changed differently is a conflict unless --resolve settles it. Exits with code 3 on conflicts;
-    --preview shows them and exits with code 0. A merge that landed exits with code 0, also when --delete-branch is
-    refused.
+    What both sides changed differently is a conflict unless --resolve or --resolve-with settles it. Exits with code 3
+    on conflicts; --preview shows them and exits with code 0. To decide them one by one, write them to a file with
+    --conflicts-out, fill in the resolution of each (ours, theirs, base, or {"value": ...}), and merge with
+    --resolve-with. A merge that landed exits with code 0, also when --delete-branch is refused.
     """
     address = graph_address(graph)
     output = choose_output(as_json=as_json)
+    decided = conflicts.to_fields()
+    command = ["branch", "merge", address, source, *(() if target == "main" else ("--into", target))]
     if preview:
         with open_graph(address, mode="read_only") as backend:
-            seen = backend.execute(PreviewMergeRequest(source=source, target=target, resolve=resolve))  # type: ignore[arg-type]  # checked inside
-        output.show(PlainReport(document=seen.to_json(), lines=list(seen.lines())))
+            seen = backend.execute(PreviewMergeRequest(source=source, target=target, **decided))
+        advice = conflicts.next_step(seen.conflicts, command) if seen.conflicts or conflicts.conflicts_out else None
+        remarks = [] if advice is None else [f"hint: {advice}"]
+        output.show(PlainReport(document=seen.to_json(), lines=list(seen.lines()), remarks=remarks))
         return 0
     echo_target("branch merge", address, is_quiet=quiet)
-    with open_graph(address) as backend:
+    with open_graph(address) as backend, conflicts.explaining(command):
         request = MergeRequest(
-            source=source,
-            target=target,
-            resolve=resolve,  # type: ignore[arg-type]  # checked inside
-            **commit.to_fields(),
-            expected_head=expected_head,
+            source=source, target=target, **decided, **commit.to_fields(), expected_head=expected_head
         )
         done = backend.execute(request)
         refusal = _delete(backend, source, commit.actor) if delete_branch else None

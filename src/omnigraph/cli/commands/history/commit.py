@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from omnigraph.catalog.model import Catalog
+from omnigraph.cli.commands.history.conflicts import ConflictOptions
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import (
@@ -22,7 +23,6 @@ from omnigraph.cli.options import (
     IfCommit,
     Limit,
     Quiet,
-    Resolve,
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output, write_line
@@ -288,7 +288,7 @@ def revert(
     graph: GraphOptions,
     commit_id: Annotated[str, typer.Argument(metavar="ID", help="The commit to undo.")],
     branch: Branch = "main",
-    resolve: Resolve = None,
+    conflicts: ConflictOptions,
     commit: CommitOptions,
     expected_head: IfCommit = None,
     quiet: Quiet = False,
@@ -296,18 +296,16 @@ def revert(
 ) -> int:
     """Undo one commit with a new one; later changes stay.
 
-    Rows that later commits changed too are conflicts unless --resolve settles them: ours keeps the rows as they are,
-    theirs restores the earlier ones.
+    Rows that later commits changed too are conflicts unless --resolve or --resolve-with settles them: ours keeps the
+    rows as they are, theirs restores the earlier ones.
     """
     address = graph_address(graph)
+    decided = conflicts.to_fields()
     echo_target("revert", address, is_quiet=quiet)
-    with open_graph(address) as backend:
+    command = ["revert", address, commit_id, *(() if branch == "main" else ("--branch", branch))]
+    with open_graph(address) as backend, conflicts.explaining(command):
         request = RevertRequest(
-            commit=commit_id,
-            branch=branch,
-            resolve=resolve,  # type: ignore[arg-type]  # checked inside
-            **commit.to_fields(),
-            expected_head=expected_head,
+            commit=commit_id, branch=branch, **decided, **commit.to_fields(), expected_head=expected_head
         )
         done = backend.execute(request)
     report = PlainReport(document=done.to_json(), lines=list(done.lines()))
