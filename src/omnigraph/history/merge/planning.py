@@ -334,20 +334,15 @@ def _target_rows(delta: TableDelta, lost: pa.Table, gained: pa.Table) -> pa.Tabl
     untouched = old.filter(pc.invert(pc.is_in(old.column(KEY), value_set=touched)))
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
     own = gained.filter(pc.is_in(gained.column(KEY), value_set=ids))
-    columns = _optional(delta.inserted.schema)
+    columns = delta.inserted.schema
     return pa.concat_tables([rows.select(columns.names).cast(columns) for rows in (untouched, own)])
 
 
 def _rows_of_target(target: SideTable, delta: TableDelta) -> pa.Table:
-    columns = _optional(delta.inserted.schema)
+    columns = delta.inserted.schema
     ids = pa.concat_arrays([id_array(rows) for rows in (delta.inserted, delta.after, delta.deleted)])
     found = target.table.lookup(ids, columns.names)
     return found.select(columns.names).cast(columns)
-
-
-def _optional(columns: pa.Schema) -> pa.Schema:
-    """Return columns that may be empty: rows of the target may lack what the source has come to require."""
-    return pa.schema([field.with_nullable(True) for field in columns])
 
 
 def _is_same(one: SideTable | None, other: SideTable | None) -> bool:

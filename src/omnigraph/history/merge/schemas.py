@@ -48,7 +48,7 @@ class SideTable:
     Args:
         snapshot: the state of the side.
         entry: the table there.
-        pair: the type there and in the merged schema; None where the rows need no translation.
+        pair: the type there and in the merged schema; None where the rows of no side need a translation.
         can_adopt: whether the table is laid out as the merged schema has it, ids of columns included.
     """
 
@@ -130,10 +130,12 @@ class SettledSchemas:
         if pair is None or entry is None:
             return None
         before, after = arrow_schema(pair.before), arrow_schema(pair.after)
+        # Rows of all sides meet in the same columns, so that one side that is translated makes all of them so.
+        found = (pairs[table_key] for pairs in self.pairs.values() if table_key in pairs)
         return SideTable(
             snapshot=snapshot,
             entry=entry,
-            pair=None if _is_plain(pair) else pair,
+            pair=None if all(map(_is_plain, found)) else pair,
             can_adopt=before.equals(after, check_metadata=True) and pair.before.table_key == table_key,
         )
 
@@ -239,7 +241,7 @@ def _pairs(side: Catalog, merged: Catalog) -> dict[str, Continued]:
 def _is_plain(pair: Continued) -> bool:
     """Whether stored rows are rows of the merged schema as they are."""
     before, after = arrow_schema(pair.before), arrow_schema(pair.after)
-    is_same = before.names == after.names and before.types == after.types
+    is_same = before.equals(after)
     return is_same and not pair.fills and pair.origins == {name: name for name in after.names}
 
 
