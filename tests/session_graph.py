@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -90,6 +91,8 @@ def _stored_one(value, scalar):
     if value is None:
         return None
     match scalar:
+        case Scalar.DECIMAL:
+            return Decimal(str(value))
         case Scalar.DATE:
             return parse_date(value)
         case Scalar.DATETIME:

@@ -39,6 +39,7 @@ def test_every_finding_that_names_a_rule_has_a_case():
     assert rules == {
         "cardinality_order",
         "cardinality_range",
+        "decimal_digits",
         "enum_duplicate",
         "enum_empty",
         "list_of_blob",

@@ -6,6 +6,7 @@ it names, before changing anything.
 
 import json
 import uuid
+from decimal import Decimal
 
 import lance
 import obstore
@@ -596,3 +597,21 @@ def test_put_if_absent_has_a_type_of_its_own(place):
     assert bytes(obstore.get(place.store, "k~1/x").bytes()) == b"1"
     with pytest.raises(FileNotFoundError):
         obstore.get(place.store, "k~1/y")
+
+
+def test_filters_compare_decimals_exactly_with_and_without_an_index(tmp_path):
+    """``engine/comparison.py`` names the type of a decimal in what it asks storage; a bare number is an error there."""
+    nines = "9" * 38
+    column = pa.array([Decimal(nines), Decimal(f"-{nines}"), None, Decimal(1)], pa.decimal128(38, 0))
+    dataset = lance.write_dataset(pa.table({"id": ["a", "b", "c", "d"], "x": column}), tmp_path / "d.lance")
+    for _ in range(2):
+        for op, value, found in (
+            ("=", nines, ["a"]),
+            ("<", "1", ["b"]),
+            (">=", "1", ["a", "d"]),
+            ("!=", "1", ["a", "b"]),
+        ):
+            asked = f"`x` {op} arrow_cast('{value}', 'Decimal128(38, 0)')"
+            assert dataset.to_table(filter=asked).column("id").to_pylist() == found
+        dataset.create_scalar_index("x", "BTREE")
+        dataset = lance.dataset(tmp_path / "d.lance")

@@ -42,7 +42,7 @@ class Givens:
     def any(self, name: str, kind: Kind) -> str:
         """Write a value to be compared with one of ``kind``, or with an item of it; maybe NULL."""
         if self.choices.chance(20):
-            return self._declare(Kind(scalar=_plain(kind).scalar), None)
+            return self._declare(_plain(kind), None)
         value = self._value(name, kind)
         if self.choices.coin() and _has_literal(value):
             return literal(value, kind)
@@ -63,7 +63,7 @@ class Givens:
             return self._declare(Kind(scalar="F64", is_list=True), [float(value) for value in values])
         if self.choices.coin():
             return f"[{', '.join(literal(value, kind) for value in values)}]"
-        return self._declare(Kind(scalar=kind.scalar, is_list=True), values)
+        return self._declare(Kind(scalar=kind.scalar, is_list=True, digits=kind.digits), values)
 
     def vector(self, dimension: int) -> str:
         """Write a vector as a parameter or a literal."""
@@ -84,7 +84,7 @@ class Givens:
 
     def _declared_kind(self, value: Any, kind: Kind) -> Kind:
         if kind.scalar not in _NUMBERS:
-            return Kind(scalar=kind.scalar)
+            return _plain(kind)
         fitting = [scalar for scalar, (low, high) in _RANGES.items() if isinstance(value, int) and low <= value <= high]
         if isinstance(value, float) or int(float(value)) == value:
             fitting.append("F64")
@@ -140,7 +140,7 @@ def is_number(kind: Kind) -> bool:
 
 
 def _plain(kind: Kind) -> Kind:
-    return Kind(scalar=kind.scalar)
+    return Kind(scalar=kind.scalar, digits=kind.digits)
 
 
 def _has_literal(value: Any) -> bool:

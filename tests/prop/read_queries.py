@@ -191,7 +191,7 @@ class Scope:
         return f"{value} {op} {access}" if choice == 6 else f"{access} {op} {value}"
 
     def _needle(self, name: str, kind: Kind) -> str:
-        others = self._others(Kind(scalar=kind.scalar), "")
+        others = self._others(Kind(scalar=kind.scalar, digits=kind.digits), "")
         if others and self.choices.chance(3):
             return self.choices.pick(others)
         return self.givens.any("needle", kind)

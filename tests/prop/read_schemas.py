@@ -5,6 +5,8 @@ Graphs and queries draw from the same few values, so that comparisons meet equal
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from tests.query_oracle import Kind, read_schema
 from tests.query_oracle.values import round_to_f32
 
@@ -23,6 +25,7 @@ node Person {
     weight: F64?
     born: Date? @index
     seen: DateTime? @index
+    amount: Decimal(12, 2)? @index
     mood: enum(calm, glad, sad)? @index
     tags: [String]?
     numbers: [I64]?
@@ -33,6 +36,7 @@ node Team {
     code: String @key
     budget: F64?
     size: U32? @index
+    rate: Decimal(6, 4)?
     mass: U64?
     vec: Vector(2)?
 }
@@ -82,6 +86,7 @@ node User implements Named {
     slug: String @key
     level: I64?
     score: F64?
+    credit: Decimal(12, 2)?
     is_on: Bool?
     born: Date?
     seen: DateTime?
@@ -95,7 +100,7 @@ node Club implements Named {
     share: F32?
 }
 edge Follows: User -> User { since: Date?  weight: I32?  note: String? }
-edge Likes: User -> User { at: DateTime?  weight: I32? }
+edge Likes: User -> User { at: DateTime?  weight: I32?  fee: Decimal(9, 3)? }
 edge InClub: User -> Club { role: String? }
 edge Within: Club -> Club { share: F64? }
 """,
@@ -118,6 +123,7 @@ _POOLS: dict[str, tuple] = {
     "U64": (0, 1, 2, 3, 2**53 + 1, _MAX_63, 2**64 - 1),
     "F32": tuple(map(round_to_f32, (0.0, -0.0, 0.1, 0.5, 1.0, 2.5, -3.25, 16777216.0, 3e38))),
     "F64": (0.0, -0.0, 0.1, round_to_f32(0.1), 0.5, 1.0, 2.5, -3.25, 2.0**53, 1e300),
+    "Decimal": tuple(map(Decimal, ("0", "0.10", "-0.5", "1", "2.50", "-3.25", "41"))),
     "Date": (-1, 0, 18262, 19000, 19675),
     "DateTime": (-1, 0, 1, NOW_MS, NOW_MS + 1, 1_577_836_800_000),
 }
@@ -135,6 +141,11 @@ def pool(name: str, kind: Kind) -> tuple:
         return NEEDLES
     if name in TAME and kind.scalar in _TAME_POOLS:
         return _TAME_POOLS[kind.scalar]
+    if kind.digits is not None:
+        _, scale = kind.digits
+        # The extremes of the type besides, in all of its digits.
+        most = Decimal((0, (9,) * kind.digits[0], -scale))
+        return (*(value.quantize(Decimal((0, (1,), -scale))) for value in _POOLS["Decimal"]), most, -most)
     return _POOLS[kind.scalar]
 
 

@@ -18,7 +18,7 @@ from omnigraph.lang.pg.ast import (
 from omnigraph.lang.source import Ident
 from tests.prop.strategies_pg import cardinalities, literals, signed, texts, types
 
-NUMBERS = ("I32", "I64", "U32", "U64", "F32", "F64")
+NUMBERS = ("I32", "I64", "U32", "U64", "F32", "F64", "Decimal")
 PATTERNS = ("^[a-z]+$", "a|b", "", "\\p{L}", '"', "[^\\\\]{2,5}")
 NODES = ("A", "Ab", "B", "C_1")
 _INERT = ("owner", "todo", "range", "deprecated")

@@ -68,6 +68,14 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 
 types = st.one_of(
     st.builds(TypeRef, scalar=st.sampled_from(BASE_TYPES), nullable=st.booleans(), is_list=st.booleans()),
+    st.builds(
+        TypeRef,
+        scalar=st.just("Decimal"),
+        nullable=st.booleans(),
+        is_list=st.booleans(),
+        precision=st.integers(0, 40),
+        scale=st.integers(0, 40),
+    ),
     st.builds(TypeRef, scalar=st.just("Vector"), nullable=st.booleans(), dimension=st.integers(0, 2**31)),
 )
 parameters = st.builds(Parameter, name=words, type=types)

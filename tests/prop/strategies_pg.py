@@ -55,7 +55,11 @@ enum_values = st.lists(
 @st.composite
 def types(draw: st.DrawFn) -> TypeRef:
     nullable = draw(st.booleans())
-    match draw(st.sampled_from(["scalar", "list", "vector", "enum"])):
+    match draw(st.sampled_from(["scalar", "list", "vector", "enum", "decimal"])):
+        case "decimal":
+            precision = draw(st.integers(1, 38))
+            scale, is_list = draw(st.integers(0, precision)), draw(st.booleans())
+            return TypeRef(scalar="Decimal", precision=precision, scale=scale, is_list=is_list, nullable=nullable)
         case "list":
             return TypeRef(scalar=draw(st.sampled_from(SCALARS)), is_list=True, nullable=nullable)
         case "vector":

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from omnigraph.lang.gq import ast
+from tests.query_oracle.decimals import decimal, digits, exact, mean
 from tests.query_oracle.expressions import Scope, Typed, check, condition, name_of
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.schema import Kind
@@ -83,7 +84,7 @@ def _function(call: ast.Aggregate, kind: Kind, scope: Scope) -> tuple[Kind, Call
             return INTEGER, len
         case "collect":
             _refuse(name, kind.is_list or kind.scalar in {"Vector", "Path"})
-            return Kind(scalar="String" if kind == NULL else kind.scalar, is_list=True), list
+            return Kind(scalar="String" if kind == NULL else kind.scalar, is_list=True, digits=kind.digits), list
         case "min" | "max":
             _refuse(name, kind.is_list or (kind != NULL and kind.scalar not in _ORDERED))
             return plain(kind), lambda given: (min if name == "min" else max)(given, default=None)
@@ -94,9 +95,19 @@ def _function(call: ast.Aggregate, kind: Kind, scope: Scope) -> tuple[Kind, Call
             _refuse(name, kind.is_list or (kind != NULL and kind.scalar not in INTEGERS))
             return INTEGER, lambda given: fit(sum(given)) if given else None
     _refuse(name, kind.is_list or (kind != NULL and kind.scalar not in NUMBERS))
+    if kind.scalar == "Decimal" and name in {"sum", "avg"}:
+        return _decimals(name, kind)
     if name == "percentile":
         return FLOAT, _percentile(call, scope)
     return FLOAT, _MOMENTS[name]
+
+
+def _decimals(name: str, kind: Kind) -> tuple[Kind, Callable[[list[Any]], Any]]:
+    if name == "avg":
+        result = mean(kind)
+        return result, lambda given: exact(sum(map(Fraction, given)) / len(given), result) if given else None
+    total = decimal(38, digits(kind)[1])
+    return total, lambda given: exact(sum(map(Fraction, given), Fraction(0)), total) if given else None
 
 
 def _refuse(name: str, is_wrong: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +73,9 @@ def arrow_kind(found: pa.DataType) -> Kind:
     if pa.types.is_fixed_size_list(found):
         return Kind(scalar="Vector", dimension=found.list_size)
     if pa.types.is_list(found):
-        return Kind(scalar=arrow_kind(found.value_type).scalar, is_list=True)
+        return replace(arrow_kind(found.value_type), is_list=True)
+    if pa.types.is_decimal128(found):
+        return Kind(scalar="Decimal", digits=(found.precision, found.scale))
     return Kind(scalar=next(scalar for scalar, kind in _ARROW.items() if kind == found))
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.query_oracle.dates import DAY_MS, Interval, shift_date, shift_instant
+from tests.query_oracle.decimals import calculate
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.schema import Kind
 from tests.query_oracle.values import (
     DATE,
     FLOAT,
+    FLOATS,
     INSTANT,
     INTEGER,
     INTEGERS,
@@ -62,6 +64,8 @@ def negative(kind: Kind) -> tuple[Kind, Callable[[Any], Any]]:
         raise Illegal(f"-{kind}")
     if kind.scalar in INTEGERS:
         return INTEGER, lambda value: fit(-fit(value))
+    if kind.scalar == "Decimal":
+        return plain(kind), lambda value: value.copy_negate()
     return FLOAT, lambda value: -float(value)
 
 
@@ -76,6 +80,8 @@ def _stand_in(op: str, other: Kind) -> Kind:
 
 def _numbers(op: str, left: Kind, right: Kind) -> tuple[Kind, Function]:
     is_whole = {left.scalar, right.scalar} <= INTEGERS
+    if "Decimal" in {left.scalar, right.scalar} and not {left.scalar, right.scalar} & FLOATS:
+        return calculate(op, left, right)
     if op == "/":
         return FLOAT, _divide
     if op == "%":

@@ -62,7 +62,12 @@ def evaluate(
     """
     assert isinstance(decl.body, ast.ReadBody)
     kinds = {
-        item.name: Kind(scalar=item.type.scalar, is_list=item.type.is_list, dimension=item.type.dimension)
+        item.name: Kind(
+            scalar=item.type.scalar,
+            is_list=item.type.is_list,
+            dimension=item.type.dimension,
+            digits=None if item.type.precision is None else (item.type.precision, item.type.scale or 0),
+        )
         for item in decl.parameters
     }
     request = Request(

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from omnigraph.lang.gq import ast
+from tests.query_oracle import decimals
 from tests.query_oracle.arithmetic import arithmetic, negative
 from tests.query_oracle.dates import DAY_MS
 from tests.query_oracle.faults import Fault, Illegal
-from tests.query_oracle.functions import FUNCTIONS, check_unit
+from tests.query_oracle.functions import FUNCTIONS, check_unit, round_decimal, to_decimal
 from tests.query_oracle.schema import Kind
 from tests.query_oracle.values import (
     BOOL,
@@ -60,6 +61,8 @@ class Typed:
     kind: Kind
     value: Callable[[Row], Any]
     is_given: bool = False
+    # The same number as a decimal, which a literal is beside one.
+    exact: Typed | None = None
 
     def operand(self, row: Row) -> Operand:
         """Return the value in a row with its type."""
@@ -128,7 +131,7 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
         case ast.Negative():
             return _negative(expression, scope)
         case ast.ListExpression(items=items):
-            return _list([check(item, scope) for item in items], scope)
+            return _list(beside(*(check(item, scope) for item in items)), scope)
         case ast.ListItem():
             return _list_item(expression, scope)
         case ast.Call():
@@ -147,7 +150,29 @@ def check(expression: ast.Expression, scope: Scope) -> Typed:  # noqa: C901, PLR
             msg = "the oracle does not search in expressions"
             raise NotImplementedError(msg)
         case _:
-            return _given(literal_kind(expression), decode(expression))
+            found = _given(literal_kind(expression), decode(expression))
+            return replace(found, exact=_exact(expression))
+
+
+def beside(*operands: Typed) -> list[Typed]:
+    """Return operands that stand beside each other: literals are decimals where another one is."""
+    if not any(one.kind.scalar == "Decimal" for one in operands):
+        return list(operands)
+    return [one.exact or one for one in operands]
+
+
+def _exact(literal: ast.Expression) -> Typed | None:
+    if isinstance(literal, ast.FloatLiteral):
+        found = decimals.literal(literal.text)
+        return None if found is None else _given(*found)
+    if not isinstance(literal, ast.ListLiteral):
+        return None
+    items = [_exact(item) or _given(literal_kind(item), decode(item)) for item in literal.items]
+    kinds = {item.kind for item in items} - {NULL}
+    if not any(kind.scalar == "Decimal" for kind in kinds) or any(kind.scalar == "F64" for kind in kinds):
+        return None
+    common = decimals.common(kinds)
+    return _given(replace(common, is_list=True), [item.value({}) for item in items])
 
 
 def watched(request: Request, build: Callable[[], T]) -> T:
@@ -169,6 +194,7 @@ def condition(expression: ast.Expression, scope: Scope) -> Typed:
 
 def compare(left: Typed, op: str, right: Typed) -> Typed:
     """Return ``left op right``."""
+    left, right = beside(left, right)
     match op:
         case "in" | "not in":
             _check_items(right.kind, left.kind)
@@ -284,7 +310,7 @@ def _null_test(expression: ast.NullTest, scope: Scope) -> Typed:
 
 
 def _arithmetic(expression: ast.Arithmetic, scope: Scope) -> Typed:
-    left, right = check(expression.left, scope), check(expression.right, scope)
+    left, right = beside(check(expression.left, scope), check(expression.right, scope))
     kind, compute = arithmetic(expression.op, left.kind, right.kind)
     scope.request.is_faulty = scope.request.is_faulty or kind != TEXT
 
@@ -313,7 +339,8 @@ def _strict(compute: Callable[..., Any], arguments: list[Typed]) -> Callable[[Ro
 
 def _note_overflow(kinds: list[Kind], kind: Kind, scope: Scope) -> None:
     """Note that an unsigned number among other integers may be too large for what they become together."""
-    if kind.scalar == "I64" and any(one.scalar == "U64" for one in kinds):
+    is_tight = kind.scalar == "I64" and any(one.scalar == "U64" for one in kinds)
+    if is_tight or (kind.digits is not None and kind.digits[0] == decimals.MOST):
         scope.request.is_faulty = True
 
 
@@ -339,8 +366,10 @@ def _list_item(expression: ast.ListItem, scope: Scope) -> Typed:
 
 
 def _case(expression: ast.Case, scope: Scope) -> Typed:
-    branches = [(condition(one.condition, scope), check(one.value, scope)) for one in expression.branches]
+    tests = [condition(one.condition, scope) for one in expression.branches]
     last = _given(NULL, None) if expression.otherwise is None else check(expression.otherwise, scope)
+    *values, last = beside(*(check(one.value, scope) for one in expression.branches), last)
+    branches = list(zip(tests, values, strict=True))
     kinds = [*(found.kind for _, found in branches), last.kind]
     kind = unify(kinds)
     _note_overflow(kinds, kind, scope)
@@ -373,21 +402,29 @@ def _count(solutions: list[Row]) -> int:
     return len(solutions)
 
 
-def _call(expression: ast.Call, scope: Scope) -> Typed:
+def _call(expression: ast.Call, scope: Scope) -> Typed:  # noqa: C901 - one case per form of call
     name, given = expression.function.text, expression.arguments
     match name:
         case "coalesce":
-            return _coalesce([check(argument, scope) for argument in given], scope)
+            return _coalesce(beside(*(check(argument, scope) for argument in given)), scope)
         case "today" if not given:
             return _given(DATE, scope.request.now_ms // DAY_MS)
         case "id" | "type" | "version" if len(given) == 1:
             return _entity(name, given[0], scope)
         case "length" | "nodes" | "edges" if len(given) == 1 and _is_path(given[0], scope):
             return _path(name, check(given[0], scope))
+        case "to_decimal" | "cast_decimal" if len(given) == 3:
+            return _to_decimal(name, given, scope)
         case _ if name not in FUNCTIONS:
             raise Illegal(f"no function {name}")
     arguments = [check(argument, scope) for argument in given]
+    if name in {"greatest", "least"}:
+        arguments = beside(*arguments)
     kinds = [argument.kind for argument in arguments]
+    if name in {"round", "floor", "ceil"} and kinds[:1] and kinds[0].scalar == "Decimal":
+        scope.request.is_faulty = True
+        kind, compute = round_decimal(name, kinds[0], _places(given))
+        return Typed(kind=kind, value=_strict(compute, arguments))
     kind, compute = FUNCTIONS[name](kinds)
     _note_overflow(kinds, kind, scope)
     if name == "date_trunc":
@@ -397,6 +434,30 @@ def _call(expression: ast.Call, scope: Scope) -> Typed:
     if name in _FAULTY_CALLS or name.startswith("cast_"):
         scope.request.is_faulty = True
     return Typed(kind=kind, value=_strict(compute, arguments))
+
+
+def _places(given: tuple[ast.Expression, ...]) -> int | None:
+    if len(given) == 1:
+        return 0
+    return given[1].value if isinstance(given[1], ast.IntegerLiteral) else None
+
+
+def _to_decimal(name: str, given: tuple[ast.Expression, ...], scope: Scope) -> Typed:
+    sizes = [size.value for size in given[1:] if isinstance(size, ast.IntegerLiteral)]
+    if len(sizes) < 2 or not 1 <= sizes[0] <= decimals.MOST or not 0 <= sizes[1] <= sizes[0]:
+        raise Illegal(f"the digits of {name}")
+    value, kind = check(given[0], scope), decimals.decimal(*sizes)
+    compute = to_decimal(value.kind, kind)
+
+    def strict(one: Any) -> Any:
+        found = compute(one)
+        if found is None:
+            raise Fault("cast", repr(one))
+        return found
+
+    if name == "cast_decimal":
+        scope.request.is_faulty = True
+    return Typed(kind=kind, value=_strict(strict if name == "cast_decimal" else compute, [value]))
 
 
 def _coalesce(arguments: list[Typed], scope: Scope) -> Typed:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.query_oracle.dates import (
     write_date,
     write_instant,
 )
+from tests.query_oracle.decimals import exact, half_away, rounded
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.schema import Kind
 from tests.query_oracle.values import (
@@ -80,6 +82,8 @@ def _same_number(on_whole: Callable[..., Any], on_float: Callable[..., Any], *mo
         _takes(kinds, NUMBERS, *more, least=1)
         if kinds[0].scalar in FLOATS:
             return FLOAT, lambda value, *rest: on_float(float(value), *rest)
+        if kinds[0].scalar == "Decimal":
+            return kinds[0], lambda value: value.copy_abs()
         return INTEGER, lambda value, *rest: fit(on_whole(fit(value), *rest))
 
     return signature
@@ -200,6 +204,8 @@ def _to_string(kinds: list[Kind]) -> tuple[Kind, Callable[..., Any]]:
             return TEXT, _f32_text
         case "F64":
             return TEXT, repr
+        case "Decimal":
+            return TEXT, lambda value: format(value or value.copy_abs(), "f")
         case "Date":
             return TEXT, write_date
         case "DateTime":
@@ -220,6 +226,34 @@ def _to_int(kinds: list[Kind]) -> tuple[Kind, Callable[..., Any]]:
     if kinds[0].scalar == "String":
         return INTEGER, lambda text: _in_range(int(text)) if _INTEGER.fullmatch(text) else None
     return INTEGER, lambda value: _in_range(int(value))
+
+
+def round_decimal(name: str, kind: Kind, places: int | None) -> tuple[Kind, Callable[..., Any]]:
+    """Return ``round``, ``floor`` or ``ceil`` of a decimal; ``places`` is what the text says, None if a row does."""
+    result = rounded(kind, places if name == "round" else 0)
+    if name != "round":
+        return result, lambda value: exact(Fraction((math.floor if name == "floor" else math.ceil)(value)), result)
+
+    def compute(value: Decimal, to: int = 0) -> Decimal:
+        unit = Fraction(10) ** -max(-100, min(100, to))
+        return exact(half_away(Fraction(value) / unit) * unit, result)
+
+    return result, compute
+
+
+def to_decimal(kind: Kind, result: Kind) -> Callable[[Any], Decimal | None]:
+    """Return what rounds values of a type to a decimal; what is none, or too large, is NULL."""
+    _takes([kind], _STRINGS | NUMBERS)
+
+    def compute(value: Any) -> Decimal | None:
+        if isinstance(value, str) and not _FLOAT.fullmatch(value):
+            return None
+        try:
+            return exact(Fraction(repr(value) if isinstance(value, float) else value), result)
+        except Fault:
+            return None
+
+    return compute
 
 
 def _in_range(value: int) -> int | None:
@@ -340,4 +374,4 @@ FUNCTIONS: dict[str, Signature] = {
     "cast_datetime": _cast(_to_datetime),
 }
 # These read a variable, a clock, or arguments one after the other: see the expressions.
-OTHERS = ("coalesce", "today", "id", "type", "nodes", "edges", "version")
+OTHERS = ("to_decimal", "cast_decimal", "coalesce", "today", "id", "type", "nodes", "edges", "version")

@@ -19,9 +19,12 @@ class Kind:
     dimension: int | None = None
     is_nullable: bool = False
     enum_values: tuple[str, ...] = ()
+    digits: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         body = f"Vector({self.dimension})" if self.dimension is not None else self.scalar
+        if self.digits is not None:
+            body = f"Decimal({self.digits[0]}, {self.digits[1]})"
         return f"[{body}]" if self.is_list else body
 
 
@@ -122,6 +125,7 @@ def _properties(items: Iterable[object]) -> dict[str, Kind]:
             dimension=item.type.dimension,
             is_nullable=item.type.nullable,
             enum_values=tuple(value.text for value in item.type.enum_values),
+            digits=None if item.type.precision is None else (item.type.precision, item.type.scale or 0),
         )
         for item in items
         if isinstance(item, Property)

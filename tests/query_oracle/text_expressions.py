@@ -11,13 +11,15 @@ from tests.prop.read_schemas import STRINGS
 from tests.query_oracle.schema import Kind, Schema
 
 # What a text may want: a type, where ``int`` is any integer that two additions and one product leave in range.
-SCALARS = ("int", "F64", "String", "Bool", "Date", "DateTime")
+SCALARS = ("int", "F64", "Decimal", "String", "Bool", "Date", "DateTime")
 _FAMILY = {"I32": "int", "U32": "int", "I64": "I64", "U64": "U64", "F32": "F32"}
 _PATTERNS = ("a", "^a", "b$", "[a-c]+", "a.b", "é", "^$", "(a|b)b", "A", "[^a]")
 _NUMBER_TEXTS = ("1", "-7", "3.5", "1e2", "x", "", "true", "FALSE", "9223372036854775808", "2024-02-29", "2024-02-30")
 _DATE_TEXTS = ("2024-01-31", "2024-02-29T10:20:30Z", "1969-12-31 23:59:59", "soon", "")
 _DATES = ("date('2024-01-31')", "date('1600-02-29')", "date('1969-12-31')")
 _INSTANTS = ("datetime('2024-02-29T23:59:59.999Z')", "datetime('1969-12-31T23:00:00Z')", "now()")
+_DECIMAL_TEXTS = ('"1.005"', '"-2.5"', '"x"', "null", "7", "0.1", '"1e3"', '"99999999999"')
+_DIGITS = ("12, 2", "6, 0", "9, 4", "38, 10")
 _CASTS = ('"12"', '"-7"', "null", "3.9", "true")
 _SEPARATORS = ('","', '"a"', '""')
 _STEPS = ("1", "12", "-1", "0", "30", 'length("ab")')
@@ -72,6 +74,7 @@ class Expressions:
         writer = {
             "int": self._int,
             "F64": self._float,
+            "Decimal": self._decimal,
             "String": self._text,
             "Bool": self._condition,
             "Date": self._date,
@@ -107,6 +110,9 @@ class Expressions:
         if family == "F64":
             value = self._choices.pick((0.5, 2.0, -1.5, 0.1, 100.0))
             return repr(value)
+        if family == "Decimal":
+            # A literal with a fraction is a decimal beside one alone.
+            return f"to_decimal({self._choices.pick(_DECIMAL_TEXTS)}, {self._choices.pick(_DIGITS)})"
         if family == "String" and self._choices.coin():
             return quoted(self._choices.pick(STRINGS))
         return self._givens.any("", kind)
@@ -201,6 +207,31 @@ class Expressions:
             case _:
                 return choices.pick((f"to_float({quoted(choices.pick(_NUMBER_TEXTS))})", "cast_float('1.5e2')"))
 
+    def _decimal(self, depth: int) -> str:
+        choices, inner = self._choices, self.of("Decimal", depth - 1)
+        match choices.number(0, 9):
+            case 0 | 1:
+                other = choices.pick((self._leaf("Decimal"), self._leaf("int"), "0.10", "2.5"))
+                return f"({inner} {choices.pick(('+', '-'))} {other})"
+            case 2:
+                return f"{self._tight(inner)} * {choices.pick(('1.19', '-2', '0.005', self._leaf('Decimal')))}"
+            case 3:
+                below = self._leaf("Decimal") if choices.chance(12) else choices.pick(("3", "0.7", "-4"))
+                return f"{self._tight(inner)} / {below}"
+            case 4:
+                return f"round({inner}, {choices.pick((0, 1, 2, -1, 5))})"
+            case 5:
+                return f"{choices.pick(('floor', 'ceil', 'abs', 'round'))}({inner})"
+            case 6:
+                value = choices.pick((self.of("F64", depth - 1), self.of("int", depth - 1), inner))
+                return f"to_decimal({value}, {choices.pick(_DIGITS)})"
+            case 7:
+                return f"cast_decimal({choices.pick(_CASTS[:4])}, 9, 3)"
+            case 8:
+                return f"coalesce({inner}, {choices.pick(('0.0', '1', '2.125'))})"
+            case _:
+                return f"-{self._tight(inner)}"
+
     def _text(self, depth: int) -> str:
         choices, inner = self._choices, self.of("String", depth - 1)
         match choices.number(0, 9):
@@ -216,7 +247,7 @@ class Expressions:
             case 4:
                 return f"concat({inner}, {self._leaf('String')})"
             case 5:
-                family = choices.pick(("int", "Bool", "Date", "DateTime", "String"))
+                family = choices.pick(("int", "Bool", "Date", "DateTime", "String", "Decimal"))
                 return f"to_string({self.of(family, depth - 1)})"
             case 6:
                 return f"({self.list_of('String')})[{self.of('int', depth - 1)}]"
@@ -310,8 +341,10 @@ class Expressions:
         op = self._choices.pick(("!=", ">=", "<=", "=", "<", ">", "!="))
         if depth > 0 and self._choices.chance(8):
             return f"({self._interval(depth)}) {op} {self._step()}"
-        family = self._choices.pick(("int", "int", "String", "String", "Date", "DateTime", "F64", "Bool"))
+        family = self._choices.pick(("int", "int", "String", "String", "Date", "DateTime", "F64", "Bool", "Decimal"))
         right = "null" if self._choices.chance(20) else self.of(family, depth - 1)
+        if family == "Decimal" and self._choices.coin():
+            right = self._choices.pick(("0.10", "2.5", "-3.251", "1e2", self._leaf("int"), self._leaf("F64")))
         return f"{self._tight(self.of(family, depth - 1))} {op} {self._tight(right)}"
 
     def _tight(self, text: str) -> str:

@@ -20,6 +20,7 @@ _SIZE = 600
 _FAMILY_KINDS = {
     "int": Kind(scalar="I64"),
     "F64": Kind(scalar="F64"),
+    "Decimal": Kind(scalar="Decimal"),
     "String": Kind(scalar="String"),
     "Bool": Kind(scalar="Bool"),
     "Date": Kind(scalar="Date"),
@@ -419,7 +420,7 @@ class _Body:
         value = self._choices.pick(amounts)
         return str(value) if self._choices.coin() else self._givens.number(value, "I64")
 
-    def _aggregate(self, match: _Match, expressions: Expressions) -> tuple[str, Kind]:
+    def _aggregate(self, match: _Match, expressions: Expressions) -> tuple[str, Kind]:  # noqa: C901 - one case each
         choices = self._choices
         where = f" where {expressions.condition(1)}" if choices.chance(4) else ""
         distinct = "distinct " if choices.chance(4) else ""
@@ -433,7 +434,7 @@ class _Body:
             case 2:
                 return f"count({distinct}{expressions.of(choices.pick(SCALARS), 1)}{where})", integer
             case 3:
-                family = choices.pick(("String", "int", "Bool", "Date"))
+                family = choices.pick(("String", "int", "Bool", "Date", "Decimal"))
                 kind = Kind(scalar=_FAMILY_KINDS[family].scalar, is_list=True)
                 return f"collect({distinct}{expressions.of(family, 1)}{where})", kind
             case 4:
@@ -449,6 +450,8 @@ class _Body:
                 return f"sum({self._summed(match)}) / (count(*) + 1)", number
             case _:
                 name = choices.pick(("sum", "avg", "median", "stddev", "variance"))
+                if choices.chance(3) and name in {"sum", "avg"}:
+                    return f"{name}({distinct}{expressions.of('Decimal', 1)}{where})", Kind(scalar="Decimal")
                 return f"{name}({distinct}{self._summed(match)}{where})", number
 
     def _summed(self, match: _Match) -> str:

@@ -6,9 +6,12 @@ import math
 import operator
 import struct
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from omnigraph.lang.gq import ast
+from tests.query_oracle import decimals
 from tests.query_oracle.dates import Interval, read_date, read_instant, write_date, write_instant
 from tests.query_oracle.faults import Fault, Illegal
 from tests.query_oracle.schema import Kind, Schema
@@ -36,7 +39,7 @@ NULL = Kind(scalar="Null")
 NULLS = Kind(scalar="Null", is_list=True)
 INTEGERS = frozenset({"I32", "I64", "U32", "U64"})
 FLOATS = frozenset({"F32", "F64"})
-NUMBERS = INTEGERS | FLOATS
+NUMBERS = INTEGERS | FLOATS | {"Decimal"}
 MAX_I64 = 2**63 - 1
 
 # A bound variable: the type and the id of its entity.
@@ -128,7 +131,7 @@ def _is_item(item: Operand, items: Operand) -> bool | None:
 def _beside(operand: Operand, other: Operand) -> Any:
     """The value as it compares with the other side: what is given beside an F32 value has its precision."""
     if operand.is_given and not other.is_given and other.kind.scalar == "F32":
-        return round_to_f32(operand.value)
+        return round_to_f32(float(operand.value))
     return operand.value
 
 
@@ -141,12 +144,12 @@ def comparable(left: Kind, right: Kind) -> bool:
 
 def item_kind(kind: Kind) -> Kind:
     """Return the type of an item of a list."""
-    return Kind(scalar=kind.scalar)
+    return Kind(scalar=kind.scalar, digits=kind.digits)
 
 
 def plain(kind: Kind) -> Kind:
     """Return the type without what a schema adds to it."""
-    return Kind(scalar=kind.scalar, is_list=kind.is_list, dimension=kind.dimension)
+    return Kind(scalar=kind.scalar, is_list=kind.is_list, dimension=kind.dimension, digits=kind.digits)
 
 
 def unify(kinds: list[Kind]) -> Kind:
@@ -157,13 +160,19 @@ def unify(kinds: list[Kind]) -> Kind:
         return found.pop() if found else NULL
     scalars = {kind.scalar for kind in found}
     if not any(kind.is_list for kind in found) and scalars <= NUMBERS:
+        if "Decimal" in scalars and not scalars & FLOATS:
+            return decimals.common(found)
         return INTEGER if scalars <= INTEGERS else FLOAT
     raise Illegal(f"no common type of {', '.join(sorted(map(str, found)))}")
 
 
 def convert(value: Any, kind: Kind) -> Any:
     """Return a value of a type that fits ``kind`` as one of ``kind``."""
-    if value is None or kind.is_list or kind.scalar not in {"I64", "F64"} or isinstance(value, bool):
+    if value is None or kind.is_list or isinstance(value, bool):
+        return value
+    if kind.scalar == "Decimal":
+        return decimals.exact(Fraction(value), kind)
+    if kind.scalar not in {"I64", "F64"}:
         return value
     return float(value) if kind == FLOAT else fit(value)
 
@@ -228,6 +237,8 @@ def from_text(value: Any, kind: Kind) -> Any:
     """Return a value whose dates are given as text with those as numbers."""
     if isinstance(value, list):
         return [from_text(item, Kind(scalar=kind.scalar)) for item in value]
+    if value is not None and kind.scalar == "Decimal":
+        return Decimal(str(value))
     if value is None or kind.scalar not in {"Date", "DateTime"}:
         return value
     return read_date(value) if kind.scalar == "Date" else read_instant(value)
@@ -237,6 +248,8 @@ def to_text(value: Any, kind: Kind) -> Any:
     """Return a value as JSON has it, dates and instants as text."""
     if isinstance(value, list | tuple):
         return [to_text(item, Kind(scalar=kind.scalar)) for item in value]
+    if value is not None and kind.scalar == "Decimal":
+        return str(value)
     if value is None or kind.scalar not in {"Date", "DateTime"}:
         return value
     return write_date(value) if kind.scalar == "Date" else write_instant(value)
@@ -289,4 +302,5 @@ def list_kind(items: list[Kind]) -> Kind:
     if any(kind.is_list for kind in items):
         raise Illegal("a list in a list")
     found = unify(items)
-    return Kind(scalar="String" if not items or found == NODE else found.scalar, is_list=True)
+    scalar = "String" if not items or found == NODE else found.scalar
+    return Kind(scalar=scalar, is_list=True, digits=found.digits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -18,6 +19,7 @@ node Person {
   age: I32?
   score: F64?
   u: U64?
+  price: Decimal(12, 2)?
   born: Date?
   seen: DateTime?
   tags: [String]?
@@ -35,6 +37,7 @@ def person(number):
         "age": None if number == 3 else number,
         "score": number / 2,
         "u": number,
+        "price": f"{number}.10",
         "born": "2020-02-29",
         "seen": f"1969-12-31T23:59:59.{number:03}Z",
         "tags": ["a", "b"][: number % 3],
@@ -63,15 +66,17 @@ def read(spark, graph, **options):
 def test_rows_of_a_type_come_in_spark_types_and_filters_may_go_to_storage(spark, graph):
     frame = read(spark, graph, type="Person", partitions="3", pushdown="true")
     assert frame.schema.simpleString() == (
-        "struct<id:string,name:string,age:int,score:double,u:decimal(20,0),born:date,seen:timestamp,"
+        "struct<id:string,name:string,age:int,score:double,u:decimal(20,0),price:decimal(12,2),born:date,seen:timestamp,"
         "tags:array<string>,emb:array<float>,kind:string,raw:binary>"
     )
     wanted = frame.filter("age >= 2 AND score < 3 AND seen > timestamp'1969-12-31T23:59:59.003Z' AND name LIKE 'p%'")
+    wanted = wanted.filter("price > 1.10 AND price < 100.5")
     plan = wanted._jdf.queryExecution().optimizedPlan().toString()
     assert "Filter" not in plan
     assert wanted._jdf.rdd().getNumPartitions() == 3
-    rows = sorted(wanted.select("name", "age", "seen", "tags", "emb", "kind", "raw", "born").collect())
+    rows = sorted(wanted.select("name", "age", "seen", "tags", "emb", "kind", "raw", "born", "price").collect())
     assert [row["name"] for row in rows] == ["p4", "p5"]
+    assert [row["price"] for row in rows] == [Decimal("4.10"), Decimal("5.10")]
     assert rows[0]["seen"].microsecond == 4_000
     assert (rows[1]["tags"], rows[1]["emb"], bytes(rows[1]["raw"])) == (["a", "b"], [1.0, 5.0], b"\x00\x01\x02")
 
@@ -100,6 +105,8 @@ def test_a_query_is_a_frame_and_mistakes_say_their_code(spark, graph):
     text = "query old($n: I32) { match { $p: Person  $p.age > $n } return { $p.name as name, $p.age as age } }"
     frame = read(spark, graph, query=text, params='{"n": 9}')
     assert sorted(map(tuple, frame.collect())) == [("p10", 10), ("p11", 11)]
+    text = "query due($n: Decimal(5, 2)) { match { $p: Person  $p.price > $n } return { sum($p.price * 1.5) as s } }"
+    assert [row["s"] for row in read(spark, graph, query=text, params='{"n": 9.10}').collect()] == [Decimal("31.800")]
     secret = json.dumps({"aws_secret_access_key": "hush"})
     hidden = read(spark, graph, type="Person", storage_options=secret)
     assert "hush" not in hidden._jdf.queryExecution().toString() + hidden._jdf.queryExecution().stringWithStats()

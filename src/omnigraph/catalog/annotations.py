@@ -13,6 +13,7 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Annotation, Literal, Property
 from omnigraph.lang.source import Ident, SourceText
+from omnigraph.values.decimals import canonical_decimal
 
 # These become constraints, embeddings or migration hints; everything else is kept as it was written.
 COMPILED = frozenset({"key", "unique", "index", "embed", "rename_from"})
@@ -178,5 +179,7 @@ def _text(value: Ident | Literal) -> str:
         case float() as number if math.isfinite(number):
             # Exponents are not in the language, so the text must be one that could have been written.
             return format(Decimal(repr(number)), "f")
+        case Decimal() as number:
+            return canonical_decimal(number)
         case other:
             return str(other)

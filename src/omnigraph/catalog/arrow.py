@@ -47,5 +47,5 @@ def arrow_type(kind: PropertyType) -> pa.DataType:
     """Return the Arrow type of a property's values; elements of lists and vectors are called ``item``."""
     if kind.is_vector:
         return pa.list_(pa.field("item", pa.float32(), nullable=True), kind.dimension)
-    single = _SCALARS[kind.scalar]
+    single = pa.decimal128(*kind.digits) if kind.is_decimal else _SCALARS[kind.scalar]
     return pa.list_(pa.field("item", single, nullable=True)) if kind.is_list else single

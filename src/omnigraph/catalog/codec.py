@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from omnigraph.catalog.model import (
     ENDPOINTS,
     AnnotationValue,
+    Bound,
     CardinalityRule,
     Catalog,
     CheckRule,
@@ -30,13 +31,14 @@ from omnigraph.catalog.model import (
     Scalar,
 )
 from omnigraph.catalog.shape import bound_text, canonical_json, digest, shape_hash
-from omnigraph.errors import CatalogCorruptError, CatalogFormatError, FormatMismatch
+from omnigraph.errors import CatalogCorruptError, CatalogFormatError, FormatMismatch, ValueFormatError
+from omnigraph.values.decimals import MAX_PRECISION, parse_decimal
 from omnigraph.values.ids import IncarnationId, PropertyId, TypeId
 
 Number = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-Bound = Annotated[str, Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?(e-[0-9]+)?$")]
+BoundText = Annotated[str, Meta(pattern=r"^-?[0-9]+(\.[0-9]+)?(e-[0-9]+)?$")]
 Columns = tuple[str, ...]
-Ranges = tuple[tuple[str, Bound | None, Bound | None], ...]
+Ranges = tuple[tuple[str, BoundText | None, BoundText | None], ...]
 Annotations = tuple[tuple[str, str | None, tuple[tuple[str, str], ...]], ...]
 
 
@@ -44,8 +46,11 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Root of the records."""
 
 
-class PropertyRecord(Record, frozen=True, kw_only=True):
-    """A property; ``embed`` is the source property and the model."""
+class PropertyRecord(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A property; ``embed`` is the source property and the model, ``digits`` the precision and scale of a decimal.
+
+    What came later is left out where there is none, so that older catalogs keep their bytes.
+    """
 
     name: str
     id: Number
@@ -58,6 +63,7 @@ class PropertyRecord(Record, frozen=True, kw_only=True):
     embed: tuple[str, str | None] | None
     declared_directly: bool
     satisfies: Columns
+    digits: tuple[Number, Number] | None = None
 
 
 class InterfaceRecord(Record, frozen=True, kw_only=True):
@@ -155,6 +161,10 @@ def _bad_properties(owner: InterfaceType | NodeType | EdgeType) -> Iterator[str]
 
 def _is_possible(prop: PropertyDef) -> bool:
     kind = prop.type
+    if kind.is_decimal:
+        precision, scale = kind.digits
+        is_plain = kind.dimension is None and kind.enum_values is None
+        return is_plain and 1 <= precision <= MAX_PRECISION and 0 <= scale <= precision
     if kind.is_vector:
         return bool(kind.dimension) and not kind.is_list and kind.enum_values is None
     if kind.enum_values is not None:
@@ -232,7 +242,7 @@ def catalog_from_json(data: bytes) -> Catalog:
         raise _corrupt("catalog does not match its hash", expected=claimed, found=actual)
     try:
         catalog = _catalog(msgspec.convert(content, CatalogRecord))
-    except (msgspec.ValidationError, ValueError) as error:
+    except (msgspec.ValidationError, ValueError, ValueFormatError) as error:
         raise _corrupt("catalog is malformed", expected=f"format {FORMAT}", found=str(error)) from error
     contradiction = find_contradiction(catalog)
     # Names that occur twice collapse while reading, and a bound may be written in a way that we never do.
@@ -299,6 +309,7 @@ def _property_records(properties: tuple[PropertyDef, ...]) -> tuple[PropertyReco
             embed=None if prop.embed is None else (prop.embed.source, prop.embed.model),
             declared_directly=prop.declared_directly,
             satisfies=prop.satisfies,
+            digits=prop.type.digits if prop.type.is_decimal else None,
         )
         for prop in properties
     )
@@ -373,6 +384,8 @@ def _properties(records: tuple[PropertyRecord, ...]) -> tuple[PropertyDef, ...]:
                 is_list=one.list,
                 enum_values=one.enum_values,
                 dimension=one.dimension,
+                precision=None if one.digits is None else one.digits[0],
+                scale=None if one.digits is None else one.digits[1],
             ),
             id=PropertyId(one.id),
             annotations=_annotations(one.annotations),
@@ -404,14 +417,18 @@ def _node(one: NodeRecord) -> NodeType:
         key=one.key,
         uniques=one.uniques,
         indexes=one.indexes,
-        ranges=_ranges(one.ranges),
+        ranges=_ranges(one),
         checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
     )
 
 
-def _ranges(records: Ranges) -> tuple[RangeRule, ...]:
-    return tuple(RangeRule(property=name, low=_bound(low), high=_bound(high)) for name, low, high in records)
+def _ranges(one: NodeRecord | EdgeRecord) -> tuple[RangeRule, ...]:
+    exact = {prop.name for prop in one.properties if prop.scalar == Scalar.DECIMAL}
+    return tuple(
+        RangeRule(property=name, low=_bound(low, name in exact), high=_bound(high, name in exact))
+        for name, low, high in one.ranges
+    )
 
 
 def _edge(one: EdgeRecord) -> EdgeType:
@@ -426,17 +443,19 @@ def _edge(one: EdgeRecord) -> EdgeType:
         key=one.key,
         uniques=one.uniques,
         indexes=one.indexes,
-        ranges=_ranges(one.ranges),
+        ranges=_ranges(one),
         checks=tuple(CheckRule(property=name, pattern=pattern) for name, pattern in one.checks),
         annotations=_annotations(one.annotations),
     )
 
 
-def _bound(text: str | None) -> int | float | None:
+def _bound(text: str | None, is_exact: bool) -> Bound | None:
     if text is None:
         return None
     if text.lstrip("-").isdigit():
         return int(text)
+    if is_exact:
+        return parse_decimal(text)
     number = float(text)
     if not math.isfinite(number):
         msg = f"range bound is not finite: {text}"

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 
 from omnigraph.catalog.annotations import CONSTRAINT_WORDS
 from omnigraph.catalog.expand import ExpandedType
-from omnigraph.catalog.model import ENDPOINTS, NUMERIC, CheckRule, PropertyType, RangeRule, Scalar
+from omnigraph.catalog.model import ENDPOINTS, NUMERIC, Bound, CheckRule, PropertyType, RangeRule, Scalar
 from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import SchemaCheckError
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.lang.pg.ast import Constraint, Literal, RangeBound
 from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
+from omnigraph.values.decimals import canonical_decimal
 
 # Steps that the engine may have to take for each byte of a value, at the most.
 MAX_PATTERN_SIZE = 4_000
@@ -188,7 +190,8 @@ class _Reader:
         if kind.scalar not in NUMERIC:
             msg = f"@range requires a numeric type, '{column.text}' is {kind}"
             raise self._refuse("range_type", msg, column.span)
-        return RangeRule(property=column.text, low=self._bound(bounds.low), high=self._bound(bounds.high))
+        low, high = (self._bound(bound, is_exact=kind.is_decimal) for bound in (bounds.low, bounds.high))
+        return RangeRule(property=column.text, low=low, high=high)
 
     def check_rule(self, item: Constraint) -> CheckRule:
         """Return what ``@check`` says, or refuse it."""
@@ -211,19 +214,23 @@ class _Reader:
     def _refuse(self, rule: str, message: str, span: Span) -> SchemaCheckError:
         return broken_rule(rule, message, self.source, span)
 
-    def _bound(self, literal: Literal | None) -> int | float | None:
+    def _bound(self, literal: Literal | None, *, is_exact: bool) -> Bound | None:
         if literal is None:
             return None
         # The grammar lets numbers through here, nothing else.
         number = literal.value
         if isinstance(number, (bool, str)):
             raise self._refuse("range_arguments", "expected range bounds made of numbers in @range", literal.span)
-        if isinstance(number, float):
+        if isinstance(number, float | Decimal):
             if not math.isfinite(number):
                 raise self._refuse(
                     "number_range", "number is out of range: it does not fit a 64-bit type", literal.span
                 )
             # 1.0 and 1 are one bound, and must be one text wherever the catalog is written.
+            if is_exact:
+                exact = Decimal(canonical_decimal(Decimal(str(number))))
+                return int(exact) if exact == exact.to_integral_value() else exact
+            number = float(number)
             return int(number) if number.is_integer() else number
         return number
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from omnigraph.catalog.model import CheckRule, PropertyDef, PropertyType, RangeRule, Scalar
@@ -15,6 +16,7 @@ from omnigraph.catalog.rules import broken_rule
 from omnigraph.errors import ValueFormatError
 from omnigraph.lang.pg.ast import Annotation, Literal
 from omnigraph.lang.source import SourceText
+from omnigraph.values.decimals import fit_decimal, parse_decimal
 from omnigraph.values.names import enum_word
 from omnigraph.values.temporal import parse_date, parse_datetime
 
@@ -105,6 +107,8 @@ def _stored(kind: PropertyType, text: str) -> Any:
             low, high = _BOUNDS[scalar]
             number = int(text)
             return number if low <= number <= high else None
+        if scalar is Scalar.DECIMAL:
+            return fit_decimal(parse_decimal(text), *kind.digits)
         if scalar is Scalar.F64:
             return float(text)
         if scalar is Scalar.F32:
@@ -127,7 +131,7 @@ def _is_written_as(annotation: Annotation, kind: PropertyType) -> bool:
     if kind.scalar is Scalar.BOOL:
         return isinstance(value.value, bool)
     if kind.is_numeric:
-        return isinstance(value.value, int | float) and not isinstance(value.value, bool)
+        return isinstance(value.value, int | float | Decimal) and not isinstance(value.value, bool)
     return isinstance(value.value, str)
 
 
@@ -139,6 +143,7 @@ def _example(kind: PropertyType) -> str:
         Scalar.BOOL: "false",
         Scalar.F32: "0.5",
         Scalar.F64: "0.5",
+        Scalar.DECIMAL: "0" if not kind.scale else "0.5",
         Scalar.DATE: '"2026-01-31"',
         Scalar.DATETIME: '"2026-01-31T12:00:00Z"',
     }

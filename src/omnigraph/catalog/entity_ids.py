@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import assert_never
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import ENDPOINTS, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.errors import BadValue, UsageError, ValueFormatError
+from omnigraph.values.decimals import canonical_decimal
 from omnigraph.values.ids import EntityId
 
 _INTEGER_BOUNDS = {
@@ -30,7 +32,7 @@ _CANONICAL_FLOAT = r"^-?[0-9]+(\.[0-9]*[1-9])?$"
 _NEEDS_JSON_ESCAPE = r'[\x00-\x1f"\\]'
 
 
-def canonical_text(scalar: Scalar, value: object) -> str:
+def canonical_text(scalar: Scalar, value: object) -> str:  # noqa: C901 - a table: one case per scalar type
     """Return the text that stands for a key value; ``value`` is as stored: dates are day and millisecond counts.
 
     Raises:
@@ -53,6 +55,9 @@ def canonical_text(scalar: Scalar, value: object) -> str:
             low, high = _INTEGER_BOUNDS[scalar]
             if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
                 return str(value)
+        case Scalar.DECIMAL:
+            if isinstance(value, Decimal) and value.is_finite():
+                return canonical_decimal(value)
         case Scalar.BLOB | Scalar.VECTOR:
             pass
         case _:
@@ -106,6 +111,8 @@ def canonical_texts(kind: PropertyType, column: pa.Array | pa.ChunkedArray) -> p
             return array.view(pa.int64()).cast(pa.string())
         case Scalar.F32 | Scalar.F64:
             return _float_texts(kind.scalar, array)
+        case Scalar.DECIMAL:
+            return _decimal_texts(array)
         case _:
             return array.cast(pa.string())
 
@@ -174,6 +181,18 @@ def _float_texts(scalar: Scalar, stored: pa.Array) -> pa.Array:
         return texts
     written = [_float_text(scalar, number) for number in numbers.filter(odd).to_pylist()]
     return pc.replace_with_mask(texts, odd, pa.array(written, pa.string()))
+
+
+def _decimal_texts(stored: pa.Array) -> pa.Array:
+    texts = stored.cast(pa.string())
+    if stored.type.scale:
+        # Arrow writes what is very small with an exponent.
+        odd = pc.match_substring(texts, "E")
+        texts = pc.replace_substring_regex(texts, r"\.?0+$", "")
+        if pc.any(odd, min_count=0).as_py():
+            written = [canonical_decimal(number) for number in stored.filter(odd).to_pylist()]
+            texts = pc.replace_with_mask(texts, odd, pa.array(written, pa.string()))
+    return texts
 
 
 def _tuple_text(parts: list[str]) -> str:

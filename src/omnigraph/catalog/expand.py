@@ -28,6 +28,8 @@ def property_type(written: TypeRef) -> PropertyType:
         nullable=written.nullable,
         is_list=written.is_list,
         dimension=written.dimension,
+        precision=written.precision,
+        scale=written.scale,
     )
 
 

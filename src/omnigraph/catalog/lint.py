@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, assert_never
 
@@ -23,6 +24,8 @@ from omnigraph.lang.pg.ast import (
 )
 from omnigraph.lang.source import Ident, SourceText, Span
 from omnigraph.records import record
+
+_NUMBERS = (int, float, Decimal)
 
 
 @record
@@ -199,7 +202,7 @@ class _Linter:
         if not isinstance(column, Ident) or not isinstance(bounds, RangeBound):
             return
         low, high = (None if end is None else end.value for end in (bounds.low, bounds.high))
-        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+        if isinstance(low, _NUMBERS) and isinstance(high, _NUMBERS) and low > high:
             msg = f"no value of {node.name.text}.{column.text} lies between {low} and {high}"
             yield self._finding(EMPTY_RANGE, msg, node.name.text, column.text, bounds.span)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -18,7 +19,7 @@ from omnigraph.values.names import enum_word
 
 
 class Scalar(StrEnum):
-    """The scalar types; ``VECTOR`` carries its dimension beside it."""
+    """The scalar types; ``VECTOR`` carries its dimension beside it, ``DECIMAL`` its precision and scale."""
 
     STRING = "String"
     BLOB = "Blob"
@@ -29,6 +30,7 @@ class Scalar(StrEnum):
     U64 = "U64"
     F32 = "F32"
     F64 = "F64"
+    DECIMAL = "Decimal"
     DATE = "Date"
     DATETIME = "DateTime"
     VECTOR = "Vector"
@@ -41,7 +43,7 @@ NO_INCARNATION_ID = IncarnationId(0)
 
 INTEGERS = frozenset({Scalar.I32, Scalar.I64, Scalar.U32, Scalar.U64})
 FLOATS = frozenset({Scalar.F32, Scalar.F64})
-NUMERIC = INTEGERS | FLOATS
+NUMERIC = INTEGERS | FLOATS | {Scalar.DECIMAL}
 # The columns of an edge that hold the ids of its ends.
 ENDPOINTS = ("src", "dst")
 
@@ -55,6 +57,8 @@ class PropertyType:
     is_list: bool = False
     enum_values: tuple[str, ...] | None = None
     dimension: int | None = None
+    precision: int | None = None
+    scale: int | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -65,6 +69,21 @@ class PropertyType:
     def is_vector(self) -> bool:
         """Whether this is ``Vector(n)``."""
         return self.scalar is Scalar.VECTOR
+
+    @property
+    def is_decimal(self) -> bool:
+        """Whether this is ``Decimal(p, s)``, or a list of them."""
+        return self.scalar is Scalar.DECIMAL
+
+    @property
+    def digits(self) -> tuple[int, int]:
+        """The precision and the scale of a decimal."""
+        return self.precision or 0, self.scale or 0
+
+    @property
+    def single(self) -> PropertyType:
+        """The type of one value, or of one item of a list, without its nullability and the values of an enum."""
+        return PropertyType(scalar=self.scalar, dimension=self.dimension, precision=self.precision, scale=self.scale)
 
     @property
     def is_text(self) -> bool:
@@ -81,6 +100,8 @@ class PropertyType:
             body = f"enum({', '.join(map(enum_word, self.enum_values))})"
         elif self.is_vector:
             body = f"Vector({self.dimension})"
+        elif self.is_decimal:
+            body = f"Decimal({self.precision}, {self.scale})"
         else:
             body = self.scalar.value
         if self.is_list:
@@ -88,8 +109,12 @@ class PropertyType:
         return f"{body}?" if self.nullable else body
 
     def to_json(self) -> dict[str, Any]:
-        """The form of plans: a vector's scalar is an object, an enum is a String with its values."""
-        scalar: Any = {"Vector": self.dimension} if self.is_vector else self.scalar.value
+        """The form of plans: a scalar with sizes is an object, an enum is a String with its values."""
+        scalar: Any = self.scalar.value
+        if self.is_vector:
+            scalar = {"Vector": self.dimension}
+        elif self.is_decimal:
+            scalar = {"Decimal": list(self.digits)}
         values = None if self.enum_values is None else list(self.enum_values)
         return {"scalar": scalar, "nullable": self.nullable, "list": self.is_list, "enum_values": values}
 
@@ -111,13 +136,17 @@ class Embed:
     model: str | None = None
 
 
+# A Decimal only on a decimal property; other numbers are bounded by what they can be.
+Bound = int | float | Decimal
+
+
 @record
 class RangeRule:
     """Inclusive numeric bounds; either end may be open."""
 
     property: str
-    low: int | float | None
-    high: int | float | None
+    low: Bound | None
+    high: Bound | None
 
 
 @record

@@ -9,8 +9,18 @@ from typing import Any
 
 import msgspec
 
-from omnigraph.catalog.model import AnnotationValue, Catalog, EdgeType, InterfaceType, NodeType, PropertyDef, RangeRule
+from omnigraph.catalog.model import (
+    AnnotationValue,
+    Bound,
+    Catalog,
+    EdgeType,
+    InterfaceType,
+    NodeType,
+    PropertyDef,
+    RangeRule,
+)
 from omnigraph.lang.parsing import quote_string
+from omnigraph.values.decimals import canonical_decimal
 
 
 def shape_hash(catalog: Catalog) -> str:
@@ -37,14 +47,16 @@ def canonical_json(content: Any) -> bytes:
     return msgspec.json.encode(content, order="sorted")
 
 
-def bound_text(bound: float | None) -> str | None:
+def bound_text(bound: Bound | None) -> str | None:
     """Write a range bound exactly, since JSON readers may round numbers.
 
-    >>> bound_text(18446744073709551616), bound_text(0.5), bound_text(2.0)
-    ('18446744073709551616', '0.5', '2')
+    >>> bound_text(18446744073709551616), bound_text(0.5), bound_text(2.0), bound_text(Decimal("0.10"))
+    ('18446744073709551616', '0.5', '2', '0.1')
     """
     if bound is None:
         return None
+    if isinstance(bound, Decimal):
+        return canonical_decimal(bound)
     return str(int(bound)) if bound == int(bound) else repr(bound)
 
 
@@ -175,6 +187,8 @@ def _table_number(owner: NodeType | EdgeType) -> str:
     return f" #{owner.id}-{owner.incarnation}" if owner.id else ""
 
 
-def _bound(bound: float | None) -> str:
+def _bound(bound: Bound | None) -> str:
     # No exponents: the text should be one that a schema may hold.
+    if isinstance(bound, Decimal):
+        return canonical_decimal(bound)
     return "" if bound is None else format(Decimal(repr(bound)), "f")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,10 @@ import pyarrow.compute as pc
 
 from omnigraph.catalog.model import INTEGERS, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.ir.model import TargetColumn
-from omnigraph.ir.types import INTEGER_RANGES, fit_compared
+from omnigraph.ir.types import INTEGER_RANGES, exact_decimal, fit_compared
 from omnigraph.lang.gq.ast import CompareOp
 from omnigraph.records import record
+from omnigraph.values.decimals import decimal_text, scaled
 
 # Beyond this many values one pass over the column beats a predicate that lists them all.
 _VALUES_PER_PREDICATE = 10_000
@@ -136,6 +138,9 @@ class Comparison:
             return "'" + str(self.value).replace("'", "''") + "'"
         if scalar is Scalar.BOOL:
             return "true" if self.value else "false"
+        if scalar is Scalar.DECIMAL:
+            precision, scale = self.type.digits
+            return f"arrow_cast('{decimal_text(self.value)}', 'Decimal128({precision}, {scale})')"
         if scalar is Scalar.DATE:
             return f"arrow_cast({self.value}, 'Date32')"
         if scalar is Scalar.DATETIME:
@@ -153,6 +158,8 @@ def compare(left: TargetColumn, op: CompareOp, value: Any, of: PropertyType) -> 
     if value is None:
         return Comparison(column=left.property, type=kind, op=op, verdict=False)
     fitted, fitted_kind = fit_compared(value, of, kind)
+    if kind.is_decimal and fitted_kind.single != kind.single:
+        return _between_decimals(left, op, fitted)
     if fitted_kind.scalar is kind.scalar:
         return Comparison(column=left.property, type=kind, op=op, value=fitted)
     if kind.scalar in INTEGERS:
@@ -170,13 +177,30 @@ def _between_integers(left: TargetColumn, op: CompareOp, value: float) -> Compar
     low, high = _STORED_RANGES[left.type.scalar]
     if value > high or value < low:
         return _beyond(left, op, is_above=value > high)
-    if float(value).is_integer():
+    if value == int(value):
         return Comparison(column=left.property, type=left.type, op=op, value=int(value))
     if op in {"=", "!="}:
         return Comparison(column=left.property, type=left.type, op=op, verdict=op == "!=")
     if op in {"<", "<="}:
         return Comparison(column=left.property, type=left.type, op="<=", value=math.floor(value))
     return Comparison(column=left.property, type=left.type, op=">=", value=math.ceil(value))
+
+
+def _between_decimals(left: TargetColumn, op: CompareOp, value: Any) -> Comparison:
+    """A number that no value of the column equals: it lies beyond their range, or between two of them."""
+    precision, scale = left.type.digits
+    exact = exact_decimal(value)
+    if exact is None or exact.copy_abs() >= Decimal((0, (1,), precision - scale)):
+        return _beyond(left, op, is_above=value > 0)
+    if op in {"=", "!="}:
+        return Comparison(column=left.property, type=left.type, op=op, verdict=op == "!=")
+    numerator, denominator = exact.as_integer_ratio()
+    below = numerator * 10**scale // denominator
+    units, chosen = (below, "<=") if op in {"<", "<="} else (below + 1, ">=")
+    if abs(units) >= 10**precision:
+        return _beyond(left, op, is_above=units > 0)
+    near: CompareOp = "<=" if chosen == "<=" else ">="
+    return Comparison(column=left.property, type=left.type, op=near, value=scaled(units, scale))
 
 
 def _between_floats(left: TargetColumn, op: CompareOp, value: float) -> Comparison:

@@ -37,7 +37,9 @@ from omnigraph.ir.types import TEXT
 from omnigraph.lang.gq import ast
 from omnigraph.records import record
 
-Kind = Literal["string", "bool", "int", "bigint", "float", "date", "datetime", "blob", "vector", "list", "object"]
+Kind = Literal[
+    "string", "bool", "int", "bigint", "float", "decimal", "date", "datetime", "blob", "vector", "list", "object"
+]
 
 _KINDS: dict[Scalar, Kind] = {
     Scalar.STRING: "string",
@@ -49,6 +51,7 @@ _KINDS: dict[Scalar, Kind] = {
     Scalar.U64: "bigint",
     Scalar.F32: "float",
     Scalar.F64: "float",
+    Scalar.DECIMAL: "decimal",
     Scalar.DATE: "date",
     Scalar.DATETIME: "datetime",
     Scalar.VECTOR: "vector",
@@ -56,16 +59,17 @@ _KINDS: dict[Scalar, Kind] = {
 
 
 def kind_fields(of: PropertyType) -> dict[str, Kind | int]:
-    """Return ``kind`` with ``item_kind`` for a list and ``vector_dim`` for a vector.
+    """Return ``kind`` with ``item_kind`` for a list, ``vector_dim`` for a vector, and the digits of decimals.
 
     >>> kind_fields(PropertyType(scalar=Scalar.I64, is_list=True))
     {'kind': 'list', 'item_kind': 'bigint'}
     """
+    digits: dict[str, Kind | int] = {"precision": of.digits[0], "scale": of.digits[1]} if of.is_decimal else {}
     if of.is_list:
-        return {"kind": "list", "item_kind": _KINDS[of.scalar]}
+        return {"kind": "list", "item_kind": _KINDS[of.scalar], **digits}
     if of.is_vector:
         return {"kind": "vector", "vector_dim": of.dimension or 0}
-    return {"kind": _KINDS[of.scalar]}
+    return {"kind": _KINDS[of.scalar], **digits}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -90,11 +94,18 @@ class ResultColumn:
     nullable: bool
     item_kind: Kind | None = None
     vector_dim: int | None = None
+    precision: int | None = None
+    scale: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as JSON values, inapplicable members left out."""
         fields: dict[str, Any] = {"name": self.name, "kind": self.kind, "nullable": self.nullable}
-        optional = {"item_kind": self.item_kind, "vector_dim": self.vector_dim}
+        optional = {
+            "item_kind": self.item_kind,
+            "vector_dim": self.vector_dim,
+            "precision": self.precision,
+            "scale": self.scale,
+        }
         return fields | {name: value for name, value in optional.items() if value is not None}
 
 

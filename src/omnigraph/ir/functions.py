@@ -29,8 +29,10 @@ Wanted = Literal[
     "Path",
 ]
 # What comes out. ``same`` is the common type of all arguments, ``first`` the first one's, ``wide`` the first number
-# as I64 or F64.
-Returned = Literal["String", "I64", "F64", "Bool", "Date", "DateTime", "Interval", "[String]", "same", "first", "wide"]
+# as I64, F64 or the decimal that it is; ``Decimal`` has the digits that the last two arguments say.
+Returned = Literal[
+    "String", "I64", "F64", "Decimal", "Bool", "Date", "DateTime", "Interval", "[String]", "same", "first", "wide"
+]
 
 
 @record
@@ -81,6 +83,11 @@ def _count(name: str, unit: str, example: str) -> Function:
 
 def _conversion(name: str, gives: Returned, about: str, example: str) -> Function:
     return Function(name=name, takes=("Any",), gives=gives, about=about, example=example)
+
+
+def _decimal(name: str, about: str, example: str) -> Function:
+    takes: tuple[Wanted, ...] = ("Any", "Integer", "Integer")
+    return Function(name=name, takes=takes, gives="Decimal", about=about, example=example)
 
 
 _ALL = (
@@ -175,6 +182,11 @@ _ALL = (
     _conversion("to_string", "String", "the value as text", 'to_string(1) = "1"'),
     _conversion("to_int", "I64", "the value as a whole number, NULL if it is none", 'to_int("42") = 42'),
     _conversion("to_float", "F64", "the value as a number, NULL if it is none", 'to_float("1.5") = 1.5'),
+    _decimal(
+        "to_decimal",
+        "the value as a decimal of so many digits, rounded; NULL if it is none or too large",
+        'to_decimal("1.005", 12, 2) = 1.01',
+    ),
     _conversion("to_bool", "Bool", "true or false, NULL if it is neither", 'to_bool("true") = true'),
     _conversion("to_date", "Date", "the day, NULL if the text is none", 'to_date("2024-02-29") = date("2024-02-29")'),
     _conversion(
@@ -185,6 +197,7 @@ _ALL = (
     ),
     _conversion("cast_int", "I64", "as to_int, but an error instead of NULL", 'cast_int("42") = 42'),
     _conversion("cast_float", "F64", "as to_float, but an error instead of NULL", 'cast_float("1.5") = 1.5'),
+    _decimal("cast_decimal", "as to_decimal, but an error instead of NULL", 'cast_decimal("2.5", 12, 2) = 2.5'),
     _conversion("cast_bool", "Bool", "as to_bool, but an error instead of NULL", 'cast_bool("true") = true'),
     _conversion(
         "cast_date",
@@ -235,7 +248,7 @@ GRAMMAR_FUNCTIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "match_text": ("match_text($x.text, query)", "whether a text has any of the words"),
         "fuzzy": ("fuzzy($x.text, query, [edits])", "whether a text has words like these"),
         "count": ("count([distinct] any)", "how many values are not NULL, or rows: count(*)"),
-        "sum": ("sum([distinct] number)", "the sum as F64"),
+        "sum": ("sum([distinct] number)", "the sum as F64, of decimals exactly"),
         "sum_int": ("sum_int([distinct] integer)", "the exact sum as I64"),
         "avg": ("avg([distinct] number)", "the mean"),
         "min": ("min(any)", "the least value"),
@@ -272,6 +285,7 @@ FOREIGN: Mapping[str, str] = MappingProxyType(
         "tostring": "to_string",
         "tointeger": "to_int",
         "tofloat": "to_float",
+        "todecimal": "to_decimal",
         "toboolean": "to_bool",
         "cardinality": "size",
         "array_length": "size",

@@ -1,7 +1,7 @@
 """Parameters: from JSON or host values to typed ones.
 
-Decoded values are plain: text, bool, int, float, days for a Date, milliseconds for a DateTime, a tuple for a list or
-a vector, None for NULL. A Blob stays the text that names its content.
+Decoded values are plain: text, bool, int, float, Decimal, days for a Date, milliseconds for a DateTime, a tuple for a
+list or a vector, None for NULL. A Blob stays the text that names its content.
 
 A column whose values all have the class that its type is stored by is checked as a whole. Everything else is decoded
 value by value, and a batch with something wrong in it call by call, so that the first bad call is the one reported.
@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from itertools import repeat
@@ -32,6 +33,8 @@ from omnigraph.ir.types import INTEGER_RANGES, item_type, resolve_type, round_to
 from omnigraph.lang.gq import ast
 from omnigraph.lang.parsing import nearest_name
 from omnigraph.records import record
+from omnigraph.values.counts import counted
+from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
 from omnigraph.values.temporal import PRECISION, check_precision, parse_date, parse_datetime
 
 _DECIMAL = re.compile(r"-?[0-9]+")
@@ -41,6 +44,8 @@ _BASE64 = "base64:"
 _EPOCH = date(1970, 1, 1)
 _EPOCH_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 _CUT = "cut it to milliseconds before it is sent"
+# Numbers with a fraction keep the digits that are written.
+_JSON = msgspec.json.Decoder(float_hook=WrittenFloat)
 
 
 class Unfit(Exception):  # noqa: N818 - a signal inside this room; the caller knows the name to report
@@ -68,6 +73,8 @@ def decode_json(value: Any, of: PropertyType, *, is_javascript: bool = False) ->
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise Unfit(f"expected a number, found {describe_value(value)}")
         return _finite(value, of)
+    if of.is_decimal:
+        return _json_decimal(value, of, is_javascript=is_javascript)
     return _plain(value, of)
 
 
@@ -82,14 +89,8 @@ def decode_host(value: Any, of: PropertyType) -> Any:
         return _plain(value, of)
     if of.is_list or of.is_vector:
         return _decode_items(_as_list(value), of, decode_host)
-    if of.scalar in INTEGERS:
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise Unfit(f"expected an integer, found {describe_value(value)}")
-        return _in_range(int(value), of)
-    if of.scalar in {Scalar.F32, Scalar.F64}:
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise Unfit(f"expected a number, found {describe_value(value)}")
-        return _finite(value, of)
+    if of.is_numeric:
+        return _host_number(value, of)
     if of.scalar is Scalar.DATETIME and isinstance(value, datetime):
         return _instant(value)
     if of.scalar is Scalar.DATE and isinstance(value, date) and not isinstance(value, datetime):
@@ -97,6 +98,18 @@ def decode_host(value: Any, of: PropertyType) -> Any:
     if of.scalar is Scalar.BLOB and isinstance(value, bytes | bytearray | memoryview):
         return _BASE64 + base64.b64encode(value).decode()
     return _plain(value, of)
+
+
+def _host_number(value: Any, of: PropertyType) -> int | float | Decimal:
+    if of.is_decimal:
+        return _host_decimal(value, of)
+    if of.scalar in INTEGERS:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise Unfit(f"expected an integer, found {describe_value(value)}")
+        return _in_range(int(value), of)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise Unfit(f"expected a number, found {describe_value(value)}")
+    return _finite(value, of)
 
 
 def _instant(value: datetime) -> int:
@@ -120,7 +133,9 @@ def describe_value(value: Any) -> str:
         case int():
             return str(value) if value.bit_length() <= 256 else "an integer of many digits"
         case float():
-            return repr(value)
+            return repr(float(value))
+        case Decimal():
+            return str(value)
         case str():
             shown = value if len(value) <= 60 else value[:59] + "…"
             return f"text {shown!r}"
@@ -171,6 +186,42 @@ def _json_integer(value: Any, of: PropertyType, *, is_javascript: bool) -> int:
         hint = "send the number as a decimal string"
         raise Unfit(f"{describe_value(value)} is too large for an exact JavaScript number", hint=hint)
     return _in_range(value, of)
+
+
+def _json_decimal(value: Any, of: PropertyType, *, is_javascript: bool) -> Decimal:
+    if is_javascript and isinstance(value, int) and abs(value) > _JAVASCRIPT_MAX:
+        reason = f"{describe_value(value)} is too large for an exact JavaScript number"
+        raise Unfit(reason, hint="send the number as a text")
+    if isinstance(value, float):
+        exact = decimal_of_float(value)
+        if exact is None:
+            raise Unfit(f"{describe_value(value)} may have lost digits", hint="send the number as a text")
+        return _fit_digits(exact, of)
+    return _host_decimal(value, of)
+
+
+def _host_decimal(value: Any, of: PropertyType) -> Decimal:
+    if isinstance(value, Decimal) and value.is_finite():
+        return _fit_digits(value, of)
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return _fit_digits(Decimal(int(value)), of)
+    if isinstance(value, str):
+        try:
+            return _fit_digits(parse_decimal(value), of)
+        except ValueFormatError as problem:
+            raise Unfit(problem.message) from problem
+    hint = "give a decimal.Decimal, or the number as a text" if isinstance(value, Real) else None
+    raise Unfit(f"expected a decimal number, found {describe_value(value)}", hint=hint)
+
+
+def _fit_digits(value: Decimal, of: PropertyType) -> Decimal:
+    fitted = fit_decimal(value, *of.digits)
+    if fitted is None:
+        _, scale = of.digits
+        is_finer = unscaled(value, scale) is None
+        reason = f"has more than {counted(scale, 'digit')} behind the point" if is_finer else "is out of range"
+        raise Unfit(f"{describe_value(value)} {reason}")
+    return fitted
 
 
 def _in_range(value: int, of: PropertyType) -> int:
@@ -257,7 +308,7 @@ def decode_parameter_text(text: str | bytes) -> Any:
         QueryParameterError: not JSON, or nested too deeply to be parameters.
     """
     try:
-        return msgspec.json.decode(text.encode() if isinstance(text, str) else text)
+        return _JSON.decode(text.encode() if isinstance(text, str) else text)
     except (msgspec.DecodeError, UnicodeError) as problem:
         raise _problem("", "a JSON object", "text", f"are not valid JSON: {problem}") from problem
     except RecursionError:

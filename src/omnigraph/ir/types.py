@@ -10,11 +10,14 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from omnigraph.catalog.model import FLOATS, INTEGERS, NUMERIC, PropertyType, Scalar
 from omnigraph.errors import BadValue, ValueFormatError
+from omnigraph.ir.decimals import common_decimal
 from omnigraph.lang.gq import ast
+from omnigraph.values.decimals import MAX_PRECISION, decimal_text, fit_decimal, unscaled
 
 TEXT = PropertyType(scalar=Scalar.STRING)
 BOOL = PropertyType(scalar=Scalar.BOOL)
@@ -107,17 +110,21 @@ def common_type(types: Sequence[PropertyType]) -> PropertyType | None:
     if any(of.is_list != first.is_list or of.dimension != first.dimension for of in known):
         return None
     scalars = {of.scalar for of in known}
-    if len(scalars) == 1:
+    if len(scalars) == 1 and not first.is_decimal:
         enums = {of.enum_values for of in known}
         return replace(first, nullable=True, enum_values=first.enum_values if len(enums) == 1 else None)
     if not scalars <= NUMERIC:
         return None
+    if Scalar.DECIMAL in scalars and not scalars & FLOATS:
+        return replace(common_decimal(known), is_list=first.is_list)
     widest = Scalar.I64 if scalars <= INTEGERS else Scalar.F64
     return PropertyType(scalar=widest, nullable=True, is_list=first.is_list)
 
 
 def wide_number(of: PropertyType) -> PropertyType:
-    """Return the type that arithmetic with a number gives: I64 for whole numbers, F64 for the others."""
+    """Return the type that a number has when it is computed: I64 for whole numbers, decimals as they are, or F64."""
+    if of.is_decimal:
+        return replace(of, nullable=True)
     return PropertyType(scalar=Scalar.I64 if of.scalar in INTEGERS else Scalar.F64, nullable=True)
 
 
@@ -137,6 +144,13 @@ def resolve_type(written: ast.TypeRef) -> PropertyType | None:
         if dimension is None or not 1 <= dimension <= MAX_DIMENSION or written.is_list:
             return None
         return PropertyType(scalar=scalar, nullable=written.nullable, dimension=dimension)
+    if scalar is Scalar.DECIMAL:
+        precision, scale = written.precision or 0, written.scale or 0
+        if not 1 <= precision <= MAX_PRECISION or scale > precision:
+            return None
+        return PropertyType(
+            scalar=scalar, nullable=written.nullable, is_list=written.is_list, precision=precision, scale=scale
+        )
     return PropertyType(scalar=scalar, nullable=written.nullable, is_list=written.is_list)
 
 
@@ -178,8 +192,12 @@ def fit_compared(value: Any, of: PropertyType, column: PropertyType) -> tuple[An
     plain = item_type(column)
     if plain.scalar in INTEGERS and of.is_numeric:
         low, high = INTEGER_RANGES[plain.scalar]
-        whole = int(value) if isinstance(value, int) or (math.isfinite(value) and value.is_integer()) else None
+        whole = _whole(value)
         return (whole, plain) if whole is not None and low <= whole <= high else (value, of)
+    if plain.is_decimal and of.is_numeric:
+        exact = exact_decimal(value)
+        fitted = None if exact is None else fit_decimal(exact, *plain.digits)
+        return (value, of) if fitted is None else (fitted, plain)
     if plain.scalar in FLOATS and of.is_numeric:
         return _fit_float(value, of, plain)
     if plain.is_text and of.is_text:
@@ -212,7 +230,24 @@ def fit_assigned(value: Any, target: PropertyType) -> Any:
     return value
 
 
-def _fit_number(value: Any, target: PropertyType) -> int | float:
+def exact_decimal(value: Any) -> Decimal | None:
+    """Return exactly the value of a number, or None if it is infinite or no number at all."""
+    return None if isinstance(value, float) and not math.isfinite(value) else Decimal(value)
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, Decimal):
+        return unscaled(value, 0)
+    return int(value) if isinstance(value, int) or (math.isfinite(value) and value.is_integer()) else None
+
+
+def _fit_number(value: Any, target: PropertyType) -> int | float | Decimal:
+    if target.is_decimal:
+        is_exact = isinstance(value, int | Decimal) and not isinstance(value, bool)
+        fitted = fit_decimal(value, *target.digits) if is_exact else None
+        if fitted is None:
+            raise _unfit(value, target)
+        return fitted
     if target.scalar in INTEGERS:
         low, high = INTEGER_RANGES[target.scalar]
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -232,7 +267,7 @@ def _fit_float(value: Any, of: PropertyType, column: PropertyType) -> tuple[Any,
         rounded = round_to_f32(_as_f64(value))
         return (rounded, column) if math.isfinite(rounded) else (value, of)
     wide = _as_f64(value)
-    return (wide, F64) if wide == value else (value, I64)
+    return (wide, F64) if wide == value else (value, of if of.is_decimal else I64)
 
 
 def _finite_f32(value: Any, target: PropertyType) -> float:
@@ -242,7 +277,7 @@ def _finite_f32(value: Any, target: PropertyType) -> float:
     return rounded
 
 
-def _as_f64(value: float) -> float:
+def _as_f64(value: float | Decimal) -> float:
     try:
         return float(value)
     except OverflowError:
@@ -250,7 +285,7 @@ def _as_f64(value: float) -> float:
 
 
 def _unfit(value: Any, target: PropertyType) -> ValueFormatError:
-    shown = str(value)
+    shown = decimal_text(value) if isinstance(value, Decimal) else str(value)
     shown = shown if len(shown) <= 80 else shown[:79] + "…"
     details = BadValue(what="value", value=shown, expected=str(target))
     return ValueFormatError(f"value {shown} does not fit {target}", details=details)

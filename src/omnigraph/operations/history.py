@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from omnigraph.history.feed.apply import AppliedFeed, ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.history.feed.reader import CommitChanges
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.feed.tokens import PageLimits
     from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.status import BranchStatus
@@ -91,6 +91,32 @@ class FeedRequest(Request["FeedBatch"]):
 
     start: str
     branch: str = MAIN
+    kinds: Iterable[str] = ()
+    types: Iterable[str] = ()
+    ops: Iterable[str] = ()
+    limits: PageLimits | None = None
+
+
+@operation("poll_changes", Action.READ)
+@record
+class PollChangesRequest(Request["ChangeFeedPage"]):
+    """Return the next commits of a branch with what they changed, oldest first.
+
+    Args:
+        branch: whose first-parent line is read.
+        start: ``now``, ``beginning`` or ``after:<commit>``.
+        cursor: go on behind what an earlier answer ended with.
+        page_token: go on inside the commit that an earlier answer ended in.
+        kinds: only ``node`` or ``edge``.
+        types: only types of these names.
+        ops: only ``insert``, ``update`` or ``delete``.
+        limits: how much an answer carries.
+    """
+
+    branch: str = MAIN
+    start: str | None = None
+    cursor: str | None = None
+    page_token: str | None = None
     kinds: Iterable[str] = ()
     types: Iterable[str] = ()
     ops: Iterable[str] = ()

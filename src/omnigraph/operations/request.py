@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum, StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -193,6 +194,7 @@ _ENCODERS: Sequence[tuple[type, Callable[[Any], Any]]] = (
     (str, str),
     (bytes, lambda value: {_BASE64: base64.b64encode(value).decode()}),
     (Path, str),
+    (Decimal, str),
     (datetime, lambda value: format_datetime(round(value.timestamp() * 1000))),
     (date, lambda value: format_date((value - date(1970, 1, 1)).days)),
     (Mapping, lambda value: {str(key): _to_json(item) for key, item in value.items()}),

@@ -45,7 +45,8 @@ def test_without_a_graph_there_are_no_property_ids():
 
 
 def test_every_scalar_has_its_arrow_type():
-    found = {scalar: arrow_type(PropertyType(scalar=scalar)) for scalar in Scalar if scalar is not Scalar.VECTOR}
+    plain = [scalar for scalar in Scalar if scalar not in {Scalar.VECTOR, Scalar.DECIMAL}]
+    found = {scalar: arrow_type(PropertyType(scalar=scalar)) for scalar in plain}
     assert found == {
         Scalar.STRING: pa.string(),
         Scalar.BLOB: pa.large_binary(),
@@ -59,6 +60,13 @@ def test_every_scalar_has_its_arrow_type():
         Scalar.DATE: pa.date32(),
         Scalar.DATETIME: pa.date64(),
     }
+
+
+def test_decimals_have_the_digits_that_are_declared():
+    node = _catalog("node A { price: Decimal(12, 2)  all: [Decimal(38, 38)]? }").nodes["A"]
+    schema = arrow_schema(node)
+    assert schema.field("price").type == pa.decimal128(12, 2)
+    assert schema.field("all").type == pa.list_(pa.field("item", pa.decimal128(38, 38), nullable=True))
 
 
 def test_lists_and_vectors_hold_nullable_items():

@@ -43,6 +43,7 @@ MATRIX = {
     "commit show": READS,
     "commit changes": READS,
     "diff": READS,
+    "changes poll": READS,
     "changes follow": READS,
     "changes apply": WRITES,
     "changes applied": READS,

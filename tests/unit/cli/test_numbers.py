@@ -29,6 +29,7 @@ NEEDED = {
     "proposal list": [],
     "commit list": [],
     "commit changes": ["@head"],
+    "changes poll": ["--start", "now"],
     "changes follow": ["--from", "now", "--once"],
     "schema infer": ["people.csv"],
 }

@@ -53,6 +53,8 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     [
         ("diff g main draft --type Evnt", 5, "did you mean Event?"),
         ("diff g main draft --type node:Event", 5, "did you mean Event?"),
+        ("changes poll g --start now --type Evnt", 5, "did you mean Event?"),
+        ("changes poll g", 2, "--start now"),
         ("changes follow g --once --from beginning --type Evnt", 5, "did you mean Event?"),
         ("changes follow g --once --from now --type Evnt", 5, "did you mean Event?"),
         ("changes baseline g --out b.jsonl --type Evnt", 5, "did you mean Event?"),

@@ -360,6 +360,10 @@ _WIDER: Mapping[Scalar, frozenset[Scalar]] = {
 }
 
 
+# The digits of the largest number of each type.
+_WHOLE_DIGITS: Mapping[Scalar, int] = {Scalar.I32: 10, Scalar.U32: 10, Scalar.I64: 19, Scalar.U64: 20}
+
+
 def _is_wider(before: PropertyType, after: PropertyType) -> bool:
     """Whether every value of ``before`` is one of ``after``, exactly; nullability does not count.
 
@@ -367,5 +371,12 @@ def _is_wider(before: PropertyType, after: PropertyType) -> bool:
     >>> _is_wider(i32, i64), _is_wider(i64, i32)
     (True, False)
     """
+    if after.is_decimal:
+        if before.is_list != after.is_list or not (before.is_decimal or before.scalar in _WHOLE_DIGITS):
+            return False
+        # An integer is a decimal without digits behind the point.
+        precision, scale = before.digits if before.is_decimal else (_WHOLE_DIGITS[before.scalar], 0)
+        wider, finer = after.digits
+        return finer >= scale and wider - finer >= precision - scale
     moved = replace(before, scalar=after.scalar, nullable=after.nullable)
     return moved == after and after.scalar in _WIDER.get(before.scalar, frozenset())

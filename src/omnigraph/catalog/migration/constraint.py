@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Literal
 
 from omnigraph.catalog.migration.resolve import AnyType
-from omnigraph.catalog.model import InterfaceType
+from omnigraph.catalog.model import Bound, InterfaceType
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
+from omnigraph.values.decimals import canonical_decimal
 
 ConstraintKind = Literal["Key", "Unique", "Index", "Range", "Check"]
 
@@ -26,8 +28,8 @@ class DeclaredConstraint:
 
     kind: ConstraintKind
     columns: tuple[str, ...]
-    low: int | float | None = None
-    high: int | float | None = None
+    low: Bound | None = None
+    high: Bound | None = None
     pattern: str | None = None
 
     @property
@@ -62,7 +64,10 @@ class DeclaredConstraint:
     def to_json(self) -> dict[str, Any]:
         """The form of plans: the kind as the only key, over columns or over bounds and pattern."""
         if self.kind == "Range":
-            return {"Range": {"property": self.columns[0], "min": self.low, "max": self.high}}
+            ends = {"min": self.low, "max": self.high}
+            # As text, because readers of JSON round what has many digits.
+            shown = {name: _bound_word(end) if isinstance(end, Decimal) else end for name, end in ends.items()}
+            return {"Range": {"property": self.columns[0], **shown}}
         if self.kind == "Check":
             return {"Check": {"property": self.columns[0], "pattern": self.pattern}}
         return {self.kind: list(self.columns)}
@@ -75,11 +80,15 @@ class DeclaredConstraint:
         """
         arguments = list(self.columns)
         if self.kind == "Range":
-            low, high = ("" if bound is None else str(bound) for bound in (self.low, self.high))
+            low, high = ("" if end is None else _bound_word(end) for end in (self.low, self.high))
             arguments.append(f"{low}..{high}")
         elif self.pattern is not None:
             arguments.append(quote_string(self.pattern))
         return f"@{self.kind.lower()}({', '.join(arguments)})"
+
+
+def _bound_word(bound: Bound) -> str:
+    return canonical_decimal(bound) if isinstance(bound, Decimal) else str(bound)
 
 
 def declared_constraints(owner: AnyType) -> frozenset[DeclaredConstraint]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from omnigraph.catalog.model import (
     ENDPOINTS,
     FLOATS,
     INTEGERS,
+    Bound,
     CheckRule,
     EdgeType,
     NodeType,
@@ -29,15 +32,18 @@ from omnigraph.catalog.model import (
 from omnigraph.engine.constraints.violations import RowPlace, describe_row
 from omnigraph.errors import ConstraintRule, Violation
 from omnigraph.records import record
+from omnigraph.values.decimals import decimal_text, scaled
 from omnigraph.values.names import enum_word
 
 
-def below(column: pa.Array | pa.ChunkedArray, bound: float) -> pa.Array | pa.ChunkedArray:
+def below(column: pa.Array | pa.ChunkedArray, bound: Bound) -> pa.Array | pa.ChunkedArray:
     """Say of each value whether it is less than ``bound``; nulls stay null, NaN is not.
 
     >>> below(pa.array([2**63 - 1, 0]), 9223372036854775807.5).to_pylist()
     [True, True]
     """
+    if pa.types.is_decimal(column.type):
+        return _units_below(column, math.ceil(_units(column, bound)))
     if pa.types.is_integer(column.type):
         return _integers_below(column, math.ceil(bound))
     wide = column.cast(pa.float64())
@@ -46,8 +52,10 @@ def below(column: pa.Array | pa.ChunkedArray, bound: float) -> pa.Array | pa.Chu
     return pc.less_equal(wide, near) if near < bound else pc.less(wide, near)
 
 
-def above(column: pa.Array | pa.ChunkedArray, bound: float) -> pa.Array | pa.ChunkedArray:
+def above(column: pa.Array | pa.ChunkedArray, bound: Bound) -> pa.Array | pa.ChunkedArray:
     """Say of each value whether it is greater than ``bound``; nulls stay null, NaN is not."""
+    if pa.types.is_decimal(column.type):
+        return pc.invert(_units_below(column, math.floor(_units(column, bound)) + 1))
     if pa.types.is_integer(column.type):
         # Greater than the floor is the negation of less than the next integer.
         return pc.invert(_integers_below(column, math.floor(bound) + 1))
@@ -63,13 +71,26 @@ def _integers_below(column: pa.Array | pa.ChunkedArray, bound: int) -> pa.Array 
     return pc.less(column, pa.scalar(bound, column.type))
 
 
+def _units(column: pa.Array | pa.ChunkedArray, bound: Bound) -> Fraction:
+    power: int = 10**column.type.scale
+    return Fraction(bound) * power
+
+
+def _units_below(column: pa.Array | pa.ChunkedArray, bound: int) -> pa.Array | pa.ChunkedArray:
+    """Say of each decimal whether it is less than so many units of its last digit."""
+    precision, scale = column.type.precision, column.type.scale
+    if abs(bound) >= 10**precision:
+        return pc.if_else(pc.is_valid(column), pa.scalar(bound > 0), pa.scalar(None, pa.bool_()))
+    return pc.less(column, pa.scalar(scaled(bound, scale), column.type))
+
+
 def _limits(kind: pa.DataType) -> tuple[int, int]:
     if pa.types.is_signed_integer(kind):
         return -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
     return 0, (1 << kind.bit_width) - 1
 
 
-def _nearest_double(bound: float) -> float:
+def _nearest_double(bound: Bound) -> float:
     try:
         return float(bound)
     except OverflowError:
@@ -225,12 +246,16 @@ def _out_of_range(owner: NodeType | EdgeType, rule: RangeRule, column: pa.Chunke
     yield _finding("range", prop.name, at, values, message, lambda value: _number_text(prop, value))
 
 
-def _range_reason(rule: RangeRule, prop: PropertyDef, value: float) -> str:
+def _range_reason(rule: RangeRule, prop: PropertyDef, value: float | Decimal) -> str:
     if math.isnan(value):
         return "value is NaN"
     if rule.low is not None and value < rule.low:
-        return f"value {_number_text(prop, value)} < min {rule.low}"
-    return f"value {_number_text(prop, value)} > max {rule.high}"
+        return f"value {_number_text(prop, value)} < min {_bound_text(rule.low)}"
+    return f"value {_number_text(prop, value)} > max {_bound_text(rule.high)}"
+
+
+def _bound_text(bound: Bound | None) -> str:
+    return decimal_text(bound) if isinstance(bound, Decimal) else str(bound)
 
 
 def _unmatched(owner: NodeType | EdgeType, rule: CheckRule, column: pa.ChunkedArray) -> Iterator[RowFinding]:
@@ -318,7 +343,9 @@ def _says(message: str) -> Callable[[Any], str]:
     return lambda _: message
 
 
-def _number_text(prop: PropertyDef, value: float) -> str:
+def _number_text(prop: PropertyDef, value: float | Decimal) -> str:
+    if isinstance(value, Decimal):
+        return decimal_text(value)
     if prop.type.scalar in INTEGERS or not math.isfinite(value):
         return str(value)
     return canonical_text(Scalar.F32 if prop.type.is_vector else prop.type.scalar, value)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.engine.decimals import decimal_texts
 from omnigraph.engine.export.options import ExportFormat
 from omnigraph.engine.results.encodings import quote_json
 from omnigraph.engine.rows.cells import INLINE_BLOB
@@ -58,6 +59,8 @@ def csv_texts(column: pa.Array, name: str) -> pa.Array:
         cells = quote_csv(column)
     elif pa.types.is_large_binary(of):
         cells = _blobs(column)
+    elif pa.types.is_decimal(of):
+        cells = decimal_texts(column).cast(TEXT)
     else:
         cells = _json(column, name)
     return cells.fill_null("")
@@ -87,6 +90,9 @@ def _json(column: pa.Array, name: str) -> pa.Array:
         return join('"', _blobs(column), '"')
     if pa.types.is_floating(of):
         return _floats(column, name)
+    if pa.types.is_decimal(of):
+        # As texts, because readers of JSON round numbers.
+        return join('"', decimal_texts(column).cast(TEXT), '"')
     if pa.types.is_date32(of):
         return column.view(pa.int32()).cast(TEXT)
     if pa.types.is_date64(of):
@@ -312,9 +318,7 @@ def _parquet_type(kind: PropertyType) -> pa.DataType:
     if kind.is_vector:
         return pa.list_(pa.float32())
     # Parquet has days for what Arrow calls date64, and would drop the time of day.
-    single = (
-        pa.timestamp("ms", "UTC") if kind.scalar is Scalar.DATETIME else arrow_type(PropertyType(scalar=kind.scalar))
-    )
+    single = pa.timestamp("ms", "UTC") if kind.scalar is Scalar.DATETIME else arrow_type(kind.single)
     return pa.list_(single) if kind.is_list else single
 
 

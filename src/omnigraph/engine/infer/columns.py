@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from omnigraph.engine.infer.tables import SampledColumn
 from omnigraph.errors import ValueFormatError
 from omnigraph.records import record
 from omnigraph.values.counts import counted
+from omnigraph.values.decimals import MAX_PRECISION, digits_of
 from omnigraph.values.temporal import parse_date, parse_datetime
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
@@ -44,13 +47,7 @@ def guess_type(column: SampledColumn) -> Guess:
     found = _typed(column, present)
     if found.kind is None:
         return found
-    kind = PropertyType(
-        scalar=found.kind.scalar,
-        nullable=missing > 0 or not column.values,
-        is_list=found.kind.is_list,
-        enum_values=found.kind.enum_values,
-        dimension=found.kind.dimension,
-    )
+    kind = replace(found.kind, nullable=missing > 0 or not column.values)
     absent = (
         f"{missing} of {counted(len(column.values), 'row')} {'has' if missing == 1 else 'have'} no value"
         if missing
@@ -105,13 +102,15 @@ def _of_texts(texts: Sequence[str], *, reads_numbers: bool) -> Guess:
 
 
 def _of_json(values: Sequence[Any]) -> Guess:
-    kinds = {type(value) for value in values}
+    kinds = {float if isinstance(value, float) else type(value) for value in values}
     if kinds == {bool}:
         return _scalar(Scalar.BOOL)
     if kinds == {int}:
         return _integers(values)
     if kinds <= {int, float}:
         return _scalar(Scalar.F64)
+    if kinds <= {int, Decimal}:
+        return _decimals([Decimal(value) for value in values])
     if kinds == {str}:
         return _of_texts(values, reads_numbers=False)
     if kinds == {list}:
@@ -135,7 +134,7 @@ def _of_lists(lists: Sequence[list[Any]]) -> Guess:
     inner = _of_json(items) if items else _scalar(Scalar.STRING, "every list is empty, so that any type would do")
     if inner.kind is None or inner.kind.is_list:
         return Guess(kind=None, why="lists hold single values of one type")
-    kind = PropertyType(scalar=inner.kind.scalar, is_list=True)
+    kind = replace(inner.kind.single, is_list=True)
     return Guess(kind=kind, why="" if inner.kind.enum_values else inner.why)
 
 
@@ -148,6 +147,16 @@ def _integers(values: Sequence[int]) -> Guess:
     return _scalar(Scalar.F64, "too large for 64 bits, so that digits are lost")
 
 
+def _decimals(values: Sequence[Decimal]) -> Guess:
+    digits = [digits_of(value) for value in values if value.is_finite()]
+    scale = max((scale for _, scale in digits), default=0)
+    precision = max((precision - scale for precision, scale in digits), default=0) + scale
+    if len(digits) < len(values) or precision > MAX_PRECISION:
+        return Guess(kind=None, why=f"no type holds decimals of more than {MAX_PRECISION} digits")
+    kind = PropertyType(scalar=Scalar.DECIMAL, precision=max(precision, 1), scale=scale)
+    return Guess(kind=kind, why="as many digits as the longest value has")
+
+
 def _of_arrow(kind: pa.DataType) -> PropertyType | None:
     types = pa.types
     if types.is_fixed_size_list(kind) and types.is_floating(kind.value_type):
@@ -156,7 +165,9 @@ def _of_arrow(kind: pa.DataType) -> PropertyType | None:
         inner = _of_arrow(kind.value_type)
         if inner is None or inner.is_list or inner.is_vector or inner.scalar is Scalar.BLOB:
             return None
-        return PropertyType(scalar=inner.scalar, is_list=True)
+        return replace(inner, is_list=True)
+    if types.is_decimal(kind):
+        return _of_decimals(kind)
     cases: tuple[tuple[Callable[[pa.DataType], bool], Scalar], ...] = (
         (types.is_boolean, Scalar.BOOL),
         (types.is_int64, Scalar.I64),
@@ -177,6 +188,15 @@ def _of_arrow(kind: pa.DataType) -> PropertyType | None:
     )
     scalar = next((scalar for test, scalar in cases if test(kind)), None)
     return None if scalar is None else PropertyType(scalar=scalar)
+
+
+def _of_decimals(kind: pa.DataType) -> PropertyType | None:
+    # Arrow may count zeros before the point into the scale, or leave them out of the precision.
+    scale = max(0, kind.scale)
+    precision = max(kind.precision - min(0, kind.scale), scale, 1)
+    if precision > MAX_PRECISION:
+        return None
+    return PropertyType(scalar=Scalar.DECIMAL, precision=precision, scale=scale)
 
 
 def _all_parse(texts: Sequence[str], form: re.Pattern[str], parse: Callable[[str], int]) -> bool:

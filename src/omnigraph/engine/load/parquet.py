@@ -14,11 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, PropertyType, Scalar
+from omnigraph.engine.decimals import exact_cast
 from omnigraph.engine.load.jsonl import ReadChunk, read_ahead
 from omnigraph.engine.load.options import LoadSettings
 from omnigraph.engine.load.sources import STDIN, Source, reading, refuse_bomb
-from omnigraph.engine.load.tables import ColumnBinding, ParsedColumn, TableReader, bind, column_kind, owner_of
+from omnigraph.engine.load.tables import (
+    ColumnBinding,
+    ParsedColumn,
+    TableReader,
+    bind,
+    column_kind,
+    owner_of,
+    read_decimals,
+)
 from omnigraph.engine.rows import DecodedChunk, RowProblem
 from omnigraph.engine.rows.cells import INLINE_BLOB
 from omnigraph.engine.rows.columnar import mask_of
@@ -26,6 +36,7 @@ from omnigraph.engine.rows.columns import TEMPORAL, Flavour, Mask, json_type
 from omnigraph.errors import BadValue, UsageError
 from omnigraph.records import record
 from omnigraph.store.files import is_remote
+from omnigraph.values.decimals import MAX_PRECISION
 from omnigraph.values.temporal import MS_PER_DAY
 
 _PER_MS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
@@ -40,7 +51,7 @@ def can_parse(kind: PropertyType, given: pa.DataType) -> bool:
     if kind.is_list or kind.is_vector:
         if not (pa.types.is_list(given) or pa.types.is_large_list(given) or pa.types.is_fixed_size_list(given)):
             return False
-        single = PropertyType(scalar=Scalar.F32 if kind.is_vector else kind.scalar)
+        single = PropertyType(scalar=Scalar.F32) if kind.is_vector else kind.single
         return can_parse(single, given.value_type)
     return _can_parse_scalar(kind.scalar, given)
 
@@ -56,6 +67,8 @@ def _can_parse_scalar(scalar: Scalar, given: pa.DataType) -> bool:
         return is_integer
     if scalar in FLOATS:
         return is_integer or bool(pa.types.is_floating(given))
+    if scalar is Scalar.DECIMAL:
+        return is_text or is_integer or bool(pa.types.is_decimal(given))
     if scalar in TEMPORAL:
         return is_text or is_integer or bool(pa.types.is_date(given) or pa.types.is_timestamp(given))
     return is_text or bool(pa.types.is_binary(given) or pa.types.is_large_binary(given))
@@ -74,7 +87,7 @@ def parse_array(
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), json_type(kind, "text")), "text", None
     lists = _plain_lists(column)
-    single = PropertyType(scalar=Scalar.F64 if kind.is_vector else kind.scalar)
+    single = PropertyType(scalar=Scalar.F64) if kind.is_vector else kind.single
     values, flavour, bad = _parse_scalars(single, _plain(lists.values), truncate=truncate)
     missing = lists.is_null() if lists.null_count else None
     parsed = pa.ListArray.from_arrays(lists.offsets, values, type=pa.list_(values.type), mask=missing)
@@ -103,6 +116,8 @@ def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> t
         except pa.ArrowInvalid:
             # Too large for 64 bits somewhere; the exact decoder finds where.
             return pa.nulls(len(column), pa.int64()), "count", mask_of(column.is_valid())
+    if kind.is_decimal and not pa.types.is_null(column.type):
+        return _parse_decimals(kind, column)
     wanted = json_type(kind, "text")
     if kind.scalar is Scalar.BLOB and not _is_text(column.type):
         wanted = pa.large_binary()
@@ -111,6 +126,23 @@ def _parse_scalars(kind: PropertyType, column: pa.Array, *, truncate: bool) -> t
     except pa.ArrowInvalid:
         # Out of range somewhere; the exact decoder finds where.
         return pa.nulls(len(column), wanted), "text", mask_of(column.is_valid())
+
+
+def _parse_decimals(kind: PropertyType, column: pa.Array) -> tuple[pa.Array, Flavour, Mask | None]:
+    given, stored = column.type, arrow_type(kind.single)
+    if _is_text(given):
+        values, bad = read_decimals(kind, column.cast(pa.string()))
+        return values, "text", bad
+    is_usual = not pa.types.is_decimal(given) or (
+        0 <= given.scale <= MAX_PRECISION and given.precision - given.scale <= MAX_PRECISION
+    )
+    try:
+        if is_usual:
+            return exact_cast(column, stored), "text", None
+    except pa.ArrowInvalid:
+        # One of them has too many digits; the exact decoder finds which.
+        pass
+    return pa.nulls(len(column), stored), "text", mask_of(column.is_valid())
 
 
 def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
@@ -123,7 +155,7 @@ def count_of(kind: PropertyType, column: pa.Array, row: int) -> Any:
         return None
     if kind.is_list:
         items = _plain(cell.values)
-        return [count_of(PropertyType(scalar=kind.scalar), items, at) for at in range(len(items))]
+        return [count_of(kind.single, items, at) for at in range(len(items))]
     given = column.type
     if pa.types.is_dictionary(given):
         return count_of(kind, cell.dictionary, cell.index.as_py())

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, INTEGERS, Catalog, EdgeType, NodeType, PropertyType, Scalar
 from omnigraph.engine.load.sources import Source
 from omnigraph.engine.rows import DecodedChunk, DecodedRow, RowDecoder, RowProblem, TypeRows, join, rows_of
@@ -26,6 +27,7 @@ from omnigraph.engine.rows.columnar import ColumnChecker, ParsedColumns, mask_of
 from omnigraph.engine.rows.columns import Flavour, Mask, json_type
 from omnigraph.errors import BadValue, MissingThing, TypeMissingError, UsageError
 from omnigraph.records import record
+from omnigraph.values.decimals import MAX_PRECISION, WrittenFloat
 
 _ENDPOINT_SPELLINGS = {"src": ("from", "src"), "dst": ("to", "dst")}
 _HEADER_LINE = 1
@@ -324,6 +326,7 @@ _NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 # Instants outside of the calendar's years have no other text.
 _COUNT = r"[+-][0-9]{1,19}"
 _WORDS = {"true": True, "false": False}
+_JSON = msgspec.json.Decoder(float_hook=WrittenFloat)
 
 
 def parse_texts(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
@@ -335,6 +338,8 @@ def parse_texts(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | N
         return _numbers(kind, texts, _INTEGER)
     if kind.scalar in FLOATS:
         return _numbers(kind, texts, _NUMBER)
+    if kind.is_decimal:
+        return read_decimals(kind, texts)
     if kind.scalar is Scalar.BOOL:
         is_word = pc.is_in(texts, value_set=pa.array(list(_WORDS)))
         bad = mask_of(pc.and_not(texts.is_valid(), is_word))
@@ -342,11 +347,25 @@ def parse_texts(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | N
     return texts, None
 
 
+def read_decimals(kind: PropertyType, texts: pa.Array) -> tuple[pa.Array, Mask | None]:
+    """Return the decimals that plain texts write, and the rows whose text the exact decoder has to look at."""
+    precision, scale = kind.digits
+    # What Arrow makes of an exponent or of more digits than a type has is not always right.
+    plain = rf"^[+-]?0*[0-9]{{0,{precision - scale}}}(\.[0-9]{{0,{scale}}})?$"
+    is_plain = pc.and_(
+        pc.match_substring_regex(texts, plain),
+        pc.and_(pc.match_substring_regex(texts, "[0-9]"), pc.less_equal(pc.utf8_length(texts), MAX_PRECISION)),
+    )
+    bad = mask_of(pc.fill_null(pc.invert(is_plain), fill_value=False))
+    chosen = texts if not bad.any() else pc.if_else(is_plain, texts, None)
+    return chosen.cast(arrow_type(kind.single)), bad if bad.any() else None
+
+
 def value_of_text(kind: PropertyType, text: str) -> Any:
     """Return the JSON value that a cell stands for; the text itself when it stands for none."""
     if kind.is_list or kind.is_vector:
         try:
-            return msgspec.json.decode(text)
+            return _JSON.decode(text)
         except (msgspec.DecodeError, RecursionError, ValueError):
             return text
     if kind.scalar in INTEGERS and re.fullmatch(_INTEGER, text, re.ASCII) and len(text) <= 64:

@@ -223,8 +223,8 @@ class ConditionTest:
             if isinstance(item, Column) and isinstance(items, Constant | ParameterRef):
                 members = [member for member in self.given.value(items) or () if member is not None]
                 fitted = [fit_compared(member, item_type(items.type), item.type) for member in members]
-                wanted = item_type(item.type).scalar
-                return item.property, [value for value, kind in fitted if kind.scalar is wanted]
+                wanted = item.type.single
+                return item.property, [value for value, kind in fitted if kind.single == wanted]
         return None
 
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.catalog.model import PropertyType, Scalar
+from omnigraph.engine.decimals import decimal_texts
+from omnigraph.engine.query.decimals import calculate, floor_decimals, round_decimals, same_decimals, to_decimal
 from omnigraph.engine.query.kernels import (
     PATH_TYPE,
     Kernel,
@@ -44,7 +46,8 @@ from omnigraph.engine.query.moments import (
 from omnigraph.engine.query.predicates import compare_arrays
 from omnigraph.errors import BadValue, QueryRuntimeError, ValueFormatError
 from omnigraph.ir.model import Apply
-from omnigraph.ir.types import INTERVAL, PATH
+from omnigraph.ir.types import INTERVAL, PATH, exact_decimal
+from omnigraph.values.decimals import fit_decimal
 from omnigraph.values.temporal import MS_PER_DAY, format_date, format_datetime, parse_date, parse_datetime
 
 _I64_MINIMUM, _I64_MAXIMUM = -(1 << 63), (1 << 63) - 1
@@ -85,7 +88,7 @@ def _member_of_all(values: pa.Array, items: list[Any]) -> pa.Array:
     found = np.zeros(len(values), dtype=np.bool_)
     if known and not pa.types.is_null(values.type):
         try:
-            wanted = pa.array(known, values.type)
+            wanted = pa.array(_of_type(known, values.type), values.type)
             found = np.asarray(pc.is_in(values, value_set=wanted).to_numpy(zero_copy_only=False), dtype=np.bool_)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             for item in known:
@@ -93,6 +96,15 @@ def _member_of_all(values: pa.Array, items: list[Any]) -> pa.Array:
                 found |= np.asarray(compare_arrays(values, "=", one).to_numpy(zero_copy_only=False), dtype=np.bool_)
     unknown = np.asarray(values.is_null())
     return pa.array(found & ~unknown, pa.bool_(), mask=unknown | (~found & (len(known) < len(items))))
+
+
+def _of_type(items: list[Any], kind: pa.DataType) -> list[Any]:
+    """Return the items that can be values of a type: no decimal equals a number of more digits."""
+    if not pa.types.is_decimal(kind):
+        return items
+    exact = (exact_decimal(item) for item in items)
+    fitted = (None if one is None else fit_decimal(one, kind.precision, kind.scale) for one in exact)
+    return [one for one in fitted if one is not None]
 
 
 _CHECKED: dict[str, Callable[[Any, Any], Any]] = {
@@ -109,6 +121,8 @@ def _arithmetic(call: Apply, arguments: list[pa.Array], types: list[PropertyType
     if call.type.is_text:
         left, right = (cast_to(array, pa.string()) for array in arguments)
         return pc.binary_join_element_wise(left, right, "", null_handling="emit_null")
+    if call.type.is_decimal:
+        return calculate(call, arguments)
     if not is_whole(call):
         left, right = numbers(arguments, whole=False)
         return finite(call, _PLAIN[call.function](left, right), arguments)
@@ -129,6 +143,8 @@ def _overflow(op: str, left: pa.Array, right: pa.Array) -> int:
 
 
 def _divide(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
+    if call.type.is_decimal:
+        return calculate(call, arguments)
     left, right = numbers(arguments, whole=False)
     _refuse_zero(call, left, right, arguments)
     return finite(call, pc.divide(left, right), arguments)
@@ -154,6 +170,8 @@ def _negative(call: Apply, arguments: list[pa.Array], types: list[PropertyType])
     if types[0] is INTERVAL:
         months, ms, is_null = interval_parts(arguments[0])
         return make_intervals(-months, -ms, is_null)
+    if call.type.is_decimal:
+        return pc.negate(arguments[0])
     (values,) = numbers(arguments, whole=is_whole(call))
     try:
         return pc.negate_checked(values)
@@ -330,12 +348,16 @@ def _on_number(kernel: Callable[[Any], Any], *, keeps_whole: bool = False) -> Ke
     def act(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
         if keeps_whole and is_whole(call):
             return numbers(arguments, whole=True)[0]
+        if call.type.is_decimal:
+            return floor_decimals(call, arguments)
         return finite(call, kernel(*numbers(arguments, whole=False)), arguments)
 
     return act
 
 
 def _abs(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
+    if call.type.is_decimal:
+        return pc.abs(arguments[0])
     (values,) = numbers(arguments, whole=is_whole(call))
     try:
         return pc.abs_checked(values)
@@ -350,6 +372,8 @@ _MOST_DIGITS, _ROUNDED_DIGITS = 308, 290
 
 
 def _round(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.Array:
+    if call.type.is_decimal:
+        return round_decimals(call, arguments)
     (values,) = numbers(arguments[:1], whole=is_whole(call))
     if len(arguments) == 1:
         return values if is_whole(call) else pc.round(values, round_mode="half_towards_infinity")
@@ -367,6 +391,8 @@ def _round(call: Apply, arguments: list[pa.Array], _: list[PropertyType]) -> pa.
 
 
 def _sign(_: Apply, arguments: list[pa.Array], __: list[PropertyType]) -> pa.Array:
+    if pa.types.is_decimal(arguments[0].type):
+        return pc.sign(arguments[0])
     return pc.sign(cast_to(arguments[0], pa.float64())).cast(pa.int64())
 
 
@@ -433,6 +459,8 @@ def _as_text(values: pa.Array) -> pa.Array:
         return cast_to(values, pa.string())
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         return values.cast(pa.string())
+    if pa.types.is_decimal(kind):
+        return decimal_texts(values)
     if pa.types.is_date32(kind):
         return _each_value(values, format_date, pa.string())
     if pa.types.is_date64(kind):
@@ -490,7 +518,7 @@ def _convert(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) 
         return _as_text(values)
     if pa.types.is_null(values.type):
         return pa.nulls(len(values))
-    found = _moment_from(values, types[0], word)
+    found = _decimal_from(call, values) if word == "decimal" else _moment_from(values, types[0], word)
     if found is None:
         convert, kind = _CONVERSIONS[word]
         found = _each_value(values, convert, kind)
@@ -501,6 +529,12 @@ def _convert(call: Apply, arguments: list[pa.Array], types: list[PropertyType]) 
         if len(lost):
             raise failure(call, "has no value", arguments, int(lost[0]))
     return found
+
+
+def _decimal_from(call: Apply, values: pa.Array) -> pa.Array:
+    kind = value_arrow_type(call.type)
+    same = same_decimals(values, kind)
+    return _each_value(values, lambda value: to_decimal(value, *call.type.digits), kind) if same is None else same
 
 
 def _moment_from(values: pa.Array, of: PropertyType, word: str) -> pa.Array | None:
@@ -560,6 +594,6 @@ KERNELS: dict[str, Kernel] = {
     "in_hours": count_interval(UNITS_MS["hours"]),
     "in_seconds": count_interval(UNITS_MS["seconds"]),
     "size": _size,
-    **dict.fromkeys((f"to_{word}" for word in ("string", *_CONVERSIONS)), _convert),
-    **dict.fromkeys((f"cast_{word}" for word in _CONVERSIONS), _convert),
+    **dict.fromkeys((f"to_{word}" for word in ("string", "decimal", *_CONVERSIONS)), _convert),
+    **dict.fromkeys((f"cast_{word}" for word in ("decimal", *_CONVERSIONS)), _convert),
 }

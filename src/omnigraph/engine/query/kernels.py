@@ -10,9 +10,11 @@ import pyarrow as pa
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.engine.comparison import one_array
+from omnigraph.engine.decimals import exact_cast, is_decimal_list, to_doubles
 from omnigraph.errors import BadValue, QueryRuntimeError
 from omnigraph.ir.model import Apply
 from omnigraph.ir.types import INTERVAL, NULL, PATH
+from omnigraph.values.decimals import MAX_PRECISION
 
 _SHOWN = 100
 # What an error about one row expects; other errors are about the text or a parameter.
@@ -42,12 +44,18 @@ def cast_to(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         return values
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), kind)
+    is_decimal = pa.types.is_decimal(kind) or is_decimal_list(kind)
     try:
+        if is_decimal:
+            return exact_cast(values, kind)
+        if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+            return to_doubles(values).cast(kind, safe=False)
         # A whole number that no float equals becomes the nearest one.
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except pa.ArrowInvalid as problem:
         details = BadValue(what="value", value=str(problem)[:_SHOWN], expected=str(kind))
-        raise QueryRuntimeError("a value does not fit a 64-bit integer", details=details) from problem
+        what = f"{MAX_PRECISION} digits" if is_decimal else "a 64-bit integer"
+        raise QueryRuntimeError(f"a value does not fit {what}", details=details) from problem
 
 
 def failure(call: Apply, problem: str, arguments: Sequence[pa.Array], at: int) -> QueryRuntimeError:

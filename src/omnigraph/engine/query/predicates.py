@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, Protocol, assert_never
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow.compute as pc
 from omnigraph.catalog.arrow import arrow_type
 from omnigraph.catalog.model import FLOATS, PropertyType, Scalar
 from omnigraph.engine.comparison import comparable, compare
+from omnigraph.engine.decimals import WIDEST, widened
 from omnigraph.engine.query.frame import Mask
 from omnigraph.ir.model import (
     Apply,
@@ -39,6 +42,7 @@ from omnigraph.ir.model import (
 )
 from omnigraph.ir.types import fit_compared, item_type, round_to_f32
 from omnigraph.lang.gq.ast import CompareOp
+from omnigraph.values.decimals import digits_of
 
 KERNELS: dict[CompareOp, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
@@ -80,7 +84,8 @@ def compare_arrays(left: pa.Array, op: CompareOp, right: pa.Array) -> pa.Array:
     if common is None:
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
         return pa.array([compare_values(a, op, b) for a, b in pairs], pa.bool_())
-    return pc.fill_null(KERNELS[op](left.cast(common), right.cast(common)), fill_value=False)
+    first, second = (widened(side) if common is WIDEST else side.cast(common) for side in (left, right))
+    return pc.fill_null(KERNELS[op](first, second), fill_value=False)
 
 
 def _plain(values: pa.Array) -> pa.Array:
@@ -93,6 +98,8 @@ def _plain(values: pa.Array) -> pa.Array:
 
 def _common_type(left: pa.Array, right: pa.Array) -> pa.DataType | None:
     """Return a type that holds every value of both exactly, or None when no machine type does."""
+    if pa.types.is_decimal(left.type) or pa.types.is_decimal(right.type):
+        return None if any(map(pa.types.is_floating, (left.type, right.type))) else WIDEST
     if pa.types.is_floating(left.type) and pa.types.is_floating(right.type):
         return pa.float64()
     if pa.types.is_integer(left.type) and pa.types.is_integer(right.type):
@@ -198,7 +205,9 @@ def _compare_widely(values: pa.Array, of: PropertyType, op: CompareOp, value: An
     if of.scalar is Scalar.F32:
         value = round_to_f32(float(value))
     # One value per row costs memory that fitting the literal spares; it decides without knowing the column's type.
-    constant = pa.array([value])
+    # Decimals are told their digits, of which Arrow would take those of the first alone.
+    kind = pa.decimal128(*digits_of(value)) if isinstance(value, Decimal) else None
+    constant = pa.array([value], kind)
     return compare_arrays(values, op, constant.take(pa.array(np.zeros(len(values), dtype=np.int64))))
 
 
@@ -237,7 +246,7 @@ def _wanted(members: Any, of: PropertyType, item: Column, rows: SupportsRows) ->
         return None
     fitted = [fit_compared(member, _item(of), item.type) for member in members]
     plain = item_type(item.type)
-    kept = [value for value, kind in fitted if value is not None and kind.scalar is plain.scalar]
+    kept = [value for value, kind in fitted if value is not None and kind.single == plain.single]
     return pa.array(kept, arrow_type(plain))
 
 
@@ -261,7 +270,7 @@ def _value(operand: Any, rows: SupportsRows) -> tuple[Any, PropertyType]:
 
 
 def _item(of: PropertyType) -> PropertyType:
-    return PropertyType(scalar=of.scalar, dimension=of.dimension, nullable=True)
+    return replace(of.single, nullable=True)
 
 
 def _mask(matches: pa.Array | pa.ChunkedArray) -> Mask:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.decimals import decimal_texts
 from omnigraph.engine.results.info import ReadInfo
 from omnigraph.errors import InternalError
 from omnigraph.records import record
@@ -98,6 +99,9 @@ def _words(column: pa.Array) -> list[str | None]:
         return [None if value is None else "true" if value else "false" for value in column.to_pylist()]
     if pa.types.is_integer(of):
         return [None if value is None else str(value) for value in column.to_pylist()]
+    if pa.types.is_decimal(of):
+        decimals: list[str | None] = decimal_texts(column).to_pylist()
+        return decimals
     if pa.types.is_floating(of):
         return [None if value is None else _float(value) for value in column.cast(pa.float64()).to_pylist()]
     if pa.types.is_date32(of):

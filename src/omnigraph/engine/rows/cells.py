@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, assert_never
 
@@ -17,6 +18,8 @@ import numpy as np
 from omnigraph.catalog.model import PropertyDef, PropertyType, Scalar
 from omnigraph.errors import BadValue, ValueFormatError, Violation
 from omnigraph.records import record
+from omnigraph.values.counts import counted
+from omnigraph.values.decimals import WrittenFloat, decimal_of_float, fit_decimal, parse_decimal, unscaled
 from omnigraph.values.temporal import PRECISION, check_date_range, check_precision, parse_date, parse_datetime
 
 # As many problems of one input are looked at; what is wrong so often is wrong as a whole, and looking costs time.
@@ -72,7 +75,7 @@ def show(value: Any) -> str:
         case list():
             return "an array"
         case _:
-            text = str(value)
+            text = value.text if isinstance(value, WrittenFloat) else str(value)
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
@@ -85,7 +88,7 @@ def kind_of(value: Any) -> str:
             return "a boolean"
         case int():
             return "an integer"
-        case float():
+        case float() | Decimal():
             return "a number with a fraction or exponent"
         case str():
             return "a string"
@@ -156,6 +159,9 @@ def read_scalar(prop: PropertyDef, value: Any, *, truncate: bool = False) -> Any
         case Scalar.F32 | Scalar.F64:
             if isinstance(value, int | float) and not isinstance(value, bool):
                 return _float(prop.name, scalar, value)
+        case Scalar.DECIMAL:
+            if isinstance(value, int | float | str | Decimal) and not isinstance(value, bool):
+                return _decimal(prop, value)
         case Scalar.DATE | Scalar.DATETIME:
             if isinstance(value, int | str | Fraction) and not isinstance(value, bool):
                 return read_temporal(scalar, value, truncate=truncate)
@@ -189,7 +195,7 @@ def refused(rule: str, value: Any, message: str) -> ValueFormatError:
 
 
 def _expected(kind: PropertyType) -> str:
-    return str(kind) if not kind.is_list else kind.scalar.value
+    return str(kind) if not kind.is_list else str(kind.single)
 
 
 def _integer(prop: PropertyDef, scalar: Scalar, value: int) -> int:
@@ -213,6 +219,33 @@ def _float(name: str, scalar: Scalar, value: float) -> float:
         width = "Float32" if scalar is Scalar.F32 else "Float64"
         raise refused("type", value, f"value {show(value)} of property '{name}' exceeds {width} range")
     return wide
+
+
+def _decimal(prop: PropertyDef, value: float | str | Decimal) -> Decimal:
+    """Return exactly the number that was written, which must have no more digits than the type."""
+    try:
+        exact = parse_decimal(value) if isinstance(value, str) else _exact(value)
+    except ValueFormatError as error:
+        raise refused("type", value, f"property '{prop.name}' expects {_expected(prop.type)}, got a string") from error
+    precision, scale = prop.type.digits
+    fitted = None if exact is None else fit_decimal(exact, precision, scale)
+    if exact is None:
+        text = f"value {show(value)} of property '{prop.name}' may have lost digits; write it as a string"
+        raise refused("type", value, text)
+    if fitted is None and unscaled(exact, scale) is None:
+        text = f"value {show(value)} of property '{prop.name}' has more than {counted(scale, 'digit')} behind the point"
+        raise refused("type", value, text)
+    if fitted is None:
+        name = _expected(prop.type).removesuffix("?")
+        raise refused("type", value, f"value {show(value)} of property '{prop.name}' exceeds {name} range")
+    return fitted
+
+
+def _exact(value: float | Decimal) -> Decimal | None:
+    if isinstance(value, float):
+        return decimal_of_float(value)
+    exact = Decimal(value)
+    return exact if exact.is_finite() else None
 
 
 def _instant(value: int) -> int:

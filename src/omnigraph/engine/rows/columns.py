@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from omnigraph.engine.rows.cells import read_cell, read_temporal
 from omnigraph.engine.rows.decoder import DecodedRow
 from omnigraph.errors import ValueFormatError
 from omnigraph.records import record
+from omnigraph.values.decimals import MAX_PRECISION
 
 LINE = pa.int64()
 
@@ -182,8 +184,18 @@ def json_type(kind: PropertyType, flavour: Flavour) -> pa.DataType:
     elif kind.scalar is Scalar.BLOB:
         single = pa.string()
     else:
-        single = arrow_type(PropertyType(scalar=kind.scalar))
+        single = wide_decimal(kind) if kind.is_decimal else arrow_type(kind.single)
     return pa.list_(single) if kind.is_list or kind.is_vector else single
+
+
+def wide_decimal(kind: PropertyType) -> pa.DataType:
+    """Return the type under which decimals are parsed.
+
+    Arrow compares the digits that are written with those of the type, and multiplies by a power of ten afterwards
+    without looking whether the result still fits: here it always does.
+    """
+    scale = kind.digits[1]
+    return pa.decimal256(2 * MAX_PRECISION - scale, scale)
 
 
 def read_column(
@@ -205,7 +217,9 @@ def read_column(
 
 
 def _scalars(kind: PropertyType, parsed: pa.Array, flavour: Flavour, *, truncate: bool) -> tuple[pa.Array, Mask | None]:
-    stored = arrow_type(PropertyType(scalar=kind.scalar))
+    stored = arrow_type(kind.single)
+    if kind.is_decimal:
+        return _decimals(parsed, stored)
     if kind.scalar in FLOATS:
         values = parsed.cast(stored, safe=False)
         finite = pc.is_finite(values)
@@ -224,6 +238,19 @@ def _scalars(kind: PropertyType, parsed: pa.Array, flavour: Flavour, *, truncate
     outside = pc.fill_null(pc.or_(pc.less(parsed, _DAYS[0]), pc.greater(parsed, _DAYS[1])), fill_value=False)
     bad = outside.to_numpy(zero_copy_only=False)
     return parsed.cast(pa.int32(), safe=False).view(stored), bad if bad.any() else None
+
+
+def _decimals(parsed: pa.Array, stored: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    if parsed.type == stored:
+        return parsed, None
+    try:
+        return parsed.cast(stored), None
+    except pa.ArrowInvalid:
+        # Some have too many digits before the point.
+        bound = pa.scalar(Decimal((0, (1,), stored.precision - stored.scale)), parsed.type)
+        fits = pc.less(pc.abs(parsed), bound)
+        bad = pc.fill_null(pc.invert(fits), fill_value=False).to_numpy(zero_copy_only=False)
+        return pc.if_else(fits, parsed, pa.scalar(None, parsed.type)).cast(stored), bad
 
 
 def _rows_of_items(lists: pa.Array, misfit: Mask) -> Mask | None:

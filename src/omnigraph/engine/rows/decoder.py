@@ -17,10 +17,12 @@ from omnigraph.catalog.model import Catalog, EdgeType, NodeType, PropertyDef, Sc
 from omnigraph.engine.rows.cells import RowProblem, kind_of, read_cell, show
 from omnigraph.errors import BadValue, ValueFormatError
 from omnigraph.records import record
+from omnigraph.values.decimals import WrittenFloat
 from omnigraph.values.temporal import PRECISION
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_DECODER = msgspec.json.Decoder()
+# Numbers with a fraction keep the digits that are written.
+_DECODER = msgspec.json.Decoder(float_hook=WrittenFloat)
 # A string of valid JSON, and the colon behind it when it names a member. Possessive, so that a hostile line costs
 # neither time nor memory for going back.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+(:?)', re.DOTALL)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.engine.decimals import decimal_texts
 from omnigraph.errors import BadValue, ChangeValueError, UsageError
 from omnigraph.records import record
 from omnigraph.store.tables.pinned import KEY
@@ -103,6 +104,9 @@ def _values(array: pa.Array, name: str) -> list[Any]:
         return instants
     if pa.types.is_floating(kind):
         return _floats(array, name)
+    if pa.types.is_decimal(kind):
+        texts: list[Any] = decimal_texts(array).to_pylist()
+        return texts
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return [None if value is None else _BLOB + base64.b64encode(value).decode() for value in array.to_pylist()]
     plain: list[Any] = array.to_pylist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, NodeType, PropertyType, Scalar
+from omnigraph.ir import decimals
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import EnumUse, Operand
 from omnigraph.ir.types import BOOL, DATE, DATETIME, F64, I64, NULL, TEXT
@@ -124,6 +125,23 @@ def literal_type(literal: ast.Literal, scope: Scope) -> PropertyType:
     # An empty list has no items to tell its type, so it counts as text.
     widest = TEXT if not items else (F64 if F64 in items else items[0])
     return replace(widest, is_list=True)
+
+
+def exact_literals(*operands: Operand) -> tuple[Operand, ...]:
+    """Return operands that stand beside each other; numbers with a fraction are decimals if another operand is one.
+
+    Such a literal means the digits that are written, and not the nearest float.
+    """
+    if not any(operand.type is not None and operand.type.is_decimal for operand in operands):
+        return operands
+    return tuple(exact_literal(operand) for operand in operands)
+
+
+def exact_literal(operand: Operand) -> Operand:
+    """Return a literal number with a fraction, or a list with some, as decimals; any other operand as it is."""
+    expression = operand.expression
+    found = decimals.literal_type(expression) if isinstance(expression, ast.FloatLiteral | ast.ListLiteral) else None
+    return operand if found is None else replace(operand, type=found)
 
 
 def is_blob(operand: Operand) -> bool:

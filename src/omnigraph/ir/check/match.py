@@ -8,7 +8,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from omnigraph.catalog.model import EdgeType, NodeType, PropertyDef, PropertyType, Scalar
-from omnigraph.ir.check.expressions import check_compared_enums, check_text, identity_hint, is_blob, text_rule
+from omnigraph.ir.check.expressions import (
+    check_compared_enums,
+    check_text,
+    exact_literals,
+    identity_hint,
+    is_blob,
+    text_rule,
+)
 from omnigraph.ir.check.operators import check_condition, check_expression, value_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import (
@@ -330,8 +337,7 @@ def check_filter(clause: ast.Filter, scope: Scope) -> CheckedFilter | CheckedTex
         message = f"{call.function} must be used by itself or before '= true'"
         suggestion = "put it inside 'not { }' to find what does not match"
         raise scope.violation(text_rule(call), message, clause.span, suggestion=suggestion)
-    left = check_expression(clause.left, scope)
-    right = check_expression(clause.right, scope)
+    left, right = exact_literals(check_expression(clause.left, scope), check_expression(clause.right, scope))
     for operand in (left, right):
         if operand.definition is not None and is_blob(operand):
             raise scope.violation("T24", f"'{operand.definition.name}' is a Blob, which cannot be read", operand.span)
@@ -381,7 +387,7 @@ def _items(of: PropertyType) -> str:
 
 
 def _word(of: PropertyType) -> str:
-    plain = PropertyType(scalar=of.scalar, is_list=of.is_list, enum_values=of.enum_values, dimension=of.dimension)
+    plain = replace(of.single, is_list=of.is_list, enum_values=of.enum_values)
     return "Blob" if of.scalar is Scalar.BLOB else str(plain)
 
 
@@ -508,7 +514,7 @@ def _check_each(each: ast.Each, scope: Scope) -> CheckedEach:
     of = value_type(items, scope)
     if not of.is_list:
         raise scope.violation("T25", "each takes the items of a list", items.span)
-    item = PropertyType(scalar=of.scalar, enum_values=of.enum_values, nullable=True)
+    item = replace(of.single, enum_values=of.enum_values, nullable=True)
     scope.values[f"${name}"] = item
     return CheckedEach(variable=name, items=items, type=item)
 

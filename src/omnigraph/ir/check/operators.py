@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import assert_never
 
 from omnigraph.catalog.model import INTEGERS, PropertyType, Scalar
@@ -13,11 +14,13 @@ from omnigraph.ir.check.expressions import (
     check_rrf,
     check_simple,
     check_text,
+    exact_literals,
     is_blob,
     refuse_blob,
 )
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
+from omnigraph.ir.decimals import arithmetic_type, decimal_type, is_exact, mean_type, rounded_type, sum_type
 from omnigraph.ir.functions import DATE_UNITS, FOREIGN, FUNCTIONS, GRAMMAR_FUNCTIONS, MOMENT_UNITS, Function
 from omnigraph.ir.types import (
     BOOL,
@@ -35,6 +38,7 @@ from omnigraph.ir.types import (
     wide_number,
 )
 from omnigraph.lang.gq import ast
+from omnigraph.values.decimals import MAX_PRECISION
 
 _RETURNED = {
     "String": TEXT,
@@ -48,6 +52,7 @@ _RETURNED = {
 }
 _TEXT_OPERATORS = frozenset({"contains", "starts_with", "ends_with", "matches"})
 _MOMENTS = frozenset({Scalar.DATE, Scalar.DATETIME})
+_ROUNDING = frozenset({"round", "floor", "ceil"})
 
 
 def check_expression(expression: ast.Expression, scope: Scope) -> Operand:
@@ -145,7 +150,7 @@ def _check_condition(expression: ast.Logical | ast.Not | ast.Comparison | ast.Nu
 
 
 def _check_comparison(expression: ast.Comparison, scope: Scope) -> tuple[Operand, Operand]:
-    left, right = check_expression(expression.left, scope), check_expression(expression.right, scope)
+    left, right = exact_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
     first, second = value_type(left, scope), value_type(right, scope)
     match expression.op:
         case "in" | "not in":
@@ -194,8 +199,11 @@ def _check_arithmetic(expression: ast.Arithmetic | ast.Negative, scope: Scope) -
             message = f"'-' takes a number, not {word_of(operand)}"
             raise scope.violation("T25", message, expression.span)
         return Operand(expression=expression, type=of if of in {INTERVAL, NULL} else wide_number(of), parts=(operand,))
-    left, right = check_expression(expression.left, scope), check_expression(expression.right, scope)
+    left, right = exact_literals(check_expression(expression.left, scope), check_expression(expression.right, scope))
     found = _arithmetic_type(expression.op, value_type(left, scope), value_type(right, scope))
+    if found is None and expression.op == "*" and is_exact(value_type(left, scope)):
+        message = f"the product of {word_of(left)} and {word_of(right)} would have too many digits behind the point"
+        raise scope.violation("T25", message, expression.span, suggestion="write round(…, 2) around one of them")
     if found is None:
         message = f"'{expression.op}' is not defined for {word_of(left)} and {word_of(right)}"
         raise scope.violation("T25", message, expression.span)
@@ -207,6 +215,8 @@ def _arithmetic_type(op: ast.ArithmeticOp, left: PropertyType, right: PropertyTy
         known = right if left is NULL else left
         return known if known is NULL else _arithmetic_type(op, known, known)
     if left.is_numeric and right.is_numeric:
+        if Scalar.DECIMAL in {left.scalar, right.scalar} and is_exact(left) and is_exact(right):
+            return arithmetic_type(op, left, right)
         is_whole = left.scalar in INTEGERS and right.scalar in INTEGERS
         if op == "%":
             return _nullable(I64) if is_whole else None
@@ -243,31 +253,30 @@ def _check_composed(expression: ast.Call | ast.Case | ast.ListItem | ast.ListExp
                 raise scope.violation("T25", f"an index is a whole number, not {word_of(index)}", index.span)
             return Operand(expression=expression, type=_nullable(item_type(of)), parts=(items, index))
         case ast.ListExpression():
-            parts = tuple(check_expression(item, scope) for item in expression.items)
+            parts = exact_literals(*(check_expression(item, scope) for item in expression.items))
             found = common_type([value_type(part, scope) for part in parts])
             if found is None or found.is_list or found is INTERVAL:
                 raise scope.violation("T25", "the items of a list have one type", expression.span)
-            of = PropertyType(scalar=found.scalar, is_list=True)
-            return Operand(expression=expression, type=of, parts=parts)
+            return Operand(expression=expression, type=replace(found.single, is_list=True), parts=parts)
         case _:
             assert_never(expression)
 
 
 def _check_case(expression: ast.Case, scope: Scope) -> Operand:
-    parts: list[Operand] = []
-    values: list[Operand] = []
+    conditions: list[Operand] = []
+    written: list[Operand] = []
     for branch in expression.branches:
-        parts.append(check_condition(branch.condition, scope))
-        parts.append(check_expression(branch.value, scope))
-        values.append(parts[-1])
+        conditions.append(check_condition(branch.condition, scope))
+        written.append(check_expression(branch.value, scope))
     if expression.otherwise is not None:
-        parts.append(check_expression(expression.otherwise, scope))
-        values.append(parts[-1])
+        written.append(check_expression(expression.otherwise, scope))
+    values = exact_literals(*written)
+    parts = (*chain.from_iterable(zip(conditions, values, strict=False)), *values[len(conditions) :])
     found = common_type([value_type(value, scope) for value in values])
     if found is None:
         words = ", ".join(dict.fromkeys(word_of(value) for value in values))
         raise scope.violation("T25", f"the values of a case have one type, not {words}", expression.span)
-    return Operand(expression=expression, type=_nullable(found), parts=tuple(parts))
+    return Operand(expression=expression, type=_nullable(found), parts=parts)
 
 
 def _check_call(call: ast.Call, scope: Scope) -> Operand:
@@ -282,6 +291,8 @@ def _check_call(call: ast.Call, scope: Scope) -> Operand:
         message = f"{name} takes {_numbers(function)}, not {count}: {function.signature}"
         raise scope.violation("T26", message, call.span)
     parts = tuple(check_expression(argument, scope) for argument in call.arguments)
+    if function.gives == "same":
+        parts = exact_literals(*parts)
     wanted = [*function.takes, *[function.takes[-1]] * (count - len(function.takes))] if count else []
     for want, part in zip(wanted, parts, strict=False):
         _check_argument(function, want, part, scope)
@@ -341,11 +352,33 @@ def _returned(function: Function, parts: tuple[Operand, ...], call: ast.Call, sc
                 raise scope.violation("T25", f"{function.name} takes values of one type, not {words}", call.span)
             return _nullable(found)
         case "wide":
+            if types[0].is_decimal and function.name in _ROUNDING:
+                return rounded_type(types[0], _written_digits(call))
             return NULL if types[0] is NULL else wide_number(types[0])
+        case "Decimal":
+            return _wanted_decimal(parts, call, scope)
         case "first":
             return _nullable(types[-1])
         case known:
             return _nullable(_RETURNED[known])
+
+
+def _written_digits(call: ast.Call) -> int | None:
+    """Return to how many digits a call rounds, None where that is known with the row."""
+    if len(call.arguments) == 1:
+        return 0
+    digits = call.arguments[1]
+    return digits.value if isinstance(digits, ast.IntegerLiteral) else None
+
+
+def _wanted_decimal(parts: tuple[Operand, ...], call: ast.Call, scope: Scope) -> PropertyType:
+    """Return the decimal type that the second and third argument of a conversion name."""
+    sizes = [part.expression.value for part in parts[1:] if isinstance(part.expression, ast.IntegerLiteral)]
+    if len(sizes) < 2 or not 1 <= sizes[0] <= MAX_PRECISION or not 0 <= sizes[1] <= sizes[0]:
+        message = f"{call.function.text} takes a precision of 1 to {MAX_PRECISION} and a scale up to it, as literals"
+        suggestion = f"write {call.function.text}(…, 12, 2)"
+        raise scope.violation("T25", message, call.span, suggestion=suggestion)
+    return decimal_type(*sizes)
 
 
 def _check_aggregate(call: ast.Aggregate, scope: Scope) -> Operand:
@@ -391,6 +424,8 @@ def _aggregate_type(call: ast.Aggregate, argument: Operand, scope: Scope) -> Pro
         case "sum" | "avg" | "median" | "percentile" | "stddev" | "variance":
             is_number = argument.type is None or given is NULL or given.is_numeric
             _require(is_number and not argument.is_node, "numbers", call, argument, scope)
+            if given.is_decimal and call.function in {"sum", "avg"}:
+                return sum_type(given) if call.function == "sum" else mean_type(given)
             return F64
         case _:
             assert_never(call.function)

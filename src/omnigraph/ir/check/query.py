@@ -34,6 +34,7 @@ from omnigraph.ir.model import NOW_PARAMETER
 from omnigraph.ir.types import MAX_DIMENSION, common_type, resolve_type
 from omnigraph.lang.gq import ast
 from omnigraph.lang.source import SourceText
+from omnigraph.values.decimals import MAX_PRECISION
 
 
 def check_parameters(decl: ast.QueryDecl, catalog: Catalog, source: SourceText) -> Mapping[str, PropertyType]:
@@ -61,6 +62,9 @@ def _unknown(parameter: ast.Parameter) -> str:
     if written.scalar == "Vector" and not written.is_list:
         bounds = f"a vector has 1 to {MAX_DIMENSION} dimensions"
         return f"parameter '${parameter.name}' has an invalid dimension {written.dimension}: {bounds}"
+    if written.scalar == "Decimal":
+        digits = f"a decimal has 1 to {MAX_PRECISION} digits, at most all of them behind the point"
+        return f"parameter '${parameter.name}' has invalid digits {written.precision}, {written.scale}: {digits}"
     shown = f"[{written.scalar}]" if written.is_list else written.scalar
     return f"parameter '${parameter.name}' has unknown type {shown}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from omnigraph.catalog.model import INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
+from omnigraph.catalog.model import FLOATS, INTEGERS, NUMERIC, EdgeType, PropertyDef, PropertyType, Scalar
 from omnigraph.errors import QueryTypeError
-from omnigraph.ir.check.expressions import check_enum_literals, literal_type
+from omnigraph.ir.check.expressions import check_enum_literals, exact_literal, literal_type
 from omnigraph.ir.check.scope import Scope, did_you_mean
 from omnigraph.ir.check.tree import Operand
 from omnigraph.ir.types import DATETIME, INTERVAL, NULL, are_comparable, item_type
@@ -33,7 +33,7 @@ def check_assigned_value(prop: PropertyDef, value: ast.Expression, scope: Scope)
             return _now(prop, value, scope)
         case ast.Variable():
             given = _declared(value, scope)
-            if not _is_assignable(given, prop.type):
+            if not _is_assignable(given, prop.type) or _loses_digits(given, prop.type):
                 raise _mismatch(prop, value, given, scope)
             return Operand(expression=value, type=given, is_parameter=True)
         case _:
@@ -48,10 +48,12 @@ def check_computed_value(prop: PropertyDef, operand: Operand, given: PropertyTyp
             raise scope.violation("T3", f"'{prop.name}' is required and cannot be null", operand.span)
         return
     if given is not INTERVAL and _is_assignable(given, wanted):
-        if wanted.scalar not in INTEGERS or given.scalar in INTEGERS:
+        if (wanted.scalar not in INTEGERS or given.scalar in INTEGERS) and not _loses_digits(given, wanted):
             return
         message = f"a value of type {replace(given, nullable=False)} does not fit '{prop.name}', which is {wanted}"
-        raise scope.violation("T7", message, operand.span, suggestion="write to_int(…) around it")
+        sizes = ", ".join(map(str, ("…", *wanted.digits)))
+        call = f"to_decimal({sizes})" if wanted.is_decimal else "to_int(…)"
+        raise scope.violation("T7", message, operand.span, suggestion=f"write {call} around it")
     known = given if given is INTERVAL else replace(given, nullable=False)
     message = f"a value of type {known} does not fit '{prop.name}', which is {wanted}"
     raise scope.violation("T7", message, operand.span)
@@ -74,7 +76,7 @@ def check_tested_value(prop: PropertyDef, value: ast.Expression, scope: Scope) -
             if not are_comparable(given, prop.type):
                 raise _unfit(prop, literal, given, scope)
             check_enum_literals(prop.type, prop.name, literal, scope)
-            return Operand(expression=literal, type=given)
+            return _beside(prop.type, literal, given)
 
 
 def _literal(value: ast.Expression, scope: Scope) -> ast.Literal:
@@ -95,7 +97,13 @@ def _inline_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Oper
     if not are_comparable(given, item_type(wanted)):
         raise _unfit(prop, value, given, scope)
     check_enum_literals(prop.type, prop.name, value, scope)
-    return Operand(expression=value, type=given)
+    return _beside(wanted, value, given)
+
+
+def _beside(wanted: PropertyType, value: ast.Literal, given: PropertyType) -> Operand:
+    """Return a literal as an operand; beside a decimal, a number means the digits that are written."""
+    operand = Operand(expression=value, type=given)
+    return exact_literal(operand) if wanted.is_decimal else operand
 
 
 def _inline_parameter(prop: PropertyDef, value: ast.Variable, scope: Scope) -> Operand:
@@ -142,7 +150,7 @@ def _assigned_literal(prop: PropertyDef, value: ast.Literal, scope: Scope) -> Op
         raise _unfit(prop, value, given, scope)
     else:
         check_enum_literals(wanted, prop.name, value, scope)
-    return Operand(expression=value, type=given)
+    return _beside(wanted, value, given)
 
 
 def _check_vector(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Scope) -> None:
@@ -178,6 +186,11 @@ def _is_assignable(given: PropertyType, wanted: PropertyType) -> bool:
     return are_comparable(item_type(given), item_type(wanted))
 
 
+def _loses_digits(given: PropertyType, wanted: PropertyType) -> bool:
+    """Whether a float would be made a decimal, which it is not exactly."""
+    return wanted.is_decimal and given.scalar in FLOATS
+
+
 def _unfit(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Scope) -> QueryTypeError:
     return scope.violation(
         "T3", f"a literal of type {given} does not fit '{prop.name}', which is {prop.type}", value.span
@@ -186,4 +199,8 @@ def _unfit(prop: PropertyDef, value: ast.Literal, given: PropertyType, scope: Sc
 
 def _mismatch(prop: PropertyDef, value: ast.Variable | ast.Now, given: PropertyType, scope: Scope) -> QueryTypeError:
     shown = f"parameter '${value.name}'" if isinstance(value, ast.Variable) else "now()"
-    return scope.violation("T7", f"{shown} is {given}, but '{prop.name}' is {prop.type}", value.span)
+    suggestion = None
+    if isinstance(value, ast.Variable) and _loses_digits(given, prop.type) and not given.is_list:
+        suggestion = f"declare ${value.name}: {replace(prop.type, nullable=given.nullable)}"
+    message = f"{shown} is {given}, but '{prop.name}' is {prop.type}"
+    return scope.violation("T7", message, value.span, suggestion=suggestion)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from itertools import count
 from typing import Any, Literal
 
@@ -230,7 +231,7 @@ class Lowering:
 
     def literal(self, literal: ast.Literal, of: PropertyType) -> Constant:
         """Decode a literal; a list becomes a tuple."""
-        return Constant(value=self._decode(literal), type=of)
+        return Constant(value=self._decode(literal, of), type=of)
 
     def given(self, operand: Operand, what: str) -> Constant | ParameterRef:
         """Lower an operand that must be known before any row is read."""
@@ -245,11 +246,10 @@ class Lowering:
             return value
         if value.type.is_list:
             fitted = [fit_compared(item, _item(value.type), other) for item in value.value]
-            kinds = {kind.scalar for _, kind in fitted}
+            kinds = {kind.single for _, kind in fitted}
             if len(kinds) != 1:
                 return value
-            kind = fitted[0][1]
-            as_list = PropertyType(scalar=kind.scalar, is_list=True)
+            as_list = replace(fitted[0][1].single, is_list=True)
             return Constant(value=tuple(item for item, _ in fitted), type=as_list)
         converted, kind = fit_compared(value.value, value.type, other)
         return Constant(value=converted, type=_item(kind))
@@ -271,7 +271,7 @@ class Lowering:
             return ValueRef(name=f"${variable.name}", type=_typed(operand))
         return EntityRef(variable=variable.name, type=TEXT)
 
-    def _decode(self, literal: ast.Literal) -> Any:
+    def _decode(self, literal: ast.Literal, of: PropertyType) -> Any:
         try:
             match literal:
                 case ast.DateLiteral():
@@ -279,9 +279,13 @@ class Lowering:
                 case ast.DateTimeLiteral():
                     return parse_datetime(literal.text)
                 case ast.ListLiteral():
-                    return tuple(self._decode(item) for item in literal.items)
+                    return tuple(self._decode(item, of) for item in literal.items)
                 case ast.NullLiteral():
                     return None
+                case ast.FloatLiteral() if of.is_decimal:
+                    return Decimal(literal.text)
+                case ast.IntegerLiteral() if of.is_decimal:
+                    return Decimal(literal.value)
                 case ast.FloatLiteral() if not math.isfinite(literal.value):
                     raise self.refusal("the number is too large for a float", literal.span)
                 case _:
@@ -347,7 +351,7 @@ def _listed(equalities: Sequence[_Equality]) -> Scalarlike:
     first = equalities[0]
     if len(equalities) == 1:
         return first.term
-    of = PropertyType(scalar=first.literal.type.scalar, is_list=True)
+    of = replace(first.literal.type.single, is_list=True)
     items = Constant(value=tuple(dict.fromkeys(one.literal.value for one in equalities)), type=of)
     if first.is_plain:
         return Truth(predicate=ListContains(items=items, item=first.value), type=first.term.type)
@@ -363,4 +367,4 @@ def _typed(operand: Operand) -> PropertyType:
 
 
 def _item(of: PropertyType) -> PropertyType:
-    return PropertyType(scalar=of.scalar, dimension=of.dimension)
+    return of.single

@@ -84,6 +84,9 @@ def _is_classic_aggregate(call: ast.Aggregate, operand: Operand) -> bool:
     ):
         return False
     of = argument.type
+    if call.function in {"sum", "avg"} and of is not None and of.is_decimal:
+        # The first aggregates add floats.
+        return False
     return call.function not in {"min", "max"} or of is None or of.is_numeric or of.is_text
 
 

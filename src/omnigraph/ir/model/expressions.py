@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, assert_never, cast
 
 from omnigraph.catalog.model import PropertyType, Scalar
 from omnigraph.lang.gq.ast import AggregateFunction, CompareOp, TextFunction
 from omnigraph.lang.parsing import quote_string
 from omnigraph.records import record
+from omnigraph.values.decimals import decimal_text
 from omnigraph.values.temporal import format_date, format_datetime
 
 # The instant of the request travels as a parameter that no declaration may use.
@@ -228,6 +230,8 @@ def _show_scalar(value: Any, scalar: Scalar) -> str:
         return f'datetime("{format_datetime(value)}")'
     if scalar is Scalar.BOOL:
         return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return decimal_text(value)
     return repr(value)
 
 

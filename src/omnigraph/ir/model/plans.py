@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, Literal
 
 from omnigraph.catalog.model import PropertyType
@@ -23,6 +24,7 @@ from omnigraph.ir.model.expressions import (
 )
 from omnigraph.ir.model.operators import ROW_MARK, AntiJoin, BlockValue, Operator, OptionalJoin
 from omnigraph.records import record
+from omnigraph.values.decimals import decimal_text
 
 _INNER_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -41,6 +43,8 @@ def _encode(value: Any) -> Any:
         return {"kind": _INNER_CAPITAL.sub("_", type(value).__name__).lower(), **to_json(value)}
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
+    if isinstance(value, Decimal):
+        return decimal_text(value)
     return sorted(value) if isinstance(value, frozenset) else value
 
 

@@ -143,12 +143,14 @@ CompareOp = Choice["=", "!=", ">", "<", ">=", "<="]
 
 @record
 class TypeRef:
-    """A parameter type. ``scalar`` is a base type word or ``Vector``."""
+    """A parameter type. ``scalar`` is a base type word, ``Vector`` or ``Decimal``."""
 
     scalar: str
     nullable: bool = False
     is_list: bool = False
     dimension: int | None = None
+    precision: int | None = None
+    scale: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 

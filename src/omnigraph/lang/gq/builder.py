@@ -45,10 +45,12 @@ from omnigraph.records import record
 
 BASE_TYPES = ("Blob", "Bool", "Date", "DateTime", "F32", "F64", "I32", "I64", "String", "U32", "U64")
 VECTOR = "Vector"
+DECIMAL = "Decimal"
 ANNOTATIONS = ("@description", "@instruction")
 
 _MAX_DIMENSION_TEXT = 2**63 - 1
 _MAX_LIMIT = 2**64 - 1
+_DECIMAL_HINT = f"write '{DECIMAL}(12, 2)'"
 
 
 def _annotation_name(token: Token) -> Token:
@@ -117,17 +119,33 @@ class TreeBuilder(ClauseBuilder):
             scalar=name.text, nullable=mark is not None, is_list=True, span=span_of(opening, mark or closing)
         )
 
-    def vector_type(self, children: list[Any]) -> TypeRef:
-        name, dimension, closing, mark = children
-        if name.text != VECTOR:
+    def sized_type(self, children: list[Any]) -> TypeRef:
+        name, first, second, closing = children
+        span = span_of(name, closing)
+        if name.text == DECIMAL:
+            if second is None:
+                raise SyntaxFinding("a decimal needs its precision and its scale", span, suggestion=_DECIMAL_HINT)
+            precision, scale = (bounded_integer(token, _MAX_DIMENSION_TEXT, "precision") for token in (first, second))
+            return TypeRef(scalar=DECIMAL, precision=precision, scale=scale, span=span)
+        if name.text != VECTOR or second is not None:
             msg = f"only {VECTOR} takes a dimension, not '{name.text}'"
-            raise SyntaxFinding(msg, name.span, suggestion=f"write '{name.text}' or '{VECTOR}({dimension})'")
-        return TypeRef(
-            scalar=VECTOR,
-            nullable=mark is not None,
-            dimension=bounded_integer(dimension, _MAX_DIMENSION_TEXT, "dimension"),
-            span=span_of(name, mark or closing),
-        )
+            if name.text == VECTOR:
+                msg = f"{VECTOR} takes one dimension"
+            raise SyntaxFinding(msg, name.span, suggestion=f"write '{name.text}' or '{VECTOR}({first})'")
+        return TypeRef(scalar=VECTOR, dimension=bounded_integer(first, _MAX_DIMENSION_TEXT, "dimension"), span=span)
+
+    def single_type(self, children: list[Any]) -> TypeRef:
+        inner, mark = children
+        single: TypeRef = replace(inner, nullable=mark is not None, span=span_of(inner, mark or inner))
+        return single
+
+    def sized_list_type(self, children: list[Any]) -> TypeRef:
+        opening, inner, closing, mark = children
+        if inner.scalar == VECTOR:
+            raise SyntaxFinding("a list of vectors is not a parameter type", inner.span)
+        span = span_of(opening, mark or closing)
+        listed: TypeRef = replace(inner, nullable=mark is not None, is_list=True, span=span)
+        return listed
 
     def annotations(self, children: list[Any]) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -328,13 +346,15 @@ class TreeBuilder(ClauseBuilder):
 def _require_base_type(name: Ident) -> None:
     if name.text in BASE_TYPES:
         return
+    if name.text == DECIMAL:
+        raise SyntaxFinding("a decimal needs its precision and its scale", name.span, suggestion=_DECIMAL_HINT)
     if name.text == VECTOR:
         raise SyntaxFinding("a vector needs its dimension", name.span, suggestion=f"write '{VECTOR}(N)'")
     near = foreign_type(name.text) or nearest_name(name.text, BASE_TYPES)
     raise SyntaxFinding(
         f"'{name.text}' is not a parameter type",
         name.span,
-        expected=(*BASE_TYPES, f"{VECTOR}(N)"),
+        expected=(*BASE_TYPES, f"{DECIMAL}(P, S)", f"{VECTOR}(N)"),
         suggestion=f"did you mean '{near}'?" if near else None,
     )
 

@@ -70,7 +70,8 @@ def format_type(type_ref: TypeRef) -> str:
     >>> format_type(TypeRef(scalar="String", is_list=True, nullable=True))
     '[String]?'
     """
-    scalar = type_ref.scalar if type_ref.dimension is None else f"{type_ref.scalar}({type_ref.dimension})"
+    sizes = [str(size) for size in (type_ref.dimension, type_ref.precision, type_ref.scale) if size is not None]
+    scalar = f"{type_ref.scalar}({', '.join(sizes)})" if sizes else type_ref.scalar
     return f"{f'[{scalar}]' if type_ref.is_list else scalar}{'?' if type_ref.nullable else ''}"
 
 

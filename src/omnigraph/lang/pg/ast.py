@@ -7,6 +7,7 @@ everywhere (enum values and constraint columns too): sorting is the catalog's bu
 from __future__ import annotations
 
 from dataclasses import field
+from decimal import Decimal
 from typing import Literal as Choice
 
 from omnigraph.lang.source import NOWHERE, Comment, Ident, SourceText, Span
@@ -17,20 +18,25 @@ ConstraintName = Choice["key", "unique", "index", "range", "check"]
 
 @record
 class Literal:
-    """A string, number or boolean; ``value`` is the Python value (escapes resolved, numbers exact)."""
+    """A string, number or boolean; ``value`` is the Python value (escapes resolved, numbers exact).
 
-    value: str | int | float | bool
+    A number with a fraction is a float if the shortest text of that float is the same number, else a Decimal.
+    """
+
+    value: str | int | float | Decimal | bool
     span: Span = field(default=NOWHERE, compare=False)
 
 
 @record
 class TypeRef:
-    """A property type. ``scalar`` is a base type word, or ``Vector`` or ``enum``."""
+    """A property type. ``scalar`` is a base type word, or ``Vector``, ``Decimal`` or ``enum``."""
 
     scalar: str
     nullable: bool = False
     is_list: bool = False
     dimension: int | None = None
+    precision: int | None = None
+    scale: int | None = None
     enum_values: tuple[Ident, ...] = ()
     span: Span = field(default=NOWHERE, compare=False)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any, NoReturn, cast, get_args
 
 from omnigraph.errors import SchemaCheckError
@@ -24,6 +26,7 @@ from omnigraph.lang.pg.ast import (
     TypeRef,
 )
 from omnigraph.lang.source import Ident, Span
+from omnigraph.values.decimals import MAX_PRECISION
 
 MAX_VECTOR_DIMENSION = (1 << 31) - 1
 MAX_CARDINALITY = (1 << 32) - 1
@@ -125,23 +128,19 @@ class SchemaBuilder:
         inner, *mark = children
         if not mark:
             return cast("TypeRef", inner)
-        return TypeRef(
-            scalar=inner.scalar,
-            nullable=True,
-            is_list=inner.is_list,
-            dimension=inner.dimension,
-            enum_values=inner.enum_values,
-            span=inner.span.to(token_span(mark[0])),
-        )
+        nullable: TypeRef = replace(inner, nullable=True, span=inner.span.to(token_span(mark[0])))
+        return nullable
 
     def base_type(self, children: list[Token]) -> TypeRef:
         """Build a scalar type."""
         return TypeRef(scalar=str(children[0]), span=token_span(children[0]))
 
-    def list_type(self, children: list[Token]) -> TypeRef:
+    def list_type(self, children: list[Any]) -> TypeRef:
         """Build a list type."""
         opening, scalar, close = children
         span = _between(opening, close)
+        if isinstance(scalar, TypeRef):
+            return replace(scalar, is_list=True, span=span)
         if scalar == "Blob":
             _refuse("list_of_blob", "a list of Blob is not supported", span, suggestion="use one node per blob")
         return TypeRef(scalar=str(scalar), is_list=True, span=span)
@@ -158,6 +157,21 @@ class SchemaBuilder:
         if size == 0:
             _refuse("vector_dimension", "Vector dimension must be greater than zero", written)
         return TypeRef(scalar="Vector", dimension=size, span=_between(keyword, close))
+
+    def decimal_type(self, children: list[Token]) -> TypeRef:
+        """Build a decimal type: so many digits, so many of them behind the point."""
+        keyword, precision, scale, close = children
+        for token, what in ((precision, "precision"), (scale, "scale")):
+            _refuse_negative(token, f"the {what} of a Decimal")
+        digits = _bounded_integer(precision, MAX_PRECISION)
+        if not digits:
+            msg = f"the precision of a Decimal is 1 to {MAX_PRECISION} digits"
+            _refuse("decimal_digits", msg, token_span(precision), suggestion=f"write Decimal({MAX_PRECISION}, {scale})")
+        fraction = _bounded_integer(scale, digits)
+        if fraction is None:
+            msg = f"the scale of a Decimal is 0 to its precision, {digits}"
+            _refuse("decimal_digits", msg, token_span(scale), suggestion=f"write Decimal({digits}, {min(2, digits)})")
+        return TypeRef(scalar="Decimal", precision=digits, scale=fraction, span=_between(keyword, close))
 
     def enum_type(self, children: list[Token]) -> TypeRef:
         """Build an enum type."""
@@ -208,7 +222,7 @@ class SchemaBuilder:
         if name.text == "card":
             what = "@card(…) is only allowed right after the target type of an edge"
             raise SyntaxFinding(what, span, suggestion="put @card(min..max) before every other annotation")
-        if isinstance(value, Literal) and isinstance(value.value, int | float) and value.value < 0:
+        if isinstance(value, Literal) and isinstance(value.value, int | float | Decimal) and value.value < 0:
             _refuse_sign(name.text, value.span)
         return Annotation(name=name, value=value, keywords=tuple(keywords), span=span)
 
@@ -245,10 +259,14 @@ class SchemaBuilder:
         return Literal(value=False, span=token_span(children[0]))
 
     def number(self, children: list[Token]) -> Literal:
-        """Build a number that a 64-bit property could hold."""
+        """Build a whole number that a 64-bit property could hold, or one with a fraction."""
         token = children[0]
-        value: float | None = _bounded_integer(token, MAX_INTEGER) if token.type == "INT" else float(token)
-        if value is None or value < MIN_INTEGER or not math.isfinite(value):
+        value: int | float | Decimal | None = None
+        if token.type == "INT":
+            value = _bounded_integer(token, MAX_INTEGER)
+        elif math.isfinite(near := float(token)):
+            value = near if Decimal(repr(near)) == Decimal(token) else Decimal(token)
+        if value is None or (isinstance(value, int) and value < MIN_INTEGER):
             _refuse("number_range", "number is out of range: it does not fit a 64-bit type", token_span(token))
         return Literal(value=value, span=token_span(token))
 

@@ -23,6 +23,7 @@ from omnigraph.lang.pg.ast import (
     TypeRef,
 )
 from omnigraph.lang.source import Ident, Span
+from omnigraph.values.decimals import canonical_decimal
 from omnigraph.values.names import enum_word
 
 MAX_COLUMNS = 100
@@ -49,6 +50,8 @@ def format_type(type_ref: TypeRef) -> str:
     scalar = type_ref.scalar
     if type_ref.dimension is not None:
         scalar = f"{scalar}({type_ref.dimension})"
+    elif type_ref.precision is not None:
+        scalar = f"{scalar}({type_ref.precision}, {type_ref.scale})"
     elif type_ref.enum_values:
         scalar = f"{scalar}({', '.join(enum_word(value.text) for value in type_ref.enum_values)})"
     return f"{f'[{scalar}]' if type_ref.is_list else scalar}{'?' if type_ref.nullable else ''}"
@@ -203,10 +206,15 @@ def _literal(literal: Literal) -> str:
             return str(value)
         case float():
             # The language has no exponents, and repr is the shortest text that reads back as the same number.
-            digits = format(Decimal(repr(value)), "f")
-            return digits if "." in digits else f"{digits}.0"
+            return _with_point(format(Decimal(repr(value)), "f"))
+        case Decimal():
+            return _with_point(canonical_decimal(value))
         case _:
             assert_never(value)
+
+
+def _with_point(digits: str) -> str:
+    return digits if "." in digits else f"{digits}.0"
 
 
 def _filled(values: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ _GRAMMAR = Grammar(
         "IMPLEMENTS": "'implements'",
         "EDGE": "'edge'",
         "VECTOR": "'Vector'",
+        "DECIMAL": "'Decimal'",
         "ENUM": "'enum'",
         "TYPE_NAME": "a type name (capital first letter)",
         "IDENT": "a name (small first letter)",

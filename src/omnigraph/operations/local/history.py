@@ -23,11 +23,12 @@ from omnigraph.values.temporal import parse_datetime
 
 if TYPE_CHECKING:
     from omnigraph.engine.open_graph import OpenGraph
+    from omnigraph.history.diff.change import EntityChange
     from omnigraph.history.diff.compare import GraphDiff
     from omnigraph.history.feed.apply import ApplyResult
     from omnigraph.history.feed.batch import FeedBatch
     from omnigraph.history.feed.entity_history import EntityHistory
-    from omnigraph.history.feed.reader import CommitChanges
+    from omnigraph.history.feed.reader import ChangeFeedPage, CommitChanges
     from omnigraph.history.merge import MergePreview, MergeResult, RevertResult
     from omnigraph.operations.history import (
         AppliedFeedsRequest,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         ListTagsRequest,
         LogRequest,
         MergeRequest,
+        PollChangesRequest,
         PreviewMergeRequest,
         RevertRequest,
     )
@@ -120,6 +122,31 @@ def commit_changes(graph: OpenGraph, request: CommitChangesRequest, attached: At
     return page
 
 
+def poll_changes(graph: OpenGraph, request: PollChangesRequest, attached: Attachments) -> ChangeFeedPage:
+    """Return the next commits of a branch with what they changed, in pages that end with a cursor.
+
+    Raises:
+        UsageError: more than one place to start at, or none that is known.
+        ChangeCursorError: the cursor, token or commit does not belong to this branch and filter.
+        ChangeFeedGapError, ChangeSchemaBoundaryError: the next commit cannot be told row by row.
+    """
+    del attached
+    wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
+    page = _reader(graph).poll(
+        request.branch,
+        start=request.start,
+        cursor=request.cursor,
+        page_token=request.page_token,
+        wanted=wanted,
+        limits=request.limits,
+    )
+    if request.cursor is None and request.page_token is None:
+        _refuse_unshown_types(
+            graph, request.branch, wanted, (change for block in page.blocks for change in block.changes)
+        )
+    return page
+
+
 def feed(graph: OpenGraph, request: FeedRequest, attached: Attachments) -> FeedBatch:
     """Return the next changes of a branch.
 
@@ -131,11 +158,19 @@ def feed(graph: OpenGraph, request: FeedRequest, attached: Attachments) -> FeedB
     del attached
     wanted = ChangeFilter.of(kinds=request.kinds, type_names=request.types, ops=request.ops)
     batch = _reader(graph).feed(request.branch, request.start, wanted=wanted, limits=request.limits)
-    if wanted.type_names and len(request.start) < _TOKEN:
-        # A token belongs to its filter, which was looked at when the feed began.
-        shown = {change.type.name for change in batch}
-        _refuse_unknown_types(wanted.type_names - shown, graph.snapshot(request.branch))
+    if len(request.start) < _TOKEN:
+        _refuse_unshown_types(graph, request.branch, wanted, batch)
     return batch
+
+
+def _refuse_unshown_types(graph: OpenGraph, branch: str, wanted: ChangeFilter, shown: Iterable[EntityChange]) -> None:
+    """Refuse types that a feed asks for where it begins, unless it shows changes of theirs or the branch has them.
+
+    A cursor belongs to its filter, which was looked at then.
+    """
+    if wanted.type_names:
+        names = {change.type.name for change in shown}
+        _refuse_unknown_types(wanted.type_names - names, graph.snapshot(branch))
 
 
 def apply_changes(graph: OpenGraph, request: ApplyChangesRequest, attached: Attachments) -> ApplyResult:

@@ -34,6 +34,7 @@ from omnigraph.catalog.model import FLOATS, INTEGERS, PropertyType, Scalar
 from omnigraph.engine.comparison import Comparison
 from omnigraph.ir.types import INTEGER_RANGES, round_to_f32
 from omnigraph.lang.gq.ast import CompareOp
+from omnigraph.values.decimals import fit_decimal
 
 _SCALARS = {
     pa.string(): Scalar.STRING,
@@ -73,6 +74,11 @@ class FilterTranslator:
         # Lists, vectors and blobs are left to Spark.
         self._columns = {
             field.name: PropertyType(scalar=_SCALARS[field.type]) for field in schema if field.type in _SCALARS
+        }
+        self._columns |= {
+            field.name: PropertyType(scalar=Scalar.DECIMAL, precision=field.type.precision, scale=field.type.scale)
+            for field in schema
+            if pa.types.is_decimal128(field.type)
         }
 
     def split(self, filters: Iterable[Filter]) -> tuple[tuple[str, ...], list[Filter]]:
@@ -129,7 +135,7 @@ def _member(name: str, kind: PropertyType, values: Iterable[Any]) -> str | None:
 def _compare(name: str, kind: PropertyType, op: CompareOp, value: Any) -> str | None:
     if kind.scalar in FLOATS:
         return _compare_float(name, kind.scalar, op, value)
-    fitted = _fit(kind.scalar, op, value)
+    fitted = _fit_decimal(kind, value) if kind.is_decimal else _fit(kind.scalar, op, value)
     return None if fitted is None else Comparison(column=name, type=kind, op=op, value=fitted).sql()
 
 
@@ -149,6 +155,12 @@ def _fit(scalar: Scalar, op: CompareOp, value: Any) -> Any:
         micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
         return micros // 1000 if micros % 1000 == 0 else None
     return None
+
+
+def _fit_decimal(kind: PropertyType, value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal) or not Decimal(value).is_finite():
+        return None
+    return fit_decimal(value, *kind.digits)
 
 
 def _fit_integer(scalar: Scalar, value: Any) -> int | None:

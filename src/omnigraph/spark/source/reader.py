@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from omnigraph.engine.query.options import QueryOptions
 from omnigraph.engine.query.runner import PreparedRead, ReadCall
 from omnigraph.engine.query.steps import Scan
-from omnigraph.ir.model import ReadPlan, TextMatch
+from omnigraph.ir.model import OutputPlan, ReadPlan, TextMatch
 from omnigraph.records import record
 from omnigraph.spark.query.relations import Task
 from omnigraph.spark.query.run import lower
@@ -125,8 +125,17 @@ def as_scan(storage: Storage, prepared: PreparedRead, parts: int) -> ScanQuery |
         return None
     if read.groups is not None or read.order or read.limit is not None or read.ranking is not None or not read.outputs:
         return None
+    stages = [stage.output for sequence in prepared.plan.stages for stage in sequence]
+    if len(stages) > 1 or not all(map(_keeps_rows, stages)):
+        return None
     chain = lower(_Chains(), storage, prepared, parts).relation
     return ScanQuery(read=read, tasks=chain.tasks, parts=chain.parts) if isinstance(chain, _Chain) else None
+
+
+def _keeps_rows(output: OutputPlan) -> bool:
+    """Whether a stage makes a row of each row, whatever the others are."""
+    is_cut = output.offset is not None or output.limit is not None or bool(output.per)
+    return output.keys is None and output.rank is None and not (output.is_distinct or output.order or is_cut)
 
 
 @record

@@ -66,6 +66,8 @@ def spark_type(of: pa.DataType) -> DataType:
         return StructType([_field(of.field(number)) for number in range(of.num_fields)])
     if pa.types.is_timestamp(of):
         return TimestampType()
+    if pa.types.is_decimal128(of):
+        return DecimalType(of.precision, of.scale)
     details = BadValue(what="type", value=str(of), expected="a type that Spark supports")
     raise UsageError(f"Spark has no type for values of type {of}", details=details)
 

@@ -37,7 +37,12 @@ def holds_all(wide: pa.DataType, narrow: pa.DataType) -> bool:
         if pa.types.is_integer(wide):
             is_signed = bool(pa.types.is_signed_integer(wide))
             return (is_signed or bool(pa.types.is_unsigned_integer(narrow))) and wide.bit_width - is_signed >= digits
+        if pa.types.is_decimal128(wide):
+            return bool(wide.precision - wide.scale >= len(str(1 << digits)))
         return bool(pa.types.is_float64(wide)) and digits <= _DOUBLE_DIGITS
+    if pa.types.is_decimal128(narrow) and pa.types.is_decimal128(wide):
+        is_finer = wide.scale >= narrow.scale
+        return bool(is_finer and wide.precision - wide.scale >= narrow.precision - narrow.scale)
     return bool(pa.types.is_float64(wide) and pa.types.is_floating(narrow))
 
 

@@ -142,7 +142,7 @@ def test_the_caret_points_at_the_word_on_a_line_with_windows_line_ends():
     with pytest.raises(SchemaSyntaxError) as caught:
         parse_schema("node P {\r\n  a: Strin\r\n}\r\n", "people.pg")
     assert str(caught.value).splitlines() == [
-        "people.pg:2:6: syntax error: unexpected 'Strin'; expected 'Vector', '[', 'enum' or a type",
+        "people.pg:2:6: syntax error: unexpected 'Strin'; expected 'Decimal', 'Vector', '[', 'enum' or a type",
         "2 |   a: Strin",
         "  |      ^^^^^",
         "  = suggestion: did you mean 'String'?",

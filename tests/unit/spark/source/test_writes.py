@@ -37,7 +37,7 @@ from omnigraph.spark.source.writer import WritePlan, publish, stage_rows, stream
 from omnigraph.store.location import Storage
 
 SCHEMA = """
-node Person { name: String @key  age: I32?  big: U64?  tags: [String]?  emb: Vector(2)? }
+node Person { name: String @key  age: I32?  big: U64?  price: Decimal(12, 2)?  tags: [String]?  emb: Vector(2)? }
 node Event { title: String  @unique(title) }
 edge Knows: Person -> Person { since: I32? }
 """
@@ -178,18 +178,20 @@ def test_every_type_of_value_comes_back_from_what_spark_gives(root):
         [
             StructField("name", StringType()),
             StructField("big", DecimalType(20, 0)),
+            StructField("price", DecimalType(20, 4)),
             StructField("tags", ArrayType(StringType())),
             StructField("emb", ArrayType(DoubleType())),
         ]
     )
     plan = begin(root, schema)
-    rows = [{"name": "cy", "big": Decimal(2**63), "tags": ["x", "y"], "emb": [1.0, 0.5]}]
-    rows.append({"name": "di", "big": None, "tags": None, "emb": None})
+    rows = [{"name": "cy", "big": Decimal(2**63), "price": Decimal("1.1000"), "tags": ["x", "y"], "emb": [1.0, 0.5]}]
+    rows.append({"name": "di", "big": None, "price": None, "tags": None, "emb": None})
     publish(plan, stage(plan, rows, schema=schema))
     with open_session(root) as session:
         table = session.snapshot().table("node:Person").read()
     found = {row["name"]: row for row in table.to_pylist()}
     assert found["cy"]["big"] == 2**63
+    assert found["cy"]["price"] == Decimal("1.10")
     assert found["cy"]["tags"] == ["x", "y"]
     assert found["cy"]["emb"] == [1.0, 0.5]
     assert found["di"]["big"] is None

@@ -6,37 +6,118 @@ import fcntl
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from omnigraph.catalog.model import Catalog
 from omnigraph.cli.files import STDIN, open_lines
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph, read_catalog
 from omnigraph.cli.lazy import Entry, new_app, new_group
 from omnigraph.cli.options import AsJson, Branch, ChangeFilter, CommitOptions, GraphOptions, Quiet, expand_options
 from omnigraph.cli.output import PlainReport, choose_output, write_whole
+from omnigraph.cli.usage import usage_error
 from omnigraph.errors import BadValue, FileAccessError, UsageError
 from omnigraph.graph.feed import Feed
 from omnigraph.history.diff.lines import change_lines
 from omnigraph.history.feed.apply import ApplyResult
-from omnigraph.history.feed.batch import FeedBatch, whole_commits
+from omnigraph.history.feed.batch import ChangeBlock, FeedBatch, whole_commits
+from omnigraph.history.feed.reader import ChangeFeedPage
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.operations.history import AppliedFeedsRequest, ApplyChangesRequest, BaselineRequest, FeedRequest
+from omnigraph.operations.history import (
+    AppliedFeedsRequest,
+    ApplyChangesRequest,
+    BaselineRequest,
+    FeedRequest,
+    PollChangesRequest,
+)
 from omnigraph.operations.request import Backend
 
 app = new_group(
     "Follow the commits of a branch, and apply them elsewhere.",
     {
+        "poll": Entry(app=f"{__name__}:poll_app", summary="Show what was committed since a cursor."),
         "follow": Entry(app=f"{__name__}:follow_app", summary="Print changes as they are committed."),
         "apply": Entry(app=f"{__name__}:apply_app", summary="Apply the changes of another graph."),
         "applied": Entry(app=f"{__name__}:applied_app", summary="Show how far feeds were applied."),
         "baseline": Entry(app=f"{__name__}:baseline_app", summary="Export a state to start a feed from."),
     },
 )
+
+
+poll_app = new_app()
+
+
+@poll_app.command()
+@expand_options
+def poll(
+    *,
+    graph: GraphOptions,
+    cursor: Annotated[
+        str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue where an earlier poll ended.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="PLACE", help="Where to start instead: now, beginning or after:COMMIT."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", help="Maximum number of commits per page.")
+    ] = None,
+    branch: Branch = "main",
+    only: ChangeFilter,
+    as_json: AsJson = False,
+) -> int:
+    """Show the commits of a branch since a cursor, oldest first, with their changes and the next cursor.
+
+    Every commit is delivered whole and at least once; if a response is lost, poll again with the same cursor.
+    """
+    if start is None and cursor is None:
+        hint = "a first poll says --start now or --start beginning, a later one --cursor with what the last one printed"
+        raise usage_error("a poll needs a place to start", expected="--start or --cursor", hint=hint)
+    request = PollChangesRequest(
+        branch=branch,
+        start=start,
+        cursor=cursor,
+        **only.to_fields(),
+        limits=PageLimits() if limit is None else PageLimits(commits=limit),
+    )
+    with open_graph(graph_address(graph), mode="read_only") as backend:
+        page = backend.execute(request)
+        pages = [page]
+        while not _is_end(page):
+            page = backend.execute(replace(request, start=None, page_token=page.next_page_token, cursor=page.cursor))
+            pages.append(page)
+        catalog = read_catalog(backend, branch)
+    blocks = list(_stitched(block for shown in pages for block in shown.blocks))
+    document = {"blocks": [block.to_json() for block in blocks], "cursor": page.cursor, "caught_up": page.is_caught_up}
+    lines = [*_block_lines(blocks, catalog)] or ["(no new commits)"]
+    choose_output(as_json=as_json).show(PlainReport(document=document, lines=[*lines, f"cursor: {page.cursor}"]))
+    return 0
+
+
+def _is_end(page: ChangeFeedPage) -> bool:
+    """Whether nothing follows; a poll that shows nothing and is not caught up stands before what it cannot show."""
+    return page.next_page_token is None and (page.is_caught_up or not page.blocks)
+
+
+def _stitched(blocks: Iterable[ChangeBlock]) -> Iterator[ChangeBlock]:
+    """Put the parts of a commit that came in several pages together."""
+    for cause, parts in groupby(blocks, key=lambda block: block.cause):
+        found = list(parts)
+        yield replace(found[0], cause=cause, changes=tuple(change for block in found for change in block.changes))
+
+
+def _block_lines(blocks: Iterable[ChangeBlock], catalog: Catalog) -> Iterator[str]:
+    for block in blocks:
+        commit = block.cause.commit
+        actor = "" if commit.actor is None else f" actor={commit.actor}"
+        yield f"{commit.id} graph_branch={commit.branch}{actor}"
+        yield from change_lines(block.changes, catalog, indent="  ")
 
 
 follow_app = new_app()
@@ -91,12 +172,7 @@ def _print(batch: FeedBatch, backend: Backend, branch: str, *, as_text: bool) ->
 
 
 def _lines(batch: FeedBatch, backend: Backend, branch: str) -> Iterator[str]:
-    catalog = read_catalog(backend, branch)
-    for block in batch.blocks:
-        commit = block.cause.commit
-        actor = "" if commit.actor is None else f" actor={commit.actor}"
-        yield f"{commit.id} graph_branch={commit.branch}{actor}"
-        yield from change_lines(block.changes, catalog, indent="  ")
+    yield from _block_lines(batch.blocks, read_catalog(backend, branch))
     yield f"token: {batch.token}"
 
 

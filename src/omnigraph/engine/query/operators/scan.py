@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from omnigraph.engine.query.predicates import evaluate, read_columns, storage_fi
 from omnigraph.engine.query.steps import Scan
 from omnigraph.errors import ValueFormatError
 from omnigraph.ir.model import Narrow, TextMatch, UnionScan, Widen
-from omnigraph.ir.types import fit_assigned
+from omnigraph.ir.types import fit_assigned, fit_compared
 from omnigraph.store.tables.pinned import ROW_ID
 from omnigraph.store.tables.table import index_coverage
 
@@ -138,6 +139,11 @@ def _node_id(context: QueryContext, step: Scan, entities: Entities) -> str | Non
         prop, value = owner.get(name), context.given(operand)
         if prop is None or value is None:
             return None
+        if prop.type.is_decimal or isinstance(value, Decimal):
+            fitted, kind = fit_compared(value, operand.type, prop.type)
+            if kind.single != prop.type.single:
+                return None
+            value = fitted
         try:
             plain = int(value) if isinstance(value, float) and value.is_integer() else value
             values[name] = fit_assigned(plain, prop.type)

@@ -7,6 +7,7 @@ remain are gathered by their values. Partial sums of each morsel are kept, never
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
 import msgspec
 import numpy as np
@@ -70,6 +71,9 @@ def _packed(values: pa.Array) -> pa.Array:
 def _unpacked(values: pa.Array, of: pa.DataType) -> pa.Array:
     decoder = msgspec.msgpack.Decoder()
     items = [None if item is None else decoder.decode(item) for item in values.to_pylist()]
+    if pa.types.is_decimal(of.value_type):
+        # Decimals are packed as texts.
+        items = [None if item is None else [None if one is None else Decimal(one) for one in item] for item in items]
     return pa.array(items, pa.list_(_plain(of.value_type))).cast(of)
 
 

@@ -103,6 +103,9 @@ def _hash_values(values: pa.Array) -> Hashes:
     """Return numbers that are equal for equal values, and one number for NULL."""
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         hashes = _hash_texts(values)
+    elif pa.types.is_decimal(values.type):
+        halves = np.frombuffer(values.buffers()[1], dtype=np.uint64).reshape(-1, 2)
+        hashes = halves[values.offset : values.offset + len(values)].sum(axis=1, dtype=np.uint64)
     else:
         plain = values.cast(pa.uint8()) if pa.types.is_boolean(values.type) else values
         numbers = pc.fill_null(plain, 0).to_numpy(zero_copy_only=False)

@@ -6,13 +6,17 @@ numbers, because the kernel knows fewer of them than we do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from omnigraph.catalog.arrow import arrow_type
 from omnigraph.engine.comparison import comparable, one_array
+from omnigraph.engine.decimals import HALF, to_doubles, units_of
+from omnigraph.engine.query.decimals import finish_sums
 from omnigraph.engine.query.kernels import PATH_TYPE, cast_to
 from omnigraph.engine.query.limits import Limits
 from omnigraph.engine.relational import EnginePool, RelationalEngine
@@ -147,16 +151,24 @@ class RelationalKernel:
         """
         source, texts = "rows", []
         firsts = []
+        exact = [measure for measure in measures if _is_exact(measure)]
         for at, measure in enumerate(measures):
             text, first = _measure_sql(measure, keys, at, _row_order(rows.schema, order))
-            texts.append(f"{text} AS {quoted(measure.name)}")
+            parts = _halves(measure, text) if measure in exact else {measure.name: text}
+            texts += [f"{part} AS {quoted(name)}" for name, part in parts.items()]
             firsts += [first] if first else []
         if firsts:
             source = f"(SELECT *, {', '.join(firsts)} FROM rows)"  # noqa: S608 - names are quoted, numbers are ours
         named = [quoted(key) for key in keys]
         columns = ", ".join([*named, *texts]) or "1"
         grouped = f" GROUP BY {', '.join(named)}" if named else ""
-        return self._run(f"SELECT {columns} FROM {source}{grouped}", rows)  # noqa: S608 - as above
+        stream = RowStream(rows.schema, rows.batches, {m.argument: m for m in measures if _is_of_decimals(m)})
+        found = self._run(f"SELECT {columns} FROM {source}{grouped}", stream)  # noqa: S608 - as above
+        if not exact:
+            return found
+        sums = {measure.name: _finished(found, measure) for measure in exact}
+        names = [*keys, *(measure.name for measure in measures)]
+        return pa.table({name: sums[name] if name in sums else found.column(name) for name in names})
 
     def arrange(
         self,
@@ -235,6 +247,39 @@ class RelationalKernel:
         return InternalError(f"cannot compute the rows of the query: {error}")
 
 
+_SUMS = frozenset({"sum", "avg"})
+_OF_FLOATS = frozenset({"median", "percentile", "stddev", "variance"})
+
+
+def _is_of_decimals(measure: Measure) -> bool:
+    argument = measure.call.argument
+    is_decimal = argument is not None and argument.type.is_decimal
+    return is_decimal and measure.call.function in _SUMS | _OF_FLOATS
+
+
+def _is_exact(measure: Measure) -> bool:
+    """Whether a measure adds decimals, of which the kernel is given the units of their last digit."""
+    return _is_of_decimals(measure) and measure.call.function in _SUMS
+
+
+def _halves(measure: Measure, text: str) -> dict[str, str]:
+    """Return sums of two halves of each number, which no number of rows can make too large, and how many there are."""
+    units = f"({text})::HUGEINT"
+    return {
+        f"{measure.name}#high": f"sum({units} // {HALF}::HUGEINT)",
+        f"{measure.name}#low": f"sum({units} % {HALF}::HUGEINT)",
+        f"{measure.name}#count": f"count({text})",
+    }
+
+
+def _finished(found: pa.Table, measure: Measure) -> pa.Array:
+    high, low, count = (one_array(found.column(f"{measure.name}#{part}")) for part in ("high", "low", "count"))
+    assert measure.call.argument is not None  # noqa: S101 - it adds something
+    return finish_sums(
+        measure.call.function, high, low, count, measure.call.argument.type, arrow_type(measure.call.type)
+    )
+
+
 def _row_order(schema: pa.Schema, order: Sequence[str]) -> str:
     return ", ".join(f"{_place(schema, name)} NULLS FIRST" for name in (*order, NUMBER))
 
@@ -255,6 +300,15 @@ def _measure_sql(measure: Measure, keys: Sequence[str], at: int, order: str) -> 
             conditions.append(mark)
         value = f"CASE WHEN {' AND '.join(conditions)} THEN {argument} END"
         return f"coalesce(list_filter(list({value} ORDER BY {order}), lambda x: x IS NOT NULL), [])", first
+    if _is_exact(measure):
+        conditions = [] if measure.where is None else [quoted(measure.where)]
+        first = None
+        if call.is_distinct:
+            mark = quoted(f"#first{at}")
+            partition = ", ".join([*(quoted(key) for key in keys), argument, *conditions])
+            first = f"row_number() OVER (PARTITION BY {partition}) = 1 AS {mark}"
+            conditions.append(mark)
+        return (f"CASE WHEN {' AND '.join(conditions)} THEN {argument} END" if conditions else argument), first
     if measure.where is not None:
         argument = _where(measure.where, argument)
     distinct = "DISTINCT " if call.is_distinct else ""
@@ -277,11 +331,26 @@ def _where(condition: str, value: str) -> str:
 
 
 class RowStream:
-    """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that."""
+    """Batches on their way into the kernel. What goes wrong while they are made is kept: the kernel only tells that.
 
-    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-        self.schema = schema
-        self._batches = batches
+    ``decimals`` are the columns of decimals that a measure adds up, or takes as floats.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        decimals: Mapping[str | None, Measure] = MappingProxyType({}),
+    ) -> None:
+        fields = [
+            field.with_type(_taken(pa.array([], field.type), decimals[field.name]).type)
+            if field.name in decimals
+            else field
+            for field in schema
+        ]
+        self.schema = pa.schema(fields)
+        self.batches = batches
+        self._decimals = decimals
         self.problem: BaseException | None = None
 
     def reader(self) -> pa.RecordBatchReader:
@@ -290,7 +359,20 @@ class RowStream:
 
     def _watched(self) -> Iterator[pa.RecordBatch]:
         try:
-            yield from self._batches
+            for batch in self.batches:
+                yield batch if not self._decimals else self._prepared(batch)
         except BaseException as problem:
             self.problem = problem
             raise
+
+    def _prepared(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            _taken(column, self._decimals[name]) if name in self._decimals else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _taken(values: pa.Array, measure: Measure) -> pa.Array:
+    """Return decimals as a measure takes them."""
+    return units_of(values) if _is_exact(measure) else to_doubles(values)
