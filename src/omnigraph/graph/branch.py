@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
-from omnigraph.errors import MAX_CONFLICTS, MergeConflictsError
+from omnigraph.errors import MAX_CONFLICTS
+from omnigraph.graph.deciding import execute_decided
 from omnigraph.graph.diff import Baseline, Log
 from omnigraph.graph.feed import Feed
 from omnigraph.graph.sources import moment_text
@@ -17,7 +17,6 @@ from omnigraph.history.diff.change import ChangeFilter
 from omnigraph.history.feed.apply import ApplyResult
 from omnigraph.history.feed.batch import FeedBatch, whole_commits
 from omnigraph.history.feed.tokens import PageLimits
-from omnigraph.history.merge.decisions import rows_decided_by, rows_of_mapping
 from omnigraph.operations.history import (
     AppliedFeedsRequest,
     ApplyChangesRequest,
@@ -34,24 +33,18 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.maintenance import BuildIndexesRequest, OptimizeRequest, RepairRequest, StatusRequest
 from omnigraph.operations.reads import ResolveRefRequest
-from omnigraph.operations.request import Request
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import check_instance, check_text
-from omnigraph.values.checks import LARGEST, unfit
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.optimize import OptimizeResult
     from omnigraph.engine.maintenance.repair import RepairResult
     from omnigraph.engine.maintenance.status import GraphStatus
+    from omnigraph.graph.deciding import Resolve
     from omnigraph.history.feed.apply import AppliedFeed
     from omnigraph.history.feed.reader import CommitChanges
-    from omnigraph.history.merge import ConflictRow, MergePreview, MergeResult, Resolution, RevertResult
+    from omnigraph.history.merge import MergePreview, MergeResult, Resolution, RevertResult
     from omnigraph.txn.branches.tags import Tag
-
-    # A way for all conflicts, decisions for single ones, or a function that makes them.
-    Resolve = Resolution | Mapping[tuple[str, ...], Any] | Callable[[ConflictRow], Any] | None
-
-Response = TypeVar("Response")
 
 
 class BranchVerbs(WriteVerbs):
@@ -316,7 +309,7 @@ class BranchVerbs(WriteVerbs):
             message=message,
             expected_head=expected_commit(expected_head),
         )
-        return self._decided(request, resolve, rest)
+        return execute_decided(self._backend, request, resolve, rest)
 
     def preview_merge(
         self,
@@ -336,7 +329,7 @@ class BranchVerbs(WriteVerbs):
             BranchMissingError, MergeBaseMissingError, UsageError: there is no such branch to merge from.
         """
         request = PreviewMergeRequest(source=reference_of(source), target=self._branch, max_conflicts=max_conflicts)
-        return self._decided(request, resolve, rest)
+        return execute_decided(self._backend, request, resolve, rest)
 
     def revert(
         self,
@@ -367,36 +360,7 @@ class BranchVerbs(WriteVerbs):
             message=message,
             expected_head=expected_commit(expected_head),
         )
-        return self._decided(request, resolve, rest)
-
-    def _decided(self, request: Request[Response], resolve: Resolve, rest: Resolution | None) -> Response:
-        """Execute a request with the decisions of the caller.
-
-        A function is asked here, wherever the request is executed: about the conflicts that a first try without any
-        decision was refused for, or that a preview shows. Each decision carries what it was made on.
-        """
-        if rest is not None and (resolve is None or isinstance(resolve, str)):
-            raise unfit("rest", rest, "a mapping or a function as resolve, which rest completes")
-
-        def execute(rest: object, decisions: Sequence[Mapping[str, Any]] = (), **more: int) -> Response:
-            decided: Any = request
-            changed = replace(decided, resolve=rest, decisions=decisions, **more)
-            return self._backend.execute(cast("Request[Response]", changed))
-
-        if isinstance(resolve, Mapping):
-            return execute(rest, rows_of_mapping(resolve))
-        if not callable(resolve):
-            # Whether it is a word is looked at where it is executed.
-            return execute(resolve)
-        try:
-            # It is asked about all of them, however many there are.
-            done = execute(None, max_conflicts=LARGEST)
-            conflicts = getattr(done, "conflicts", None)
-            if not conflicts:
-                return done
-        except MergeConflictsError as refused:
-            conflicts = refused.conflicts
-        return execute(rest, rows_decided_by(resolve, conflicts))
+        return execute_decided(self._backend, request, resolve, rest)
 
     def optimize(
         self, types: Sequence[str] | None = None, *, actor: str | None = None, message: str | None = None

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omnigraph.graph.deciding import execute_decided
 from omnigraph.graph.sources import query_text
 from omnigraph.graph.state import State, expected_commit, reference_of
 from omnigraph.operations.proposals import (
@@ -24,6 +25,7 @@ from omnigraph.txn.manifest.rows import Commit
 from omnigraph.values import MAIN
 
 if TYPE_CHECKING:
+    from omnigraph.graph.deciding import Resolve
     from omnigraph.history.merge import Resolution
     from omnigraph.history.proposals import (
         CheckReport,
@@ -117,13 +119,15 @@ class Proposal:
         self._found = self._backend.execute(GetProposalRequest(number=self.number))
         return self
 
-    def check(self, *, resolve: Resolution | None = None) -> CheckReport:
+    def check(self, *, resolve: Resolve = None, rest: Resolution | None = None) -> CheckReport:
         """Return what merging it would do, with its checks run on the merged state; nothing is written.
+
+        ``resolve`` and ``rest`` decide conflicts as for a merge of branches.
 
         Raises:
             ProposalStateError: it was merged or closed, or a branch of it was deleted.
         """
-        return self._backend.execute(CheckProposalRequest(number=self.number, resolve=resolve))
+        return execute_decided(self._backend, CheckProposalRequest(number=self.number), resolve, rest)
 
     def comment(self, text: str, *, on: tuple[str, str] | None = None, actor: str | None = None) -> Proposal:
         """Say something about it, or about one entity; also when it has ended.
@@ -163,7 +167,8 @@ class Proposal:
     def merge(
         self,
         *,
-        resolve: Resolution | None = None,
+        resolve: Resolve = None,
+        rest: Resolution | None = None,
         actor: str | None = None,
         message: str | None = None,
         expected_head: str | Commit | None = None,
@@ -171,8 +176,9 @@ class Proposal:
         """Merge it, if every check passes on the state that is published.
 
         Args:
-            resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves
-                them undecided, which is a conflict.
+            resolve: how to decide rows that both sides changed, as for a merge of branches; None leaves them
+                undecided, which is a conflict.
+            rest: ``ours``, ``theirs`` or ``properties`` for what a mapping or a function does not decide.
             actor: who asks for it.
             message: what the commit says; the number and the title when not given.
             expected_head: the commit that the target must be at.
@@ -186,12 +192,11 @@ class Proposal:
         """
         request = MergeProposalRequest(
             number=self.number,
-            resolve=resolve,
             actor=actor,
             message=message,
             expected_head=expected_commit(expected_head),
         )
-        done = self._backend.execute(request)
+        done = execute_decided(self._backend, request, resolve, rest)
         self._found = done.proposal
         return done
 

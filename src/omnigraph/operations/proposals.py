@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from omnigraph.errors.history import MAX_CONFLICTS
 from omnigraph.operations.request import Action, Request, operation
 from omnigraph.records import record
 from omnigraph.values import MAIN
@@ -68,10 +69,15 @@ class GetProposalRequest(Request["ProposalRecord"]):
 @operation("check_proposal", Action.READ)
 @record
 class CheckProposalRequest(Request["CheckReport"]):
-    """Show what merging a proposal would do, and run its checks on the merged state; nothing is written."""
+    """Show what merging a proposal would do, and run its checks on the merged state; nothing is written.
+
+    ``resolve``, ``decisions`` and ``max_conflicts`` are those of a merge.
+    """
 
     number: int
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
 
 
 @operation("comment_proposal", Action.CHANGE, writes=True)
@@ -105,6 +111,8 @@ class MergeProposalRequest(Request["ProposalMerge"]):
         number: the proposal.
         resolve: how to decide rows that both sides changed: ``ours``, ``theirs`` or ``properties``; None leaves them
             undecided, which is a conflict.
+        decisions: what is decided one by one, as for a merge.
+        max_conflicts: how many conflicts are told one by one.
         actor: who asks for it.
         message: what the commit says; the number and the title of the proposal when None.
         expected_head: the commit that the target must be at.
@@ -112,6 +120,8 @@ class MergeProposalRequest(Request["ProposalMerge"]):
 
     number: int
     resolve: Resolution | None = None
+    decisions: Sequence[Mapping[str, Any]] = ()
+    max_conflicts: int = MAX_CONFLICTS
     actor: str | None = None
     message: str | None = None
     expected_head: str | None = None

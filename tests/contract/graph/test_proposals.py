@@ -51,3 +51,18 @@ def test_a_proposal_is_opened_discussed_and_merged_through_its_objects(tmp_path)
         assert repr(opened) == "<Proposal 1: 'ann', merged>"
         with pytest.raises(ProposalMissingError):
             graph.proposals.get(6)
+
+
+def test_conflicts_of_a_proposal_are_decided_one_by_one(tmp_path):
+    with omnigraph.init(tmp_path / "g", SCHEMA, settings=RELAXED) as graph:
+        graph.mutate('query q() { insert Person { name: "ann", age: 1 } insert Person { name: "bo", age: 1 } }')
+        draft = graph.create_branch("draft")
+        for branch, age in ((draft, 2), (graph, 3)):
+            branch.mutate("query q($age: I32) { update Person set { age: $age } where age = 1 }", {"age": age})
+        opened = graph.proposals.open(draft, title="older")
+        assert [row.id for row in opened.check().conflicts.rows()] == ["ann", "bo"]
+        decided = {("Person", "ann"): "theirs", ("Person", "bo", "age"): 9}
+        assert opened.check(resolve=decided).is_passed
+        opened.merge(resolve=lambda row: decided.get(("Person", row.id)), rest="ours")
+        ages = graph.query("query q() { match { $p: Person } return { $p.age } order { $p.name } }")
+        assert ages.to_arrow().column(0).to_pylist() == [2, 3]

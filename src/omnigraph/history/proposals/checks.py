@@ -29,7 +29,7 @@ from omnigraph.errors import (
     UsageError,
     WrongQueryKindError,
 )
-from omnigraph.history.merge import MergePreview
+from omnigraph.history.merge import Conflicts, MergePreview
 from omnigraph.history.merge.merged_state import MergeCandidate
 from omnigraph.history.proposals.record import ProposalRecord
 from omnigraph.ir import compile_query
@@ -104,6 +104,11 @@ class CheckReport(Printable):
     proposal: ProposalRecord
     merge: MergePreview
     checks: tuple[CheckResult, ...]
+
+    @property
+    def conflicts(self) -> Conflicts:
+        """What the merge could not decide."""
+        return self.merge.conflicts
 
     @property
     def is_passed(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from omnigraph.engine.open_graph import OpenGraph
 from omnigraph.engine.results.entity import find_table
 from omnigraph.errors import (
+    MAX_CONFLICTS,
     BadValue,
     BranchMissingError,
     HeadMismatch,
@@ -196,8 +197,17 @@ def list_proposals(
     return ProposalPage(proposals=tuple(chosen), following=None if is_last else waiting[_MOST_LOOKED_AT - 1])
 
 
-def check_proposal(graph: OpenGraph, number: int, *, resolve: Resolution | None = None) -> CheckReport:
+def check_proposal(
+    graph: OpenGraph,
+    number: int,
+    *,
+    resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
+) -> CheckReport:
     """Return whether a proposal could be merged as everything is; nothing is written.
+
+    ``resolve``, ``decisions`` and ``max_conflicts`` are those of a merge.
 
     Raises:
         ProposalMissingError: there is none of that number.
@@ -213,7 +223,15 @@ def check_proposal(graph: OpenGraph, number: int, *, resolve: Resolution | None 
         nonlocal results
         results = run_checks(graph, proposal, candidate)
 
-    merge = preview_merge(graph, proposal.source.branch, proposal.target.branch, resolve=resolve, gate=gate)
+    merge = preview_merge(
+        graph,
+        proposal.source.branch,
+        proposal.target.branch,
+        resolve=resolve,
+        decisions=decisions,
+        max_conflicts=max_conflicts,
+        gate=gate,
+    )
     return CheckReport(proposal=proposal, merge=merge, checks=results)
 
 
@@ -324,6 +342,8 @@ def merge_proposal(
     number: int,
     *,
     resolve: Resolution | None = None,
+    decisions: Sequence[Any] = (),
+    max_conflicts: int = MAX_CONFLICTS,
     actor: str | None = None,
     message: str | None = None,
     expected_head: str | None = None,
@@ -334,6 +354,8 @@ def merge_proposal(
         graph: the open graph.
         number: the proposal.
         resolve: how to decide rows that both sides changed; None leaves them undecided, which is a conflict.
+        decisions: what is decided one by one, as for a merge.
+        max_conflicts: how many conflicts are told one by one.
         actor: who asks for it.
         message: what the commit says; the number and the title of the proposal when not given.
         expected_head: the commit that the target must be at.
@@ -366,6 +388,8 @@ def merge_proposal(
         proposal.source.branch,
         proposal.target.branch,
         resolve=resolve,
+        decisions=decisions,
+        max_conflicts=max_conflicts,
         actor=actor,
         message=f"merge proposal {number}: {proposal.title}" if message is None else message,
         expected_head=expected_head,

@@ -89,7 +89,13 @@ def check_proposal(graph: OpenGraph, request: CheckProposalRequest, attached: At
         ProposalStateError: it was merged or closed, or a branch of it was deleted.
     """
     del attached
-    return proposing.check_proposal(graph, _number(request.number), resolve=request.resolve)
+    return proposing.check_proposal(
+        graph,
+        _number(request.number),
+        resolve=request.resolve,
+        decisions=request.decisions,
+        max_conflicts=request.max_conflicts,
+    )
 
 
 def comment_proposal(graph: OpenGraph, request: CommentProposalRequest, attached: Attachments) -> ProposalRecord:
@@ -140,6 +146,8 @@ def merge_proposal(graph: OpenGraph, request: MergeProposalRequest, attached: At
         graph,
         _number(request.number),
         resolve=request.resolve,
+        decisions=request.decisions,
+        max_conflicts=request.max_conflicts,
         actor=request.actor,
         message=request.message,
         expected_head=request.expected_head,

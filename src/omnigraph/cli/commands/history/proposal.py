@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
+from omnigraph.cli.commands.history.conflicts import ConflictOptions
 from omnigraph.cli.files import read_input, refuse_second_stdin
 from omnigraph.cli.graphs import echo_target, graph_address, open_graph
 from omnigraph.cli.lazy import Entry, new_app, new_group
@@ -18,7 +19,6 @@ from omnigraph.cli.options import (
     IfCommit,
     Limit,
     Quiet,
-    Resolve,
     expand_options,
 )
 from omnigraph.cli.output import PlainReport, choose_output
@@ -176,14 +176,20 @@ check_app = new_app()
 
 @check_app.command()
 @expand_options
-def check(*, graph: GraphOptions, number: Number, resolve: Resolve = None, as_json: AsJson = False) -> int:
+def check(*, graph: GraphOptions, number: Number, conflicts: ConflictOptions, as_json: AsJson = False) -> int:
     """Show what merging would do, and run the checks on the merged state. Nothing is changed.
 
     Exits with code 3 if there are conflicts or a check does not pass; missing approvals do not count here.
     """
-    request = CheckProposalRequest(number=_number(number), resolve=resolve)  # type: ignore[arg-type]  # checked inside
-    found = _read(request, graph)
-    _show(found, as_json=as_json)
+    found = _read(CheckProposalRequest(number=_number(number), **conflicts.to_fields()), graph)
+    is_asked = found.conflicts or conflicts.conflicts_out
+    advice = conflicts.next_step(found.conflicts, _merging(graph, found.proposal.number)) if is_asked else None
+    report = PlainReport(
+        document=found.to_json(),
+        lines=list(found.lines()),
+        remarks=[] if advice is None else [f"hint: {advice}"],
+    )
+    choose_output(as_json=as_json).show(report)
     return 0 if found.is_passed else Kind.CONFLICT.exit_code
 
 
@@ -247,7 +253,7 @@ def merge(
     *,
     graph: GraphOptions,
     number: Number,
-    resolve: Resolve = None,
+    conflicts: ConflictOptions,
     commit: CommitOptions,
     expected_head: IfCommit = None,
     quiet: Quiet = False,
@@ -258,12 +264,10 @@ def merge(
     Exits with code 3 on conflicts, if a check does not pass, or if approvals are missing; nothing is changed then.
     """
     request = MergeProposalRequest(
-        number=_number(number),
-        resolve=resolve,  # type: ignore[arg-type]  # checked inside
-        **commit.to_fields(),
-        expected_head=expected_head,
+        number=_number(number), **conflicts.to_fields(), **commit.to_fields(), expected_head=expected_head
     )
-    done = _write("merge", request, graph, is_quiet=quiet)
+    with conflicts.explaining(_merging(graph, request.number)):
+        done = _write("merge", request, graph, is_quiet=quiet)
     _show(done, as_json=as_json)
     return 0
 
@@ -287,6 +291,11 @@ def close(
     found = _write("close", request, graph, is_quiet=quiet)
     _tell(f"closed proposal {found.number}", found, as_json=as_json)
     return 0
+
+
+def _merging(graph: GraphOptions, number: int) -> list[str]:
+    """Return the command that merges a proposal."""
+    return ["proposal", "merge", graph_address(graph), str(number)]
 
 
 def _read(request: Request[Response], graph: GraphOptions) -> Response:
