@@ -109,6 +109,31 @@ def test_checks_read_exactly_the_state_that_a_merge_publishes(session):
     assert seen == {name: session.query(text).rows() for name, text in queries.items()}
 
 
+def test_checks_read_the_schema_that_a_merge_leads_to(template):
+    schema = """
+    node Human @rename_from("Person") { name: String @key  years: I64? @rename_from("age")  face: Blob?  town: String? }
+    node Rule { name: String @key }
+    node Town { name: String @key }
+    edge Knows: Human -> Human
+    """
+    with template.open() as session:
+        session.apply_schema(schema, branch=DRAFT)
+        change(session, 'insert Town { name: "Rome" } update Human set { town: "Rome" } where name = "Dan"', DRAFT)
+        put(session, "node:Person", {"Eve": {"name": "Eve", "age": 9, "face": None}})
+        checks = """
+        query homeless() { match { $h: Human $h.town is null } return { $h.name, $h.years } order { $h.name } }
+        query towns() { match { $t: Town } return { $t.name } }
+        query edges() { match { $h: Human $h knows $k } return { $h.name, $k.years } }
+        query no_rule() { match { $r: Rule } return { $r.name } }
+        """
+        propose(session, checks)
+        found = {one.name: list(one.rows) for one in session.check_proposal(1).checks}
+        session.merge(DRAFT)
+        assert found == {name: session.query(checks, name=name).rows() for name in found}
+        assert found["homeless"][-1] == {"h.name": "Eve", "h.years": 9}
+        assert audit(session.backend.uri, edges={}) == []
+
+
 def test_a_report_tells_of_every_check_and_changes_nothing(session):
     checks = """
     query no_minus() { match { $p: Person $p.age < 0 } return { $p.name, $p.age } }
