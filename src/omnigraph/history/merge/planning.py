@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +15,6 @@ from omnigraph.catalog.migration import Step
 from omnigraph.catalog.model import EdgeType, NodeType
 from omnigraph.engine.constraints.evaluator import find_violations
 from omnigraph.engine.load.spool import Spool, open_spool
-from omnigraph.engine.results.encodings import json_texts
 from omnigraph.engine.schema.apply import find_broken_rows
 from omnigraph.engine.view import GraphChange, GraphView, TypeChange
 from omnigraph.errors import (
@@ -34,11 +30,11 @@ from omnigraph.history.diff.selection import select_differing
 from omnigraph.history.merge.conflicts import (
     Conflicts,
     TableCounts,
-    row_message,
     violation_conflict,
 )
 from omnigraph.history.merge.decisions import Decisions
-from omnigraph.history.merge.resolution import Resolution, changed_on_both, settle_rows
+from omnigraph.history.merge.resolution import Resolution, settle_rows
+from omnigraph.history.merge.row_conflicts import FirstConflicts, describe_rows, row_images
 from omnigraph.history.merge.schemas import (
     MergedRowsAfter,
     MergedView,
@@ -59,33 +55,6 @@ from omnigraph.values import MAIN
 
 # Ids in such numbers are not worth a Python object each.
 _MANY_IDS = 1 << 17
-
-
-def row_images(owner: NodeType | EdgeType, rows: pa.Table) -> list[dict[str, Any]]:
-    """Return each row as its properties and, for an edge, the nodes it joins; the id is left out."""
-    columns = {prop.name: _values(rows.column(prop.name)) for prop in owner.properties}
-    images: list[dict[str, Any]] = [
-        {"properties": {name: values[row] for name, values in columns.items()}} for row in range(rows.num_rows)
-    ]
-    if isinstance(owner, EdgeType):
-        ends = zip(rows.column("src").to_pylist(), rows.column("dst").to_pylist(), strict=True)
-        for image, (start, end) in zip(images, ends, strict=True):
-            image["endpoints"] = {"from": start, "to": end}
-    return images
-
-
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    found: list[Any] = []
-    for chunk in column.chunks:
-        if pa.types.is_large_binary(chunk.type):
-            found += [None if item is None else _base64(item) for item in chunk.to_pylist()]
-        else:
-            found += [json.loads(text) for text in json_texts(chunk)]
-    return found
-
-
-def _base64(content: bytes) -> str:
-    return f"base64:{base64.b64encode(content).decode()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -183,7 +152,7 @@ def plan_merge(
     catalog = catalog_at(sides.target) if schemas is None else schemas.catalog
     decisions = Decisions.read(ways.rows, catalog)
     merges, counts = dict[str, TableMerge](), dict[str, TableCounts]()
-    conflicts = _FirstConflicts(ways.max_conflicts)
+    conflicts = FirstConflicts(ways.max_conflicts)
     owners: list[NodeType | EdgeType] = [*catalog.nodes.values(), *catalog.edges.values()]
     # What is spooled stays readable for as long as something holds it.
     with open_outcomes(ways.memory_bytes, failpoints) as outcomes:
@@ -192,7 +161,7 @@ def plan_merge(
             with sides.base.reading(), sides.target.reading(), sides.source.reading():
                 for part in _merge_table(sides, key, schemas, ways.memory_bytes):
                     made = decisions.of_type(key)
-                    is_sound = decisions.meet(_described(owner, key, _named(part.conflicts, made)))
+                    is_sound = decisions.meet(describe_rows(owner, key, _named(part.conflicts, made)))
                     decided = settle_rows(part, made, ways.rest) if is_sound else part
                     counts[key] = _counts(key, part, decided, counts.get(key))
                     conflicts.add(owner, key, decided.conflicts)
@@ -215,28 +184,6 @@ def refused_plan(catalog: Catalog, conflicts: Sequence[MergeConflict]) -> MergeP
         tables=(),
         conflicts=Conflicts(conflicts),
     )
-
-
-class _FirstConflicts:
-    """The first conflicts of a merge one by one, and the number of all of them."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._items: list[MergeConflict] = []
-        self._total = 0
-
-    def add(self, owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> None:
-        """Take the conflicts of the next range of ids."""
-        room = self._most - len(self._items)
-        self._total += sum(len(item.ids) for item in found)
-        if room > 0:
-            # Of each kind no more than can be the first of all kinds.
-            first = [item.only(np.arange(len(item.ids)) < room) for item in found]
-            self._items += _described(owner, key, first)[:room]
-
-    def finish(self) -> Conflicts:
-        """Return them."""
-        return Conflicts(self._items, total=self._total)
 
 
 class Outcomes:
@@ -365,31 +312,6 @@ def _counts(key: str, found: TableMerge, decided: TableMerge, before: TableCount
     if before is not None:
         numbers = {name: number + getattr(before, name) for name, number in numbers.items()}
     return TableCounts(type_key=key, **numbers)
-
-
-def _described(owner: NodeType | EdgeType, key: str, found: Sequence[RowConflicts]) -> list[MergeConflict]:
-    conflicts = []
-    for item in found:
-        images = [
-            [None] * len(item.ids) if rows is None else row_images(owner, rows)
-            for rows in (item.base, item.source, item.target)
-        ]
-        for entity_id, clashing, base, source, target in zip(
-            item.ids.to_pylist(), changed_on_both(item), *images, strict=True
-        ):
-            conflicts.append(
-                MergeConflict(
-                    kind=item.kind.value,
-                    message=row_message(item.kind, entity_id),
-                    type_key=key,
-                    entity_id=entity_id,
-                    properties=clashing,
-                    base=base,
-                    source=source,
-                    target=target,
-                )
-            )
-    return sorted(conflicts, key=lambda conflict: (conflict.entity_id or "").encode())
 
 
 def _plan(
