@@ -53,8 +53,8 @@ def test_mutated_queries_raise_nothing_but_our_errors():
     cases = [*load_cases(_CORPUS / "gq-syntax"), *load_cases(_CORPUS / "gq-format")]
     texts = [case.sections["query"] for case in cases if "error" not in case.sections.get("expect", "")]
     rng = Random(20_240_602)  # noqa: S311 - a seeded sequence of edits, no secret
-    parsed = placeless = 0
-    for _ in range(fuzz_rounds(4_000)):
+    rounds, parsed, placeless = fuzz_rounds(4_000), 0, 0
+    for _ in range(rounds):
         data = mutate(rng, rng.choice(texts), _VOCABULARY)
         try:
             tree = parse_queries(data)
@@ -69,4 +69,4 @@ def test_mutated_queries_raise_nothing_but_our_errors():
         assert format_queries(reread) == written, data
     assert placeless == 0
     # Edits that leave nothing legal would test the error path alone.
-    assert parsed > 1_000
+    assert parsed > rounds // 10
