@@ -29,7 +29,8 @@ def early():
         print(len(graph.query(READ)))
 
 def late():
-    for use in (lambda: graph.query(READ), graph.changes, graph.status, lambda: omnigraph.open("g")):
+    feed = lambda: next(iter(graph.feed("beginning")))
+    for use in (lambda: graph.query(READ), feed, graph.status, lambda: omnigraph.open("g")):
         try:
             use()
         except omnigraph.OmnigraphError as error:
