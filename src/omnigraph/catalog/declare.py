@@ -170,7 +170,7 @@ def _annotation(annotation: AnnotationValue, kind: PropertyType | None = None) -
 
 
 def _typed(text: str, kind: PropertyType) -> str | int | float | Decimal | bool:
-    """Return a default as the language wants it written: a number is no text in quotes."""
+    """Return a default as the language wants it written: a number is not text in quotes."""
     if kind.scalar is Scalar.BOOL:
         return _BOOLS[text]
     if kind.is_numeric:

@@ -14,7 +14,7 @@ from omnigraph.operations.request import Backend
 from omnigraph.values import check_flag, check_number
 from omnigraph.values.printable import Printable
 
-# A start that is no token yet: it must be pinned, or seen to exist, when the feed is made.
+# A start that is not a token yet: it must be pinned, or seen to exist, when the feed is made.
 _NOW = "now"
 
 

@@ -249,8 +249,8 @@ class Proposals:
 
         Raises:
             BranchMissingError: there is no such branch.
-            UsageError, ValueFormatError: the branches are the same, a text is empty or too long, a query is no check.
-            QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError: a check is no query of either
+            UsageError, ValueFormatError: same branches, a text that is empty or too long, a query that is not a check.
+            QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError: a check is not a query of either
                 branch.
             FileMissingError, FileAccessError: a file is not there, or cannot be read.
         """

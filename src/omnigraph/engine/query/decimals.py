@@ -184,7 +184,7 @@ def finish_sums(
 
 
 def to_decimal(value: Any, precision: int, scale: int) -> Decimal | None:
-    """Return a value rounded to a decimal, or None if it is no number or too large."""
+    """Return a value rounded to a decimal, or None if it is not a number or too large."""
     try:
         exact = parse_decimal(value) if isinstance(value, str) else _exact(value)
     except ValueFormatError:

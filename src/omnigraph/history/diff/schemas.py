@@ -22,7 +22,7 @@ _UNLIKE_ANY = ((-1, ""),)
 
 @record
 class SchemaStep:
-    """What a commit made of the schema, by names: whoever follows the rows must have made the same step.
+    """What a commit made of the schema, by names: a follower of the rows must have made the same step.
 
     Args:
         types: the types afterwards, ``node:Person``, with their properties.

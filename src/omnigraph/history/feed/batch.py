@@ -144,7 +144,7 @@ class ReceivedBatch:
         """Return the batch of a document.
 
         Raises:
-            UsageError: it is no such document.
+            UsageError: it is not such a document.
         """
         try:
             batch = cls(
@@ -227,7 +227,7 @@ def whole_commits(documents: Iterable[Any]) -> Iterator[Sequence[Any]]:
     waiting: list[Any] = []
     for document in documents:
         waiting.append(document)
-        # What is no document of a batch is refused by whoever applies it.
+        # What is not a document of a batch is refused when it is applied.
         end = document.get("end") if isinstance(document, Mapping) else None
         if not (isinstance(end, Mapping) and end.get("part")):
             yield waiting

@@ -187,7 +187,7 @@ class ChangeReader:
         """Return the next changes of a branch behind ``start``: a place as :meth:`poll` knows it, or any token.
 
         The token of the batch is valid wherever the batch ends, inside a commit too. A commit is cut only where it does
-        not fit a batch of its own: whoever applies commits as a whole holds no more than one of them.
+        not fit a batch of its own: applying whole commits holds no more than one of them then.
 
         Raises:
             OmnigraphError: whatever :meth:`poll` does.
@@ -271,7 +271,7 @@ class ChangeReader:
             try:
                 with reporting_gaps(step.commit.id, cursor):
                     if blocks and chain.changes_schema(step):
-                        # Rows of one page are of one schema, so that whoever applies them can change its own between.
+                        # Rows of one page are of one schema, so that a replica can change its own schema between.
                         break
                     block = chain.block(step)
                     changes, has_more = budget.fill(block.changes(wanted, position))

@@ -146,9 +146,9 @@ def declare_checks(
         catalogs: the schemas of the branches; a check has to fit one of them.
 
     Raises:
-        QuerySyntaxError, QueryTypeError, QueryMeaningError: a text is no query, or fits neither branch.
+        QuerySyntaxError, QueryTypeError, QueryMeaningError: a text is not a query, or fits neither branch.
         QueryNotFoundError: no text declares a query of one of the names.
-        UsageError: a query is no read, takes parameters, or has the name of another; or there are too many.
+        UsageError: a query is not a read, takes parameters, or has the name of another; or there are too many.
     """
     files = [parse_queries(text, f"<check {number}>") for number, text in enumerate(texts, start=1)]
     sources = tuple(file.source.text for file in files)

@@ -122,8 +122,8 @@ def open_proposal(
     Raises:
         ReadOnlyError: the graph is open for reading only.
         BranchMissingError: there is no such branch.
-        UsageError, ValueFormatError: the branches are the same, a text is empty or too long, a query is no check.
-        QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError: a check is no query of either branch.
+        UsageError, ValueFormatError: same branches, a text that is empty or too long, a query that is not a check.
+        QuerySyntaxError, QueryTypeError, QueryMeaningError, QueryNotFoundError: a check fits neither branch.
     """
     graph.store.refuse_reading()
     names = BranchName.parse(source), BranchName.parse(target)
