@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from omnigraph.errors import BadValue, OmnigraphError, ValueFormatError
+from omnigraph.errors import BadValue, BranchMissingError, OmnigraphError, ValueFormatError
 from omnigraph.records import record
 from omnigraph.runtime import Clock, start_thread
 from omnigraph.txn.branches.refs import SETTLE_S
@@ -95,10 +95,17 @@ class AutoMaintenance:
             self._wait_for_pause()
             try:
                 self._tidy(branch, self._is_stopped)
+            except BranchMissingError:
+                # A branch that was deleted meanwhile needs no maintenance.
+                self._forget(branch)
             except OmnigraphError as error:
                 _log.warning("automatic maintenance of branch '%s' failed: %s", branch, error)
             except Exception:  # noqa: BLE001 - a thread that nobody waits for: a bug in it must not end it silently
                 _log.exception("automatic maintenance of branch '%s' failed", branch)
+
+    def _forget(self, branch: BranchName) -> None:
+        with self._lock:
+            self._counts.pop(branch, None)
 
     def _wait_for_pause(self) -> None:
         started_s = self._clock.monotonic_s()
