@@ -1,7 +1,7 @@
 """Behaviours of Lance and obstore that the store room relies on and that no documentation promises.
 
 A red test here after an upgrade means that the protocol's ground has moved: read the test's docstring, then the module
-it names, before changing anything.
+it names, before changing anything. All of them stand in one file, so that one look after an upgrade shows what moved.
 """
 
 import json

@@ -138,7 +138,7 @@ class BranchVerbs(WriteVerbs):
             limits: how much a batch carries.
 
         Raises:
-            UsageError: there is no such place to start at, or an argument makes no sense.
+            UsageError: the place to start at is unknown, or an argument is invalid.
             ChangeCursorError: while iterating: the token or commit does not belong to this branch and filter.
             ChangeFeedGapError, ChangeSchemaBoundaryError: while iterating: the next commit cannot be told row by row.
         """

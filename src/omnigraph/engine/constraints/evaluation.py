@@ -138,7 +138,7 @@ class ChangeImage:
         return chosen.add_column(0, "row", self.positions)
 
     def slices(self) -> Iterator[ChangeImage]:
-        """Yield the image in pieces of bounded size; it itself when it is no larger than one."""
+        """Yield the image in pieces of bounded size; an image that fits one piece is yielded whole."""
         if self.rows.num_rows <= SLICE_ROWS:
             yield self
             return

@@ -276,7 +276,7 @@ def _clashes(conflicts: RowConflicts, source: pa.Table, target: pa.Table) -> Map
 def _groups(rows: pa.Table) -> list[tuple[str, ...]]:
     """Return the columns that are decided together.
 
-    The two ends of an edge are one thing: taking one from each side would join nodes that nobody joined.
+    The two ends of an edge are one thing: taking one from each side would join two nodes that neither side joined.
     """
     ends = tuple(name for name in ENDPOINTS if name in rows.column_names)
     singles = [(name,) for name in rows.column_names if name not in {KEY, *ends}]

@@ -44,7 +44,7 @@ from omnigraph.values.printable import Printable
 _SHOWN_ROWS = 5
 _MOST_CHECKS = 100
 _MOST_BYTES = 1 << 20
-# What a query alone is to blame for. Anything else, such as storage that does not answer, is no verdict.
+# What a query alone is to blame for. Anything else, such as storage that does not answer, says nothing about the check.
 _OF_THE_QUERY = (
     DiagnosticError,
     QueryMemoryError,
@@ -203,7 +203,7 @@ def run_checks(graph: OpenGraph, proposal: ProposalRecord, candidate: MergeCandi
 
 
 def checks_not_run(proposal: ProposalRecord) -> tuple[CheckResult, ...]:
-    """Return what is known of checks when there is no merged state to run them on."""
+    """Return every check as not run: a merge with conflicts gives them no state to read."""
     return tuple(CheckResult(name=check.name, status=CheckStatus.NOT_RUN) for check in proposal.checks)
 
 
