@@ -1,0 +1,1 @@
+"""The HTTP server: a team's graphs over the network, with identities and policy."""
