@@ -159,7 +159,10 @@ def _scalar(text: str) -> Scalar:
 
 
 class Section:
-    """A mapping of the document, empty where it is missing."""
+    """A mapping of the document, empty where it is missing.
+
+    It remembers the keys that were asked for, so that what remains can be reported.
+    """
 
     def __init__(self, document: Document, node: Node | None, path: str = "") -> None:
         self._document = document
@@ -247,6 +250,39 @@ class Section:
         parent = Section(self._document, self._value(key), self._name(key))
         self._children.append(parent)
         return {name: parent.section(name) for name in parent._entries}
+
+    def items(self, key: str) -> tuple[Section, ...]:
+        """Return the sections of a list."""
+        node = self._value(key)
+        if node is None:
+            return ()
+        if not isinstance(node.value, tuple):
+            raise self._mistyped(node, self._name(key), "a list of mappings")
+        found = [Section(self._document, item, f"{self._name(key)}[{place}]") for place, item in enumerate(node.value)]
+        self._children.extend(found)
+        return tuple(found)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the keys of the section, in the order of the file."""
+        return tuple(self._entries)
+
+    def problem(self, message: str, key: str | None = None, *, expected: str = "") -> DiagnosticError:
+        """Return an error about a key of the section, or about the section itself."""
+        node = self._entries.get(key) if key is not None else None
+        if node is None:
+            node = self._node
+        span = Span(0, 1) if node is None else node.span if key in self._entries else node.key_span or node.span
+        return self._document.problem(message, span, expected=expected)
+
+    def refuse_unknown(self) -> None:
+        """Raise for the first key, here and below, that was not asked for."""
+        for key, node in self._entries.items():
+            if key not in self._asked:
+                expected = ", ".join(sorted(self._asked))
+                span = node.key_span or node.span
+                raise self._document.problem(f"unknown key '{self._name(key)}'", span, expected=expected, found=key)
+        for child in self._children:
+            child.refuse_unknown()
 
     def unknown(self) -> Iterator[tuple[str, int]]:
         """Yield path and line of every key, here and below, that nobody asked for."""
