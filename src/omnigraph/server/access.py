@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from omnigraph.operations.request import Action, Backend
+from omnigraph.operations.request import Backend
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 
 

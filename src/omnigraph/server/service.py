@@ -11,7 +11,8 @@ import msgspec
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from omnigraph.operations.request import NOTHING, Action, Attachments, Backend, Request
+from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
+from omnigraph.policy.decision import Action
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access, Actor
 from omnigraph.server.bodies import read_json
