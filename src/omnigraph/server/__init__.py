@@ -1,1 +1,1 @@
-"""The HTTP server: a team's graphs over the network, with identities and policy."""
+"""The HTTP face of graphs: many callers, one process, the same operations as everywhere."""
