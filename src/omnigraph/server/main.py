@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from omnigraph.errors import BadValue, UsageError
+from omnigraph.errors import BadValue, OmnigraphError, UsageError
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access
 from omnigraph.server.app import create_app
@@ -52,7 +52,13 @@ def open_service(settings: ServerSettings) -> Service:
     graphs = Graphs.open(settings)
     for blocked in graphs.blocked.values():
         _log.warning("graph '%s' is not served: %s", blocked.graph_id, blocked.reason)
-    return Service(settings, graphs, Access(), Runtime.system())
+    try:
+        access = Access.from_settings(settings, graphs.policies)
+    except OmnigraphError:
+        graphs.close()
+        raise
+    _log.info("access is %s, tokens from %s", access.state, ", ".join(access.token_sources) or "nowhere")
+    return Service(settings, graphs, access, Runtime.system())
 
 
 async def _serve(service: Service, listener: socket.socket) -> None:
@@ -97,6 +103,8 @@ def _listen(settings: ServerSettings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
+        # Before the address is told: who reads it may connect at once.
+        listener.listen()
     except OSError as problem:
         listener.close()
         why = (problem.strerror or str(problem)).lower()
