@@ -107,6 +107,9 @@ def test_tokens_without_a_policy_allow_reading_only(served_people: Path, tmp_pat
 
 def test_a_token_is_made_where_none_is_given(served_people: Path, tmp_path: Path):
     with serving(served_people, tmp_path) as server:
+        with server.client() as client:
+            # An answer comes after the line in which the token stands.
+            assert client.get("/healthz").status_code == 200
         line = next(line for line in server.log.read_text(encoding="utf-8").splitlines() if "TOKEN=" in line)
         token = line.partition("=")[2]
         assert ask(server, "mutate", TOUCH, token)[0] == 200

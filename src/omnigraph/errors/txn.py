@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from omnigraph.errors.base import Effect, ErrorRow, Kind, OmnigraphError, Retry
-from omnigraph.errors.details import BadValue, Details, FormatMismatch, MissingThing
+from omnigraph.errors.details import BadValue, Details, FormatMismatch, LimitExceeded, MissingThing
 from omnigraph.records import record
 
 
@@ -79,6 +79,15 @@ class RepeatedBatch(Details):
     app: str
     number: int
     last: int
+
+
+@record
+class RepeatedRequest(Details):
+    """The commit that was made for an idempotency key, and the request that asked for it."""
+
+    branch: str
+    commit_id: str
+    request_id: str | None
 
 
 class ExpectedVersionMismatchError(OmnigraphError):
@@ -197,6 +206,41 @@ class BatchRepeatedError(OmnigraphError):
         details=RepeatedBatch,
         hint="continue with the next batch",
         effect=Effect.PUBLISHED,
+    )
+
+
+class RequestRepeatedError(OmnigraphError):
+    """A write was published under this idempotency key before; sending it again changes nothing."""
+
+    row = ErrorRow(
+        code="write.request_repeated",
+        kind=Kind.CONFLICT,
+        details=RepeatedRequest,
+        hint="the commit in the details is the outcome of the first request",
+        effect=Effect.PUBLISHED,
+    )
+
+
+class IdempotencyKeyError(OmnigraphError):
+    """An idempotency key was used before, for a write of something else."""
+
+    row = ErrorRow(
+        code="write.key_reused",
+        kind=Kind.INVALID,
+        details=RepeatedRequest,
+        hint="give every write a key of its own, and send the same write again under the same key",
+    )
+
+
+class RequestDeadlineError(OmnigraphError, TimeoutError):
+    """The time of the request was over before its write began to be published; nothing was changed."""
+
+    row = ErrorRow(
+        code="write.deadline",
+        kind=Kind.BUSY,
+        details=LimitExceeded,
+        hint="try again, or allow more time",
+        retry=Retry.AS_IS,
     )
 
 

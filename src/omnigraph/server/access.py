@@ -13,6 +13,7 @@ from omnigraph.policy.policy import BundlePolicy, NoBundle, Policy, check_allowe
 from omnigraph.server.config import ServedGraph, ServerSettings
 from omnigraph.server.identity import AccessState, Identities, classify_access
 from omnigraph.server.oidc import verifier_from_environment
+from omnigraph.values import BranchName
 
 SERVER = "server"
 OWNER = "owner"
@@ -119,11 +120,11 @@ class Access:
         Raises:
             PolicyDeniedError: they may not.
             PolicyEvaluationError: there is no decision.
+            ValueFormatError: a branch name is blank or malformed.
         """
         policy = self._server_policy if graph_id is None else self._policy_of(graph_id)
-        names = (None if name is None else name.strip() for name in (branch, target))
-        wanted, targeted = names
-        check_allowed(policy, actor, Question(action=Action(action), branch=wanted, target_branch=targeted))
+        on, targeted = (None if name is None else str(BranchName.parse(name)) for name in (branch, target))
+        check_allowed(policy, actor, Question(action=Action(action), branch=on, target_branch=targeted))
 
     def _policy_of(self, graph_id: str) -> Policy:
         return self._policies.get(graph_id) or NoBundle(graph_id)

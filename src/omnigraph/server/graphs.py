@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
 from omnigraph.graph import open as open_graph
+from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.policy.policy import Policy
 from omnigraph.records import record
 from omnigraph.server.access import load_graph_policy
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
+from omnigraph.server.stored_queries import StoredQueries
 
 _OPENS_AT_ONCE = 4
 
@@ -24,6 +27,7 @@ class ReadyGraph:
     graph_id: str
     uri: str
     backend: Backend
+    queries: StoredQueries
     policy: Policy | None = None
 
 
@@ -103,7 +107,13 @@ def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
         graph = open_graph(served.uri, group_commit=True)
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, policy=policy)
+    try:
+        state = graph.backend.execute(ReadStateRequest()).state
+        queries = StoredQueries.check(served.queries, catalog_of(state.schema))
+    except OmnigraphError as error:
+        graph.close()
+        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries, policy=policy)
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

@@ -23,6 +23,8 @@ from omnigraph.server.service import Service
 
 # Found by supervisors by its beginning; nothing else is ever written to standard output.
 LISTENING = "OMNIGRAPH_LISTEN_ADDR="
+# What clients of this run put into their environment.
+OWNER_TOKEN = "OMNIGRAPH_BEARER_TOKEN="  # noqa: S105 - the name of a variable
 _log = logging.getLogger("omnigraph.server")
 _DRAIN_S = 30
 
@@ -79,6 +81,9 @@ async def _serve(service: Service, listener: socket.socket) -> None:
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(f"{LISTENING}{shown}:{port}\n")
     sys.stdout.flush()
+    if service.settings.owner_token is not None:
+        sys.stderr.write(f"{OWNER_TOKEN}{service.settings.owner_token}\n")
+        sys.stderr.flush()
     await server.serve(sockets=[listener])
 
 

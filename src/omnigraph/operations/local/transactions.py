@@ -13,7 +13,7 @@ from omnigraph.errors import BadValue, TransactionEndedError, UsageError
 from omnigraph.ir import ParamsForm, decode_call, decode_calls, expect_mutation
 from omnigraph.ir.warnings import parameter_warnings
 from omnigraph.operations.local.reads import read_call
-from omnigraph.operations.local.writes import commit_id
+from omnigraph.operations.local.writes import commit_id, unless_repeated
 from omnigraph.operations.reads import QueryRequest, ReadEntityRequest
 from omnigraph.operations.transactions import BegunTransaction
 from omnigraph.operations.writes import LoadRequest, MutateBatchRequest, MutateRequest
@@ -106,7 +106,9 @@ def commit_transaction(graph: OpenGraph, request: CommitTransactionRequest, atta
     check_whole("seen", request.seen)
     transaction = _find(graph, request.transaction)
     try:
-        return transaction.commit(request.seen)
+        return unless_repeated(
+            graph, transaction.branch, lambda: transaction.commit(request.seen), TransactionResult.repeated
+        )
     finally:
         graph.transactions.pop(request.transaction, None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +12,6 @@ import typer
 from omnigraph.cli.graphs import graph_address
 from omnigraph.cli.lazy import new_app
 from omnigraph.cli.options import GraphOptions, expand_options
-from omnigraph.cli.output import write_line
 from omnigraph.runtime import Runtime
 
 app = new_app()
@@ -50,7 +48,6 @@ def serve(
     token = None
     if not unauthenticated and policy is None and not has_identities(os.environ):
         token = f"{Runtime.system().randomness.bits(_TOKEN_BITS):064x}"
-        write_line(f"OMNIGRAPH_BEARER_TOKEN={token}", sys.stderr)
     settings = ServerSettings(
         graphs=(replace(single_graph(address), policy_file=None if policy is None else Path(policy)),),
         host=host,
