@@ -10,8 +10,8 @@ from starlette.types import ASGIApp
 
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
-from omnigraph.server.middleware import Around, log_internal
-from omnigraph.server.routes import health, mutations, queries
+from omnigraph.server.middleware import Around, is_our_client, log_internal
+from omnigraph.server.routes import health, mutations, operations, queries
 from omnigraph.server.service import Service, answer
 
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
@@ -22,7 +22,7 @@ def create_app(service: Service) -> ASGIApp:
     # The checked-in document describes the routes; what the framework would make of them is not asked for.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for group in (health, queries, mutations):
+    for group in (health, queries, mutations, operations):
         app.include_router(group.router)
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)
@@ -35,7 +35,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     request_id = request.scope["omnigraph.request_id"]
     if is_internal(error):
         log_internal(error, request_id)
-    return answer(error_body(error, request_id), status=status_of(error), headers=error_headers(error))
+    body = error_body(error, request_id, whole=is_our_client(request.scope))
+    return answer(body, status=status_of(error), headers=error_headers(error))
 
 
 async def _answer_refusal(request: Request, error: Exception) -> Response:

@@ -18,6 +18,7 @@ from omnigraph.server.access import Access, Actor
 from omnigraph.server.bodies import read_json
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
+from omnigraph.server.running import RunningCalls
 
 Answer = TypeVar("Answer")
 Shape = TypeVar("Shape")
@@ -33,6 +34,7 @@ class Service:
         self.graphs = graphs
         self.access = access
         self.runtime = runtime
+        self.running = RunningCalls()
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], Answer]) -> Answer:
