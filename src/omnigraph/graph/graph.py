@@ -8,11 +8,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, get_args
 
+from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
 from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.graph.branch import Branch, BranchVerbs
 from omnigraph.graph.proposals import Proposals
+from omnigraph.graph.serving import check_server_arguments, connect, refuse_given
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
 from omnigraph.operations.history import (
@@ -202,6 +204,8 @@ def open(  # noqa: A001 - what every library of files calls it
     uri: str | Path,
     *,
     mode: OpenMode = "read_write",
+    token: str | None = None,
+    client: ClientSettings | None = None,
     storage_options: Mapping[str, str] | None = None,
     settings: TxnSettings | None = None,
     group_commit: bool = False,
@@ -210,9 +214,14 @@ def open(  # noqa: A001 - what every library of files calls it
 ) -> Graph:
     """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
+    A graph of a server, ``https://host/graphs/crm``, takes ``mode``, ``token`` and ``client``; one that this process
+    opens itself takes the others.
+
     Args:
-        uri: where it lives: a path, ``file://`` or ``s3://bucket/prefix``.
+        uri: where it lives: a path, ``file://``, ``s3://bucket/prefix``, or the address of a served graph.
         mode: ``read_write``, or ``read_only``, which refuses every write.
+        token: who asks a server; it is never shown.
+        client: how to wait for a server.
         storage_options: how to reach the storage; kept in memory and never shown.
         settings: how durable writes are and how long they wait for others.
         group_commit: publish writes of several threads together.
@@ -223,11 +232,20 @@ def open(  # noqa: A001 - what every library of files calls it
         GraphMissingError: there is no graph.
         FormatUnsupportedError: its storage format is outside the range of this version.
         ForkedProcessError: this process was forked from one that had a graph open.
-        UsageError: there is no such mode.
+        UsageError: there is no such mode, or an argument is for graphs of the other kind.
         ValueFormatError: a graph cannot live there.
+        ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
+        LibraryMissingError: asking a server needs httpx2, which is not installed.
     """
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
+    local: dict[str, object] = {"storage_options": storage_options, "settings": settings, "embedding": embedding}
+    local |= {"group_commit": group_commit or None, "maintenance": maintenance}
+    if is_server_address(uri):
+        refuse_given(local, "a graph that this process opens itself")
+        check_server_arguments(token, client)
+        return Graph(connect(str(uri), token=token, mode=mode, settings=client))
+    refuse_given({"token": token, "client": client}, "a graph of a server")
     engine = OpenGraph.open(
         Storage.open(uri, storage_options),
         mode=mode,

@@ -1,0 +1,59 @@
+"""Opening a graph of a server: the arguments that it takes, and the library that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from omnigraph.client import ClientSettings, GraphAddress
+from omnigraph.engine.results.frames import library
+from omnigraph.errors import BadValue, UsageError
+from omnigraph.operations.request import Backend
+from omnigraph.txn.graph_store import OpenMode
+from omnigraph.values import check_instance
+
+INSTALL = "install omnigraph[client]"
+
+
+def check_server_arguments(token: object, client: object) -> None:
+    """Refuse arguments that no server could be asked with.
+
+    Raises:
+        UsageError: one is of another type, or a token cannot be part of a header.
+    """
+    check_instance("token", token, str)
+    check_instance("client", client, ClientSettings)
+    if isinstance(token, str) and not (token and token.isascii() and token.isprintable() and " " not in token):
+        details = BadValue(what="token", value="<hidden>", expected="printable characters without blanks")
+        raise UsageError("the token is not one that a server could have given", details=details)
+
+
+def refuse_given(arguments: Mapping[str, object], taken_by: str) -> None:
+    """Refuse arguments that are for graphs of the other kind.
+
+    Raises:
+        UsageError: one is given.
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            details = BadValue(what=name, value="given", expected="not given")
+            raise UsageError(f"{name} is an argument for {taken_by}", details=details)
+
+
+def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSettings | None) -> Backend:
+    """Return a backend that asks a server.
+
+    Raises:
+        ValueFormatError: it is not the address of a served graph.
+        ServerUnreachableError, ServerIncompatibleError: the server cannot be reached, or is not one of this version.
+        LibraryMissingError: httpx2 is not installed.
+    """
+    library("httpx2", hint=INSTALL)
+    from omnigraph.client._sync.backend import RemoteBackend  # noqa: PLC0415 - needs a library that few have
+
+    backend = RemoteBackend(GraphAddress.parse(uri), token=token, mode=mode, settings=settings)
+    try:
+        backend.connect()
+    except BaseException:
+        backend.close()
+        raise
+    return backend
