@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Self, get_args
 from omnigraph.client import ClientSettings, is_server_address
 from omnigraph.engine.embedding import EmbeddingProvider, EmbeddingSettings, check_embedding
 from omnigraph.engine.maintenance.auto import MaintenanceSettings
-from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.graph.branch import Branch, BranchVerbs
+from omnigraph.graph.opening import check_server_arguments, connect, create_local, open_local, refuse_given
 from omnigraph.graph.proposals import Proposals
-from omnigraph.graph.serving import check_server_arguments, connect, refuse_given
 from omnigraph.graph.sources import duration_s, schema_text
 from omnigraph.graph.state import State, reference_of
 from omnigraph.operations.history import (
@@ -24,11 +23,9 @@ from omnigraph.operations.history import (
     ListBranchesRequest,
     ListTagsRequest,
 )
-from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.maintenance import CleanupRequest
 from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
-from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.settings import TxnSettings
@@ -188,8 +185,7 @@ def init(
     """
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     source = schema_text(schema)
-    storage = Storage.open(uri, storage_options)
-    init_graph(storage, source.text, actor=actor, message=message, settings=settings, source_name=source.name)
+    create_local(uri, source, storage_options, actor=actor, message=message, settings=settings)
     return open(
         uri,
         storage_options=storage_options,
@@ -246,15 +242,16 @@ def open(  # noqa: A001 - what every library of files calls it
         check_server_arguments(token, client)
         return Graph(connect(str(uri), token=token, mode=mode, settings=client))
     refuse_given({"token": token, "client": client}, "a graph of a server")
-    engine = OpenGraph.open(
-        Storage.open(uri, storage_options),
+    backend = open_local(
+        uri,
+        storage_options,
         mode=mode,
         settings=settings,
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
     )
-    return Graph(LocalBackend(engine, mode))
+    return Graph(backend)
 
 
 def _check_settings(

@@ -1,14 +1,33 @@
-"""Everything in this folder runs over all backends: what people hold must not show which one executes requests."""
+"""Everything in this folder runs over all backends: what people hold must not show which one executes requests.
+
+``json`` passes requests and responses through bytes, ``remote`` asks a real server process, and ``async`` and
+``async-remote`` are the twin for event loops, over this process and over the server.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from omnigraph.graph import graph as graph_module
-from omnigraph.operations.local import LocalBackend
+import omnigraph.aio.graph
+import omnigraph.graph
+from omnigraph.graph import opening
+from tests.contract.graph.async_facade import Loop, entrances
 from tests.contract.graph.json_backend import JsonBackend
-from tests.contract.graph.served_backend import ServedBackend
+from tests.contract.graph.served_backend import ServedBackend, open_served
 from tests.server.process import run_server
+
+BACKENDS = ("local", "json", "remote", "async", "async-remote")
+# Arguments are checked by the same code for both remote ones, and objects of the twin show themselves by their names.
+LEFT_OUT = {
+    "test_arguments": {"async-remote"},
+    **{name: {"async", "async-remote"} for name in ("test_shown", "test_command_parity", "test_requests")},
+}
+
+
+def pytest_generate_tests(metafunc):
+    name = metafunc.module.__name__.rpartition(".")[2]
+    chosen = [one for one in BACKENDS if one not in LEFT_OUT.get(name, ())]
+    metafunc.parametrize("backend", chosen, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="session")
@@ -20,15 +39,24 @@ def graph_server(tmp_path_factory):
         yield running.url, folder
 
 
-@pytest.fixture(
-    autouse=True, scope="module", params=[LocalBackend, JsonBackend, ServedBackend], ids=["local", "json", "remote"]
-)
+@pytest.fixture(autouse=True, scope="module")
 def backend(request):
-    """The backend that ``init`` and ``open`` give to a graph."""
+    """How ``init`` and ``open`` reach a graph: one of the words above."""
+    name = request.param
     with pytest.MonkeyPatch.context() as patch:
-        if request.param is ServedBackend:
+        if name.endswith("remote"):
             address, folder = request.getfixturevalue("graph_server")
             patch.setattr(ServedBackend, "server", address)
             patch.setattr(ServedBackend, "folder", folder)
-        patch.setattr(graph_module, "LocalBackend", request.param)
-        yield request.param
+        if name in {"json", "remote"}:
+            patch.setattr(opening, "LocalBackend", JsonBackend if name == "json" else ServedBackend)
+        if name == "async-remote":
+            patch.setattr(omnigraph.aio.graph, "open_local", open_served)
+        if not name.startswith("async"):
+            yield name
+            return
+        loop = Loop()
+        for entrance, function in entrances(loop).items():
+            patch.setattr(omnigraph.graph, entrance, function)
+        yield name
+        loop.close()

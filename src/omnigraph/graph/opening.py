@@ -1,14 +1,21 @@
-"""Opening a graph of a server: the arguments that it takes, and the library that it needs."""
+"""Opening graphs: those that this process opens itself, and those of a server."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from omnigraph.client import ClientSettings, GraphAddress
+from omnigraph.engine.open_graph import OpenGraph, init_graph
 from omnigraph.engine.results.frames import library
 from omnigraph.errors import BadValue, UsageError
+from omnigraph.graph.sources import NamedText
+from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import Backend
+from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
+from omnigraph.txn.settings import TxnSettings
 from omnigraph.values import check_instance
 
 INSTALL = "install omnigraph[client]"
@@ -37,6 +44,25 @@ def refuse_given(arguments: Mapping[str, object], taken_by: str) -> None:
         if value is not None:
             details = BadValue(what=name, value="given", expected="not given")
             raise UsageError(f"{name} is an argument for {taken_by}", details=details)
+
+
+def create_local(
+    uri: str | Path,
+    schema: NamedText,
+    options: Mapping[str, str] | None,
+    *,
+    actor: str | None,
+    message: str | None,
+    settings: TxnSettings | None,
+) -> None:
+    """Create a graph with an empty table per type of a schema; raises what :func:`omnigraph.init` does."""
+    storage = Storage.open(uri, options)
+    init_graph(storage, schema.text, actor=actor, message=message, settings=settings, source_name=schema.name)
+
+
+def open_local(uri: str | Path, options: Mapping[str, str] | None, *, mode: OpenMode, **how: Any) -> Backend:
+    """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
+    return LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
 
 
 def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSettings | None) -> Backend:
