@@ -27,6 +27,7 @@ from omnigraph.operations.history import (
 )
 from omnigraph.operations.maintenance import CleanupRequest
 from omnigraph.operations.reads import ReadStateRequest
+from omnigraph.policy import Actor
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.manifest.rows import Commit
 from omnigraph.txn.settings import TxnSettings
@@ -34,6 +35,7 @@ from omnigraph.values import MAIN, BranchName, check_choice, check_flag, check_i
 
 if TYPE_CHECKING:
     from omnigraph.engine.maintenance.cleanup import CleanupResult
+    from omnigraph.policy.policy import Policy
     from omnigraph.txn.branches.status import BranchStatus
     from omnigraph.txn.branches.tags import Tag
 
@@ -197,7 +199,7 @@ async def init(
     )
 
 
-async def open(  # noqa: A001 - what every library of files calls it
+async def open(  # noqa: A001, PLR0913 - what every library of files calls it; keyword-only, one for each thing to be told
     uri: str | Path,
     *,
     mode: OpenMode = "read_write",
@@ -208,6 +210,8 @@ async def open(  # noqa: A001 - what every library of files calls it
     group_commit: bool = False,
     embedding: EmbeddingSettings | EmbeddingProvider | None = None,
     maintenance: MaintenanceSettings | None = None,
+    policy: str | Path | Policy | None = None,
+    actor: str | Actor | None = None,
 ) -> Graph:
     """Open a graph. Opening for writing first ends the publishes of writers that are gone.
 
@@ -224,9 +228,12 @@ async def open(  # noqa: A001 - what every library of files calls it
         group_commit: publish writes of several threads together.
         embedding: what embeds texts; the environment tells when None.
         maintenance: how much is tidied up in the background; the environment tells when None.
+        policy: a bundle, as a file or compiled, that decides about every call; without an actor it denies all of them.
+        actor: who makes the calls, recorded on every write; no other may be named then.
 
     Raises:
         GraphMissingError: there is no graph.
+        PolicyFormatError, FileMissingError, FileAccessError: the policy is not a valid bundle, or cannot be read.
         FormatUnsupportedError: its storage format is outside the range of this version.
         ForkedProcessError: this process was forked from one that had a graph open.
         UsageError: there is no such mode, or an argument is for graphs of the other kind.
@@ -237,7 +244,7 @@ async def open(  # noqa: A001 - what every library of files calls it
     check_choice("mode", mode, get_args(OpenMode))
     _check_settings(settings, maintenance, embedding, group_commit=group_commit)
     local: dict[str, object] = {"storage_options": storage_options, "settings": settings, "embedding": embedding}
-    local |= {"group_commit": group_commit or None, "maintenance": maintenance}
+    local |= {"group_commit": group_commit or None, "maintenance": maintenance, "policy": policy, "actor": actor}
     if is_server_address(uri):
         refuse_given(local, "a graph that this process opens itself")
         check_server_arguments(token, client)
@@ -251,6 +258,8 @@ async def open(  # noqa: A001 - what every library of files calls it
         group_commit=group_commit,
         embedding=embedding,
         maintenance=maintenance,
+        policy=policy,
+        actor=actor,
     )
     return Graph(backend)
 

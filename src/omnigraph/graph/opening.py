@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from omnigraph.client import ClientSettings, GraphAddress
 from omnigraph.engine.open_graph import OpenGraph, init_graph
@@ -13,10 +13,14 @@ from omnigraph.errors import BadValue, UsageError
 from omnigraph.graph.sources import NamedText
 from omnigraph.operations.local import LocalBackend
 from omnigraph.operations.request import Backend
+from omnigraph.policy import Actor
 from omnigraph.store.location import Storage
 from omnigraph.txn.graph_store import OpenMode
 from omnigraph.txn.settings import TxnSettings
-from omnigraph.values import check_instance
+from omnigraph.values import check_instance, unfit
+
+if TYPE_CHECKING:
+    from omnigraph.policy.policy import Policy
 
 INSTALL = "install omnigraph[client]"
 
@@ -60,9 +64,40 @@ def create_local(
     init_graph(storage, schema.text, actor=actor, message=message, settings=settings, source_name=schema.name)
 
 
-def open_local(uri: str | Path, options: Mapping[str, str] | None, *, mode: OpenMode, **how: Any) -> Backend:
+def open_local(
+    uri: str | Path, options: Mapping[str, str] | None, *, mode: OpenMode, policy: object, actor: object, **how: Any
+) -> Backend:
     """Open a graph in this process; takes and raises what :func:`omnigraph.open` does."""
-    return LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
+    asks, decides = _actor(actor), _policy(policy)
+    backend: Backend = LocalBackend(OpenGraph.open(Storage.open(uri, options), mode=mode, **how), mode)
+    return _authorized(backend, decides, asks)
+
+
+def _actor(given: object) -> Actor | None:
+    if given is None or isinstance(given, Actor):
+        return given
+    if not isinstance(given, str) or not given.strip():
+        raise unfit("actor", given, "a name")
+    return Actor(name=given.strip())
+
+
+def _policy(given: object) -> Policy | None:
+    if given is None or hasattr(given, "decide"):
+        return cast("Policy | None", given)
+    if not isinstance(given, str | Path):
+        raise unfit("policy", given, "the path of a bundle, or a compiled one")
+    from omnigraph.policy.bundle import BundleKind  # noqa: PLC0415 - few graphs are opened with a policy
+    from omnigraph.policy.policy import BundlePolicy  # noqa: PLC0415 - see above
+
+    return BundlePolicy.from_file(given, kind=BundleKind.GRAPH)
+
+
+def _authorized(backend: Backend, policy: Policy | None, actor: Actor | None) -> Backend:
+    if policy is None and actor is None:
+        return backend
+    from omnigraph.operations.authorized import AuthorizedBackend  # noqa: PLC0415 - see above
+
+    return AuthorizedBackend(backend, policy, actor)
 
 
 def connect(uri: str, *, token: str | None, mode: OpenMode, settings: ClientSettings | None) -> Backend:

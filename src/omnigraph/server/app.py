@@ -11,9 +11,36 @@ from starlette.types import ASGIApp
 from omnigraph.errors import OmnigraphError
 from omnigraph.server.errors import error_body, error_headers, is_internal, plain_body, status_of
 from omnigraph.server.middleware import Around, is_our_client, log_internal
-from omnigraph.server.routes import health, mutations, operations, queries
+from omnigraph.server.routes import (
+    blobs,
+    branches,
+    changes,
+    commits,
+    exports,
+    health,
+    loads,
+    maintenance,
+    mutations,
+    operations,
+    queries,
+    schemas,
+)
 from omnigraph.server.service import Service, answer
 
+GROUPS = (
+    health,
+    queries,
+    mutations,
+    loads,
+    exports,
+    branches,
+    commits,
+    changes,
+    schemas,
+    blobs,
+    maintenance,
+    operations,
+)
 _MESSAGES = {404: "no such path", 405: "the path does not take this method"}
 
 
@@ -22,7 +49,7 @@ def create_app(service: Service) -> ASGIApp:
     # The checked-in document describes the routes; what the framework would make of them is not asked for.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service
-    for group in (health, queries, mutations, operations):
+    for group in GROUPS:
         app.include_router(group.router)
     app.add_exception_handler(OmnigraphError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_refusal)

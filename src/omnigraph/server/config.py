@@ -46,6 +46,7 @@ class ServerLimits:
         upload: the longest body of a request with files, which is laid down on disk.
         body_seconds: how long a body may take to arrive.
         threads: how many operations run at the same time.
+        streams: how many results are streamed at the same time.
         export_streams: exports and baselines of one graph at the same time.
         transport_streams: exports and baselines of all graphs at the same time.
         transport_wait_s: how long an export waits for one of those.
@@ -57,6 +58,7 @@ class ServerLimits:
     upload: int = 4 << 30
     body_seconds: float = 60.0
     threads: int = 64
+    streams: int = 64
     export_streams: int = 1
     transport_streams: int = 8
     transport_wait_s: float = 0.25

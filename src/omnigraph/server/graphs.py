@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
+from omnigraph.engine.accepted import catalog_of
 from omnigraph.errors import BadValue, GraphBlockedError, GraphMissingError, MissingThing, OmnigraphError, UsageError
 from omnigraph.graph import open as open_graph
+from omnigraph.operations.reads import ReadStateRequest
 from omnigraph.operations.request import Backend
 from omnigraph.records import record
 from omnigraph.server.config import ServedGraph, ServerSettings, is_graph_id
+from omnigraph.server.stored_queries import StoredQueries
 
 _OPENS_AT_ONCE = 4
 
@@ -22,6 +25,7 @@ class ReadyGraph:
     graph_id: str
     uri: str
     backend: Backend
+    queries: StoredQueries
 
 
 @record
@@ -94,7 +98,13 @@ def _open(served: ServedGraph) -> ReadyGraph | BlockedGraph:
         graph = open_graph(served.uri, group_commit=True)
     except OmnigraphError as error:
         return BlockedGraph(graph_id=served.graph_id, reason=error.message)
-    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend)
+    try:
+        state = graph.backend.execute(ReadStateRequest()).state
+        queries = StoredQueries.check(served.queries, catalog_of(state.schema))
+    except OmnigraphError as error:
+        graph.close()
+        return BlockedGraph(graph_id=served.graph_id, reason=error.message)
+    return ReadyGraph(graph_id=served.graph_id, uri=graph.uri, backend=graph.backend, queries=queries)
 
 
 def _refuse_doubles(graphs: tuple[ServedGraph, ...]) -> None:

@@ -12,13 +12,13 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from omnigraph.operations.request import NOTHING, Attachments, Backend, Request
-from omnigraph.policy.decision import Action
 from omnigraph.runtime import Runtime
 from omnigraph.server.access import Access, Actor
 from omnigraph.server.bodies import read_json
 from omnigraph.server.config import ServerSettings
 from omnigraph.server.graphs import Graphs, ReadyGraph
 from omnigraph.server.running import RunningCalls
+from omnigraph.server.streams import ExportSlots, StreamSlots
 
 Answer = TypeVar("Answer")
 Shape = TypeVar("Shape")
@@ -34,6 +34,9 @@ class Service:
         self.graphs = graphs
         self.access = access
         self.runtime = runtime
+        self.exports = ExportSlots(settings.limits)
+        self.streams = StreamSlots(settings.limits.streams)
+        self.is_draining = False
         self.running = RunningCalls()
         self._limiter: anyio.CapacityLimiter | None = None
 
@@ -73,7 +76,7 @@ class GraphCall:
         """Who commits."""
         return None if self.actor is None else self.actor.name
 
-    def require(self, action: Action, *, branch: str | None, target: str | None = None) -> None:
+    def require(self, action: str, *, branch: str | None, target: str | None = None) -> None:
         """Return if the actor may do something, for routes that must know before they read the body.
 
         Raises:

@@ -1,7 +1,7 @@
-"""Everything in this folder runs over all backends: what people hold must not show which one executes requests.
+"""Everything in this folder runs over every backend: what people hold must not show which one executes requests.
 
-``json`` passes requests and responses through bytes, ``remote`` asks a real server process, and ``async`` and
-``async-remote`` are the twin for event loops, over this process and over the server.
+``json`` passes requests and responses through bytes, ``authorized`` asks a policy first, ``remote`` asks a real server
+process, and ``async`` and ``async-remote`` are the twin for event loops, over this process and over the server.
 """
 
 from __future__ import annotations
@@ -11,12 +11,31 @@ import pytest
 import omnigraph.aio.graph
 import omnigraph.graph
 from omnigraph.graph import opening
+from omnigraph.operations.authorized import AuthorizedBackend
+from omnigraph.operations.local import LocalBackend
+from omnigraph.policy import Decision
 from tests.contract.graph.async_facade import Loop, entrances
 from tests.contract.graph.json_backend import JsonBackend
 from tests.contract.graph.served_backend import ServedBackend, open_served
 from tests.server.process import run_server
 
-BACKENDS = ("local", "json", "remote", "async", "async-remote")
+
+class AuthorizedLocalBackend(AuthorizedBackend):
+    """Asks a policy that allows everything: what people hold must not show that there is one."""
+
+    def __init__(self, engine, mode):
+        super().__init__(LocalBackend(engine, mode), AllowEverything(), None)
+
+
+class AllowEverything:
+    resource_id = "graph"
+
+    def decide(self, actor, question):
+        return Decision(allowed=True, message="as you like")
+
+
+REPLACED = {"json": JsonBackend, "authorized": AuthorizedLocalBackend, "remote": ServedBackend}
+BACKENDS = ("local", *REPLACED, "async", "async-remote")
 # Arguments are checked by the same code for both remote ones, and objects of the twin show themselves by their names.
 LEFT_OUT = {
     "test_arguments": {"async-remote"},
@@ -48,8 +67,8 @@ def backend(request):
             address, folder = request.getfixturevalue("graph_server")
             patch.setattr(ServedBackend, "server", address)
             patch.setattr(ServedBackend, "folder", folder)
-        if name in {"json", "remote"}:
-            patch.setattr(opening, "LocalBackend", JsonBackend if name == "json" else ServedBackend)
+        if name in REPLACED:
+            patch.setattr(opening, "LocalBackend", REPLACED[name])
         if name == "async-remote":
             patch.setattr(omnigraph.aio.graph, "open_local", open_served)
         if not name.startswith("async"):

@@ -122,6 +122,14 @@ class OptimizeResult(Printable):
     tables: tuple[OptimizedTable, ...]
     commits: tuple[Commit, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as every face shows it."""
+        return {
+            "branch": self.branch,
+            "datasets": [table.to_json() for table in self.tables],
+            "commits": [commit.to_brief_json() for commit in self.commits],
+        }
+
     def lines(self) -> Iterator[str]:
         """Yield what was done to each table, and how many commits that took."""
         yield from (str(table) for table in self.tables if table.table_key != MANIFEST_KEY)

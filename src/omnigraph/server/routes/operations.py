@@ -31,7 +31,7 @@ async def describe(request: HttpRequest) -> Response:
     return answer({"wire": [WIRE_VERSION], "idempotency": False, "operations": sorted(all_operations())})
 
 
-@router.post("/{operation}")  # noqa: FAST003 - segments are decoded one by one
+@router.post("/{operation}")
 async def execute(request: HttpRequest) -> Response:
     """Execute a declared operation. A write that has begun is finished, also when the client goes away."""
     call = GraphCall(request)
@@ -73,7 +73,7 @@ async def execute(request: HttpRequest) -> Response:
     return FramesResponse(produce, call.service.run, refuse, must_finish=asked.operation.writes, gone=gone)
 
 
-@router.post("/{request_id}/cancel")  # noqa: FAST003 - see above
+@router.post("/{request_id}/cancel")
 async def cancel(request: HttpRequest) -> Response:
     """Stop a read that the same actor has sent under a request id; nothing happens when it has ended."""
     call = GraphCall(request)
