@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from omnigraph.operations.request import Action, Request, operation
+from omnigraph.operations.request import Request, operation
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
 

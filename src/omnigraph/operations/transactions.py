@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from omnigraph.operations.request import Action, Request, operation
+from omnigraph.operations.request import Request, operation
+from omnigraph.policy.decision import Action
 from omnigraph.records import record
 from omnigraph.values import MAIN
 

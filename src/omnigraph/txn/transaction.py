@@ -13,8 +13,6 @@ from omnigraph.errors import BadValue, ExistingKeys, KeyExistsError, UsageError
 from omnigraph.runtime import Counters
 from omnigraph.store.tables.pins import TablePin
 from omnigraph.txn.changes import (
-    BuiltIndexes,
-    CompactedTable,
     Compaction,
     IndexBuilds,
     RowChange,
@@ -24,6 +22,7 @@ from omnigraph.txn.changes import (
     TableDrop,
     TableRegister,
     TableReplace,
+    TableSteps,
     WrittenRows,
     as_id_array,
     id_array,
@@ -70,7 +69,7 @@ class CommitView:
             case WrittenRows() if change.replaces_all:
                 # Which rows come is known to their writers alone; they have checked them against each other.
                 return ids.slice(0, 0)
-            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | CompactedTable() | BuiltIndexes() | None:
+            case TableAlter() | IndexBuilds() | Compaction() | WrittenRows() | TableSteps() | None:
                 return pa.concat_arrays([ids.slice(0, 0), *self._stored(table_key, ids).chunks])
             case _:
                 assert_never(change)
